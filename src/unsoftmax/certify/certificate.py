@@ -1,0 +1,158 @@
+"""Is the model right? Fresh sequences of several lengths, sizes and shapes, never those it was learnt from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.models import Model
+from unsoftmax.oracles import Array
+
+__all__ = ["Certificate", "certify"]
+
+_CONFIDENCE = 0.99
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What fresh queries showed.
+
+    max_error: largest |answer - prediction|. max_relative_error: the same against what each sequence could show at most
+    (|c| + longest row times |v|, times one plus the spread of scores). n_queries: fresh queries compared. failed: the name of the kind of
+    sequence that deviated most, when that was more than allowed. With `confidence`, less than `fraction` of sequences drawn
+    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality.
+    """
+
+    passed: bool
+    max_error: float
+    max_relative_error: float
+    allowed: float
+    n_queries: int
+    confidence: float
+    fraction: float
+    lengths: tuple[int, ...]
+    sizes: tuple[float, ...]
+    by_kind: dict[str, float]
+    failed: str | None = None
+
+    @property
+    def statement(self) -> str:
+        """The certificate in one sentence."""
+        if not self.passed:
+            return (
+                f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed {self.allowed:.1g}, worst on '{self.failed}'"
+            )
+        return (
+            f"{self.n_queries} fresh sequences of {min(self.lengths)} to {max(self.lengths)} rows deviate by at most {self.max_error:.2g} "
+            f"({self.max_relative_error:.1g} relative): with {self.confidence:.0%} confidence "
+            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more"
+        )
+
+
+def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: float = 1e-9, tolerance: float = 0.0) -> Certificate:
+    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself."""
+    errors: list[Array] = []
+    relative: list[Array] = []
+    by_kind: dict[str, float] = {}
+    lengths: set[int] = set()
+    sizes = _sizes(model, ledger.input_bound)
+    with ledger.phase(VERIFICATION):
+        for kind, batch in _sequences(model, sizes, ledger, rng):
+            answers = ledger.ask(batch)
+            error = _largest(answers - model(batch))
+            unexplained = np.maximum(error - tolerance, 0.0)
+            scale = model.sensitivity(batch)
+            ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))
+            errors.append(error)
+            relative.append(ratio)
+            lengths.add(batch.shape[1])
+            by_kind[kind] = max(by_kind.get(kind, 0.0), float(ratio.max()))
+        repeated = _repeats(ledger, model, tolerance)
+        if repeated is not None:
+            by_kind["early queries asked again"] = repeated
+    all_errors, all_ratios = np.concatenate(errors), np.concatenate(relative)
+    worst = {kind: ratio for kind, ratio in by_kind.items() if ratio > allowed}
+    n = len(all_errors)
+    return Certificate(
+        passed=not worst,
+        max_error=float(all_errors.max()),
+        max_relative_error=max(float(all_ratios.max()), *by_kind.values()),
+        allowed=allowed,
+        n_queries=n,
+        confidence=_CONFIDENCE,
+        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / n)),
+        lengths=tuple(sorted(lengths)),
+        sizes=tuple(float(f"{size:.3g}") for size in sizes),
+        by_kind=by_kind,
+        failed=max(worst, key=lambda kind: worst[kind]) if worst else None,
+    )
+
+
+def _sizes(model: Model, bound: float | None) -> list[float]:
+    """Norms of rows: plain unit ones, and those at which the model's scores are weak, moderate and saturated."""
+    strength = model.score_strength()
+    natural = 1.0 / np.sqrt(strength) if strength > 0 else 1.0
+    sizes = sorted({1.0, np.sqrt(model.width), 0.3 * natural, natural, 2.0 * natural, 6.0 * natural})
+    if bound is not None:
+        sizes = sorted({min(size, bound) for size in sizes})
+    return [float(size) for size in sizes]
+
+
+def _sequences(model: Model, sizes: list[float], ledger: Ledger, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    """Kinds of sequences, each with its name."""
+    d = model.width
+    limit = ledger.oracle.spec.max_length or 64
+    names = {1: "one row", 2: "two rows", 3: "three rows"}
+    for length in (1, 2, 3, 5, 9, 17):
+        if length <= limit:
+            for size in sizes:
+                yield names.get(length, f"{length} rows"), _rows(rng, (4, length, d), size)
+    middle = sizes[len(sizes) // 2]
+    if limit >= 4:
+        base = _rows(rng, (4, 4, d), middle)
+        yield "the same rows in another order", base[:, [2, 0, 1, 3]]
+        yield "the same rows in the first order", base
+        yield "rows moved by a millionth", base + 1e-6 * _rows(rng, (4, 4, d), middle)
+        copies = base.copy()
+        copies[:, 1] = copies[:, 0]
+        copies[:, 2] = copies[:, 3]
+        yield "repeated rows", copies
+        silent = base.copy()
+        silent[:, 1] = 0.0
+        yield "rows of zeros", silent
+        mixed = base * np.array([1.0, 1e-3, 0.1, 1.0])[:, None]
+        yield "rows of mixed sizes", mixed
+        units = np.zeros((4, 4, d))
+        units[np.arange(4)[:, None], np.arange(4)[None], rng.integers(0, d, (4, 4))] = middle
+        yield "unit rows", units
+        for alone in _rows(rng, (3, 2, d), middle):
+            yield "one sequence a call", alone[None]
+    for length in (33, 64):
+        if length <= limit:
+            yield f"{length} rows", _rows(rng, (2, length, d), middle)
+
+
+def _rows(rng: np.random.Generator, shape: tuple[int, int, int], size: float) -> Array:
+    """Random rows of norm between half of size and size."""
+    rows = rng.standard_normal(shape)
+    lengths = size * rng.uniform(0.5, 1.0, shape[:2]) / np.linalg.norm(rows, axis=2)
+    return np.asarray(rows * lengths[..., None])
+
+
+def _repeats(ledger: Ledger, model: Model, tolerance: float) -> float | None:
+    """Largest change of early answers, relative to what they could show; asked in another order than at first."""
+    worst: float | None = None
+    for sequence, before in list(reversed(ledger.witnesses))[-8:]:
+        now = ledger.ask(sequence[None])[0]
+        scale = float(model.sensitivity(sequence[None])[0])
+        change = max(float(np.max(np.abs(now - before))) - 2.0 * tolerance, 0.0)
+        worst = max(worst or 0.0, change / scale if scale > 0 else change)
+    return worst
+
+
+def _largest(difference: Array) -> Array:
+    size = np.abs(difference)
+    return size if size.ndim == 1 else size.max(axis=1)

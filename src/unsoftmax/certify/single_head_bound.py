@@ -1,0 +1,75 @@
+"""How wrong can the parameters of a single head be? Measured on fresh random probes, not assumed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.ranging import choose_scales
+from unsoftmax.models import SingleHead
+from unsoftmax.oracles import Array
+
+__all__ = ["single_head_error_bound"]
+
+_PROBES = 16
+_FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-6, even for errors of rank one
+_FLOOR = 16 * float(np.finfo(float).eps)  # no float64 parameter is better known than that
+
+
+def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
+    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries.
+
+    For random unit x and y, the mean square of (xᵀEy)·d is |E|² for every error matrix E, so a few such forms bound |E|, whatever its
+    shape. The answers' own rounding is in the measured forms, so it is in the bound.
+    """
+    d = head.width
+    w_norm, v_norm = head.matrix.norm(), float(np.linalg.norm(head.v))
+    with ledger.phase(VERIFICATION):
+        v_error, c_error = _value_errors(ledger, head, rng)
+        v_bound = _FACTOR * v_error * np.sqrt(d) / v_norm
+        bias = 0.0 if head.w0 is None else float(np.linalg.norm(head.w0))
+        constant = abs(float(np.max(np.abs(head.c))))
+        gamma, beta = choose_scales(w_norm / d, bias=bias / np.sqrt(d), constant=constant, loudness=v_norm / np.sqrt(d), bound=ledger.input_bound)
+        x, y = (_units(rng, d) for _ in range(2))
+        forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
+        w_bound = _FACTOR * _rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
+    c_bound = c_error / max(constant, v_norm)
+    return float(max(w_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
+
+
+def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
+    """Root mean square of x·(error of v) for unit x, and the error of c."""
+    v_norm = float(np.linalg.norm(head.v))
+    constant = float(np.max(np.abs(head.c)))
+    size = max(1.0, 2.0**10 * constant / v_norm)
+    if ledger.input_bound is not None:
+        size = min(size, ledger.input_bound)
+    rows = size * _units(rng, head.width)[:, None]
+    errors = (ledger.ask(rows) - head(rows)) / size
+    silent = np.zeros((1, 1, head.width))
+    return _rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
+
+
+def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
+    """xᵀ(error of the score vector) for unit x, where a = |a| x: the answer's deviation through the sigmoid's slope."""
+    signs = np.where(A @ head.v < 0, -1.0, 1.0)
+    size = np.linalg.norm(A, axis=1)
+    direction = head.v / np.linalg.norm(head.v)
+    quiet = np.abs(A @ direction) < 0.5 * size / np.sqrt(head.width)
+    A = A + (quiet * signs * 0.5 * size / np.sqrt(head.width))[:, None] * direction
+    if ledger.input_bound is not None:
+        A = A * np.minimum(1.0, (ledger.input_bound - np.linalg.norm(B, axis=1)) / np.linalg.norm(A, axis=1))[:, None]
+    batch = np.stack([A + B, B], axis=1)
+    scores = head.scores(batch)
+    score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
+    slope = (A @ head.v) / (2.0 + 2.0 * np.cosh(score))
+    return np.asarray((ledger.ask(batch) - head(batch)) / slope / np.linalg.norm(A, axis=1))
+
+
+def _units(rng: np.random.Generator, width: int) -> Array:
+    rows = rng.standard_normal((_PROBES, width))
+    return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(values))))

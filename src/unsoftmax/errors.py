@@ -1,0 +1,31 @@
+"""The errors that users see: wrong use, a faulty oracle, a bad file. Learning outcomes are statuses, not errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ModelFileError", "NotRecovered", "OracleFault", "UnsoftmaxError", "UsageError"]
+
+
+class UnsoftmaxError(Exception):
+    """Root of every error that this library raises on purpose."""
+
+
+class UsageError(UnsoftmaxError, ValueError):
+    """The call itself is wrong: a shape, an option, a name. The message says what to pass instead."""
+
+
+class ModelFileError(UsageError):
+    """A model file that cannot be read as one: truncated, foreign, or inconsistent."""
+
+
+class OracleFault(UnsoftmaxError):
+    """The oracle did not answer, or answered with something that is no answer (NaN, wrong length, wrong type)."""
+
+
+class NotRecovered(UnsoftmaxError):
+    """Raised by `Result.unwrap` when there is no model; `.result` is the whole result."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        super().__init__(message)
+        self.result = result

@@ -1,0 +1,44 @@
+"""What a learner is: immutable options, a claim, and `learn`, a deterministic function of (seed, answers)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from unsoftmax.learners.claims import Claim
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import Model
+
+__all__ = ["Learned", "Learner"]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a learner hands on to the certificate.
+
+    error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None: it is measured
+    afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the model's (0: exact answers).
+    note: one clause for people, such as what is only known up to a symmetry.
+    """
+
+    model: Model
+    error_bound: float | None = None
+    tolerance: float = 0.0
+    note: str = ""
+
+
+class Learner(Protocol):
+    """Returns what was learnt, or raises a `Stop` with the reason."""
+
+    @property
+    def family(self) -> str:
+        """The family of the models it returns ("auto" when it finds out)."""
+
+    @property
+    def claim(self) -> Claim:
+        """What is promised."""
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        """Queries through the ledger only."""

@@ -1,0 +1,189 @@
+"""Every query goes through here: counted once, by phase, against a budget, its answer checked and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal
+from unsoftmax.oracles import Array, Oracle, check_width, checked_answers
+from unsoftmax.outcomes import BudgetSpent
+
+__all__ = ["Bill", "Ledger", "Progress"]
+
+VERIFICATION = "verification"
+_BATCH_BYTES = 4 << 20  # stays in the processor's cache between building a batch and answering it
+_WITNESSES_PER_PHASE = 2
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What was paid: sequences sent to the oracle, in all and by phase.
+
+    >>> Bill(MappingProxyType({"values": 5, "verification": 3})).total
+    8
+    """
+
+    by_phase: MappingProxyType[str, int] | dict[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All queries."""
+        return sum(self.by_phase.values())
+
+    @property
+    def learning(self) -> int:
+        """All queries but those of verification."""
+        return self.total - self.by_phase.get(VERIFICATION, 0)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A sign of life after every batch: where the learner is, what is paid, and what it expects to pay in all (if known)."""
+
+    phase: str
+    paid: int
+    expected: int | None
+
+
+class Ledger:
+    """The only way to the oracle. Bills a batch when it is sent, so the bill equals what the target saw, faults included.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> ledger = Ledger(FunctionOracle(lambda X: X[:, -1, 0]), width=2)
+    >>> with ledger.phase("values"):
+    ...     ledger.ask(np.ones((3, 1, 2)))
+    array([1., 1., 1.])
+    >>> ledger.bill.total, ledger.bill.by_phase["values"]
+    (3, 3)
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        width: int | None = None,
+        budget: int | None = None,
+        input_bound: float | None = None,
+        journal: Journal | None = None,
+        listener: Callable[[Progress], None] | None = None,
+    ) -> None:
+        told = oracle.spec.width
+        if width is not None and told is not None and width != told:
+            raise UsageError(f"width {width} but the target has width {told}; pass width={told}")
+        self.oracle = oracle
+        self.width = check_width(width if width is not None else told)
+        self.budget = _check_budget(budget)
+        self.input_bound = _tighter(input_bound, oracle.spec.input_bound)
+        self.expected: int | None = None
+        self.witnesses: list[tuple[Array, Array]] = []
+        self._journal: Journal = journal if journal is not None else MemoryJournal()
+        self._listener = listener
+        self._counts: dict[str, int] = {}
+        self._position = 0
+        self._phase = "unnamed"
+        self._witnessed: dict[str, int] = {}
+
+    @property
+    def bill(self) -> Bill:
+        """What was paid until now."""
+        return Bill(MappingProxyType(dict(self._counts)))
+
+    @property
+    def outputs(self) -> int | None:
+        """None when an answer is one number, m when it is a vector."""
+        return self.oracle.spec.outputs
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Bills everything asked inside the block to `name`."""
+        before, self._phase = self._phase, name
+        try:
+            yield
+        finally:
+            self._phase = before
+
+    def expect(self, total: int | None) -> None:
+        """The learner's present estimate of the whole bill, for progress."""
+        self.expected = total
+
+    def batch_size(self, length: int) -> int:
+        """How many sequences of `length` rows make a good batch: about 4 MB, within the oracle's own limit."""
+        fitting = max(1, _BATCH_BYTES // (8 * length * self.width))
+        limit = self.oracle.spec.max_batch
+        return min(fitting, limit) if limit is not None else fitting
+
+    def ask(self, batch: Array) -> Array:
+        """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches."""
+        batch = np.asarray(batch, dtype=np.float64)
+        if batch.ndim != 3 or batch.shape[2] != self.width or batch.shape[1] < 1:
+            raise UsageError(f"a batch must be (B, N, {self.width}), not {batch.shape}")
+        limit = self.oracle.spec.max_batch
+        if limit is None or len(batch) <= limit:
+            return self._send(batch)
+        return np.concatenate([self._send(batch[i : i + limit]) for i in range(0, len(batch), limit)])
+
+    def _send(self, batch: Array) -> Array:
+        n_queries, length, width = batch.shape
+        if n_queries == 0:
+            return np.empty((0,) if self.outputs is None else (0, self.outputs))
+        entry = self._journal.recall(self._position)
+        if entry is None:
+            self._afford(n_queries)
+            self._count(n_queries)
+            answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+            entry = Entry(self._phase, (n_queries, length, width), answers)
+            self._journal.record(self._position, entry)
+        else:
+            if entry.shape != batch.shape or entry.phase != self._phase:
+                raise OracleFault(
+                    f"the journal has {entry.shape} in phase '{entry.phase}' where {batch.shape} in phase '{self._phase}' is asked; "
+                    "it belongs to another run: use a new one"
+                )
+            self._count(n_queries)
+        self._position += 1
+        self._witness(batch, entry.answers)
+        if self._listener is not None:
+            self._listener(Progress(self._phase, self.bill.total, self.expected))
+        return entry.answers
+
+    def _afford(self, n_queries: int) -> None:
+        paid = self.bill.total
+        if self.budget is not None and paid + n_queries > self.budget:
+            raise BudgetSpent(
+                f"{paid} of {self.budget} queries are paid and the next batch needs {n_queries} more (phase '{self._phase}')"
+                + (f"; the whole job needs about {self.expected}" if self.expected is not None else "")
+                + "; raise the budget"
+            )
+
+    def _count(self, n_queries: int) -> None:
+        self._counts[self._phase] = self._counts.get(self._phase, 0) + n_queries
+
+    def _witness(self, batch: Array, answers: Array) -> None:
+        """Keeps a few early queries of every phase, to be asked again at the end."""
+        kept = self._witnessed.get(self._phase, 0)
+        for i in range(min(len(batch), _WITNESSES_PER_PHASE - kept)):
+            self.witnesses.append((batch[i].copy(), answers[i].copy()))
+            self._witnessed[self._phase] = self._witnessed.get(self._phase, 0) + 1
+
+
+def _check_budget(budget: int | None) -> int | None:
+    if budget is None:
+        return None
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
+        raise UsageError(f"budget must be a whole number of queries >= 0, not {budget!r}")
+    return int(budget)
+
+
+def _tighter(asked: float | None, told: float | None) -> float | None:
+    for bound in (asked, told):
+        if bound is not None and not (np.isfinite(bound) and bound > 0):
+            raise UsageError(f"input_bound must be a finite number > 0, not {bound!r}")
+    if asked is None or told is None:
+        return asked if told is None else told
+    return min(asked, told)

@@ -1,0 +1,31 @@
+"""What a meter is: it turns an oracle's answers into the hidden bilinear form aᵀWb, and knows nothing of W's structure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from unsoftmax.oracles import Array
+
+__all__ = ["Meter"]
+
+
+class Meter(Protocol):
+    """Measures aᵀWb. Solvers see this and never an oracle."""
+
+    @property
+    def width(self) -> int:
+        """The d of W (d×d)."""
+
+    @property
+    def resolution(self) -> float:
+        """Size below which aᵀWb (unit a, b) cannot be told from zero, as far as this meter knows by itself."""
+
+    def forms(self, A: Array, B: Array) -> Array:
+        """a_kᵀ W b_k for the rows of A and B, exactly these pairs, one measurement each."""
+
+    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+        """basisᵀ W B, with orthonormal columns in `basis` (d×k; None: the identity) and unit columns in B (d×n).
+
+        The meter chooses which combinations inside the span it measures: k a column, and what it must ask again.
+        `rest_is_silent` promises that Wᵀ vanishes on everything orthogonal to `basis`, so the meter may add any of that.
+        """

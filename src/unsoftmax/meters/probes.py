@@ -1,0 +1,83 @@
+"""Left probes inside a subspace that all see the readout v equally well, and the way back to coordinates."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.oracles import Array
+
+__all__ = ["BalancedProbes", "audible_direction"]
+
+
+class BalancedProbes:
+    """Rows a_i = basis·h_i + carrier, with h_i the rows of a reflection that spreads basisᵀv evenly over all of them.
+
+    Every row then has the same a_i·v, nothing small is divided by, and the way back is the reflection itself.
+    The whole space (basis None) is never stored: rows are built when asked for.
+
+    >>> probes = BalancedProbes(np.array([0.0, 3.0, 4.0]))
+    >>> np.round(probes.rows(0, 3) @ probes.v / 5, 3)
+    array([0.577, 0.577, 0.577])
+    """
+
+    def __init__(self, v: Array, basis: Array | None = None, carrier: Array | None = None) -> None:
+        self.v = v
+        self.basis = basis
+        self.carrier = carrier
+        visible = v if basis is None else basis.T @ v
+        self.count = len(visible)
+        self._normal = _reflector(visible)
+        self._dense = None if basis is None else self._combine(basis)
+        carried = 0.0 if carrier is None else float(carrier @ v)
+        self.readout = float(np.linalg.norm(visible)) / np.sqrt(self.count) + carried
+        self.strengths: Array | None = None  # running size of |a_iᵀW b|, kept by the meter that uses these probes
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Rows a_start .. a_stop as an array."""
+        if self._dense is not None:
+            return self._dense[start:stop]
+        rows = -2.0 * np.outer(self._normal[start:stop], self._normal)
+        rows[np.arange(stop - start), np.arange(start, stop)] += 1.0
+        return rows if self.carrier is None else rows + self.carrier
+
+    def forms_of(self, vector: Array) -> Array:
+        """a_i·vector for every row."""
+        if self._dense is not None:
+            return self._dense @ vector
+        forms = vector - 2.0 * self._normal * (self._normal @ vector)
+        return forms if self.carrier is None else forms + self.carrier @ vector
+
+    def coordinates(self, forms: Array) -> Array:
+        """basisᵀ m from h_i·(basisᵀ m), for the rows of `forms` (n, count)."""
+        return forms - 2.0 * np.outer(forms @ self._normal, self._normal)
+
+    def _combine(self, basis: Array) -> Array:
+        rows = basis.T - 2.0 * np.outer(self._normal, basis @ self._normal)
+        return rows if self.carrier is None else rows + self.carrier
+
+
+def _reflector(visible: Array) -> Array:
+    """Unit normal of the reflection that takes `visible` to equal entries; zero when nothing has to be turned."""
+    size = float(np.linalg.norm(visible))
+    if size == 0.0:
+        return np.zeros(len(visible))
+    normal = visible / size - 1.0 / np.sqrt(len(visible))
+    length = float(np.linalg.norm(normal))
+    return normal / length if length > 1e-12 else np.zeros(len(visible))
+
+
+def audible_direction(v: Array, rng: np.random.Generator) -> Array:
+    """A random unit vector, half of it along v, so that it is always heard.
+
+    >>> abs(round(float(audible_direction(np.array([0.0, 2.0, 0.0]), np.random.default_rng(0))[1]), 3))
+    0.707
+    """
+    direction = v / np.linalg.norm(v)
+    if len(v) == 1:
+        return np.asarray(direction)
+    other = rng.standard_normal(len(v))
+    other -= direction * (direction @ other)
+    if float(np.linalg.norm(other)) < 1e-6:  # drawn along v itself
+        other = np.eye(len(v))[int(np.abs(direction).argmin())]
+        other -= direction * (direction @ other)
+    return np.asarray((direction + other / np.linalg.norm(other)) / np.sqrt(2.0))

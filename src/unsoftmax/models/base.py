@@ -1,0 +1,102 @@
+"""What every model offers: a call on batches, its number of parameters, canonical form, distance, and a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.oracles import Array
+
+__all__ = ["Model", "as_batch", "softmax"]
+
+_LARGEST_SCORE = 1e300  # scores that overflow are held here, so that their differences stay numbers
+
+
+class Model:
+    """Base of all models. Subclasses are immutable; `tensors` and `from_tensors` define the file."""
+
+    family: ClassVar[str]
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a sequence."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @property
+    def outputs(self) -> int | None:
+        """None for one number a query, m for vectors."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @property
+    def parameters(self) -> int:
+        """Degrees of freedom of the function: what an optimal learner has to pay."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @property
+    def ranks(self) -> list[int]:
+        """Rank of W, one entry a head."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def __call__(self, batch: Array, /) -> Array:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def sensitivity(self, batch: Array) -> Array:
+        """For each sequence, the size against which an error of the answer is relative: what the answer could show, times score sizes."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def score_strength(self) -> float:
+        """Typical score of two unit rows in random directions."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def canonical(self) -> Self:
+        """The one representative of all parameters with this function."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def distance(self, other: Self) -> float:
+        """Largest relative difference of the parameters, up to the symmetries of the family."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def tensors(self) -> dict[str, Array]:
+        """The arrays of the file."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        """The model of a file's arrays."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def save(self, path: str | Path) -> Path:
+        """Writes a .safetensors file that `unsoftmax.load` reads."""
+        from unsoftmax.models.storage import save
+
+        return save(self, path)
+
+    def _same_family(self, other: Any) -> None:
+        if type(other) is not type(self):
+            raise UsageError(f"a distance needs two models of one family, not {type(self).__name__} and {type(other).__name__}")
+        if other.width != self.width or other.outputs != self.outputs:
+            raise UsageError(f"a distance needs equal shapes, not width {self.width} and {other.width} (outputs {self.outputs} and {other.outputs})")
+
+
+def as_batch(batch: object, width: int) -> Array:
+    """The batch as float64 (B, N, width), or a `UsageError`."""
+    array = np.asarray(batch, dtype=np.float64)
+    if array.ndim != 3:
+        raise UsageError(f"a batch must be (B, N, {width}), not {array.shape}; one sequence is batch[None]")
+    if array.shape[2] != width:
+        raise UsageError(f"width {width} but the sequences have {array.shape[2]} columns; pass sequences with {width} columns")
+    if array.shape[1] < 1:
+        raise UsageError("a sequence needs at least one row")
+    return array
+
+
+def softmax(scores: Array) -> Array:
+    """Softmax over the last axis, for scores of any size (overflowing ones included)."""
+    if not np.isfinite(scores).all():
+        scores = np.nan_to_num(scores, nan=0.0, posinf=_LARGEST_SCORE, neginf=-_LARGEST_SCORE)
+    weights: Array = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights

@@ -1,0 +1,222 @@
+"""One attention head: f(X) = c + Σ_i α_i (x_i·v), α = softmax_i(x_iᵀ(W x_N + w0))."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.base import Model, as_batch, softmax
+from unsoftmax.models.matrices import Factors, Matrix, as_matrix, difference_norm
+from unsoftmax.oracles import Array
+
+__all__ = ["SingleHead"]
+
+
+class SingleHead(Model):
+    """A single attention head whose last row asks; v may be (d,) for one number a query, or (d, m) for vectors.
+
+    W: (d, d), or factors (left, right) with W = left @ right.T. w0: (d,) query bias. c: constant.
+    A key bias cancels in the softmax, so there is none.
+
+    >>> head = SingleHead([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
+    >>> head(np.zeros((1, 3, 2)) + 1.0)
+    array([3.])
+    >>> head.parameters
+    6
+    """
+
+    family: ClassVar[str] = "single-head"
+
+    def __init__(self, W: object, v: object, w0: object = None, c: object = 0.0) -> None:
+        self.matrix: Matrix = as_matrix(W)
+        self.v: Array = np.array(v, dtype=np.float64)
+        self.w0: Array | None = None if w0 is None else np.array(w0, dtype=np.float64)
+        self._c: Array = np.array(c, dtype=np.float64)
+        d = self.matrix.width
+        if d < 1:
+            raise UsageError("W is empty; a head has width at least 1")
+        if self.v.ndim not in (1, 2) or self.v.shape[0] != d:
+            raise UsageError(f"v must be ({d},) or ({d}, m) to fit W, not {self.v.shape}")
+        if self.w0 is not None and self.w0.shape != (d,):
+            raise UsageError(f"w0 must be ({d},) to fit W, not {self.w0.shape}")
+        if self._c.shape not in ((), self.v.shape[1:]):
+            raise UsageError(f"c must be a number or of shape {self.v.shape[1:]}, not {self._c.shape}")
+        for name, part in (("v", self.v), ("w0", self.w0), ("c", self._c)):
+            if part is not None and not np.isfinite(part).all():
+                raise UsageError(f"{name} holds NaN or infinity")
+
+    @classmethod
+    def from_projections(
+        cls,
+        W_Q: Array,
+        W_K: Array,
+        W_V: Array,
+        output: Array,
+        *,
+        b_Q: Array | None = None,
+        b_K: Array | None = None,
+        b_V: Array | None = None,
+        b_out: float = 0.0,
+        scale: float | None = None,
+    ) -> Self:
+        """The head of queries x W_Q + b_Q, keys x W_K + b_K, values x W_V + b_V, read out by `output`.
+
+        Scores are key·query·scale, with 1/sqrt(r) as the default scale. `b_K` is accepted and has no effect.
+
+        >>> eye = np.eye(2)
+        >>> SingleHead.from_projections(eye, eye, eye, np.array([1.0, 0.0]), scale=1.0).v
+        array([1., 0.])
+        """
+        query, key, value = (np.asarray(p, dtype=np.float64) for p in (W_Q, W_K, W_V))
+        readout = np.asarray(output, dtype=np.float64)
+        if query.ndim != 2 or query.shape != key.shape:
+            raise UsageError(f"W_Q and W_K must both be (d, r), not {query.shape} and {key.shape}")
+        if value.ndim != 2 or value.shape[0] != query.shape[0] or readout.shape[:1] != value.shape[1:]:
+            raise UsageError(f"W_V (d, s) and output (s,) do not fit: {value.shape} and {readout.shape}, d = {query.shape[0]}")
+        if b_K is not None and np.shape(b_K) != (key.shape[1],):
+            raise UsageError(f"b_K must be ({key.shape[1]},), not {np.shape(b_K)}")
+        d, r = query.shape
+        factor = 1.0 / np.sqrt(r) if scale is None else float(scale)
+        W = (factor * key, query) if r < d else factor * key @ query.T
+        w0 = None if b_Q is None else factor * key @ np.asarray(b_Q, dtype=np.float64)
+        c = b_out + (0.0 if b_V is None else np.asarray(b_V, dtype=np.float64) @ readout)
+        return cls(W, value @ readout, w0, c)
+
+    @property
+    def W(self) -> Array:
+        """The dense (d, d) array."""
+        return self.matrix.dense()
+
+    @property
+    def c(self) -> float | Array:
+        """The constant: a number, or one a component for vector answers."""
+        return float(self._c) if self._c.ndim == 0 else self._c
+
+    @property
+    def width(self) -> int:
+        return self.matrix.width
+
+    @property
+    def outputs(self) -> int | None:
+        return None if self.v.ndim == 1 else self.v.shape[1]
+
+    @cached_property
+    def rank(self) -> int:
+        """Numerical rank of W."""
+        values = self.matrix.svd()[1]
+        return int((values > values.max(initial=0.0) * self.width * np.finfo(float).eps).sum())
+
+    @property
+    def ranks(self) -> list[int]:
+        return [self.rank]
+
+    @property
+    def parameters(self) -> int:
+        r, d = self.rank, self.width
+        bias = 0 if self.w0 is None or not self.w0.any() else d
+        return r * (2 * d - r) + self.v.size + bias + int(np.count_nonzero(self._c))
+
+    @cached_property
+    def _per_token(self) -> Array:
+        """Everything that is linear in a single row, as one matrix: one pass over the tokens."""
+        keys = self.matrix.left if isinstance(self.matrix, Factors) else np.empty((self.width, 0))
+        bias = np.zeros(self.width) if self.w0 is None else self.w0
+        return np.column_stack([keys, bias, self.v])
+
+    def scores(self, batch: Array) -> Array:
+        """Scores x_iᵀ(W x_N + w0), shape (B, N)."""
+        return self._scores_and_values(as_batch(batch, self.width))[0]
+
+    def __call__(self, batch: Array, /) -> Array:
+        scores, values = self._scores_and_values(as_batch(batch, self.width))
+        weights = softmax(scores)
+        if self.v.ndim == 1:
+            return np.asarray(self._c + np.einsum("bn,bn->b", weights, values[..., 0]))
+        return np.asarray(self._c + np.einsum("bn,bnm->bm", weights, values))
+
+    def _scores_and_values(self, X: Array) -> tuple[Array, Array]:
+        with np.errstate(over="ignore", invalid="ignore"):
+            tokens = (X.reshape(-1, self.width) @ self._per_token).reshape(*X.shape[:2], -1)
+            asking = X[:, -1]
+            if isinstance(self.matrix, Factors):
+                r = self.matrix.left.shape[1]
+                scores = np.einsum("bnr,br->bn", tokens[..., :r], asking @ self.matrix.right)
+            else:
+                r = 0
+                scores = np.einsum("bnd,bd->bn", X, self.matrix.apply(asking))
+            if self.w0 is not None:
+                scores = scores + tokens[..., r]
+        return scores, tokens[..., r + 1 :]
+
+    def sensitivity(self, batch: Array) -> Array:
+        X = as_batch(batch, self.width)
+        longest = np.sqrt(np.einsum("bnd,bnd->bn", X, X)).max(axis=1)
+        against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
+        visible = np.max(np.abs(self._c)) + longest * np.linalg.norm(self.v)
+        return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
+
+    def score_strength(self) -> float:
+        return self.matrix.norm() / self.width
+
+    def canonical(self) -> Self:
+        """W at its numerical rank; no w0 when it is zero; W and w0 zero when v is, because they are then invisible."""
+        d = self.width
+        if not self.v.any():
+            return type(self)(np.zeros((d, d)), self.v, None, self._c)
+        w0 = self.w0 if self.w0 is not None and self.w0.any() else None
+        if self.rank == d:
+            return type(self)(self.W, self.v, w0, self._c)
+        left, values, right = self.matrix.svd()
+        left, right, values = left[:, : self.rank], right[:, : self.rank], values[: self.rank]
+        signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(self.rank)])
+        return type(self)((left * signs * values, right * signs), self.v, w0, self._c)
+
+    def distance(self, other: Self) -> float:
+        """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self is zero.
+
+        >>> head = SingleHead(np.eye(2), np.ones(2))
+        >>> head.distance(SingleHead(2 * np.eye(2), np.ones(2)))
+        1.0
+        """
+        self._same_family(other)
+        mine, theirs = self.canonical(), other.canonical()
+        w_norm, v_norm = mine.matrix.norm(), float(np.linalg.norm(mine.v))
+        zero = np.zeros(self.width)
+        bias_mine, bias_theirs = (zero if head.w0 is None else head.w0 for head in (mine, theirs))
+        return max(
+            _relative(difference_norm(mine.matrix, theirs.matrix), w_norm),
+            _relative(float(np.linalg.norm(mine.v - theirs.v)), v_norm),
+            _relative(float(np.linalg.norm(bias_mine - bias_theirs)), max(w_norm, float(np.linalg.norm(bias_mine)))),
+            _relative(float(np.linalg.norm(mine._c - theirs._c)), max(v_norm, float(np.linalg.norm(mine._c)))),
+        )
+
+    def tensors(self) -> dict[str, Array]:
+        parts: dict[str, Array] = {"v": self.v, "c": self._c}
+        if isinstance(self.matrix, Factors):
+            parts |= {"W.left": self.matrix.left, "W.right": self.matrix.right}
+        else:
+            parts["W"] = self.matrix.array
+        if self.w0 is not None:
+            parts["w0"] = self.w0
+        return parts
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        known = {"v", "c", "w0", "W", "W.left", "W.right"}
+        if strange := set(tensors) - known:
+            raise ModelFileError(f"a single-head file has no tensor {sorted(strange)[0]!r}")
+        if "v" not in tensors or ("W" in tensors) == ("W.left" in tensors and "W.right" in tensors):
+            raise ModelFileError("a single-head file holds v and either W or both W.left and W.right")
+        W = tensors["W"] if "W" in tensors else (tensors["W.left"], tensors["W.right"])
+        return cls(W, tensors["v"], tensors.get("w0"), tensors.get("c", 0.0))
+
+    def __repr__(self) -> str:
+        held = f"factors of rank {self.matrix.left.shape[1]}" if isinstance(self.matrix, Factors) else "dense"
+        return f"SingleHead(width={self.width}, W {held}, query bias {'yes' if self.w0 is not None else 'no'})"
+
+
+def _relative(difference: float, scale: float) -> float:
+    return difference / scale if scale > 0 else difference

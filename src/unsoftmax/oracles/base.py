@@ -1,0 +1,91 @@
+"""What an oracle is: a callable on batches of sequences, with a spec that says what it tells about itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.errors import OracleFault, UsageError
+
+__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class OracleSpec:
+    """What an oracle tells about itself. Everything is optional: a bare callable tells nothing.
+
+    width: number of columns of a sequence. outputs: None for one number a query, m for vectors (B, m).
+    input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of sequences a call.
+    deterministic: False when asking again may give another answer. name: for people.
+    """
+
+    width: int | None = None
+    outputs: int | None = None
+    input_bound: float | None = None
+    max_length: int | None = None
+    max_batch: int | None = None
+    deterministic: bool = True
+    name: str = "target"
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    """Maps a float64 batch (B, N, d) to answers (B,), or (B, m) when `spec.outputs` is m. One sequence is one query."""
+
+    @property
+    def spec(self) -> OracleSpec: ...
+
+    def __call__(self, batch: Array, /) -> Array: ...
+
+
+def check_width(width: object) -> int:
+    """The width as a positive int, or a `UsageError` that says what is wrong with it.
+
+    >>> check_width(8)
+    8
+    """
+    if width is None:
+        raise UsageError("the target does not tell its width; pass width=d, the number of columns of a sequence")
+    if isinstance(width, bool) or not isinstance(width, int | np.integer):
+        raise UsageError(f"width must be a whole number, not {width!r}; pass width=d, the number of columns of a sequence")
+    if width < 1:
+        raise UsageError(f"width must be at least 1, not {int(width)}; pass the number of columns of a sequence")
+    return int(width)
+
+
+def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
+    """Answers as float64 (B,) or (B, m); anything else is an `OracleFault` with the reason.
+
+    >>> checked_answers([[1], [2]], 2, None)
+    array([1., 2.])
+    """
+    if isinstance(raw, np.ma.MaskedArray):
+        raise OracleFault("the target answered with a masked array; return plain numbers")
+    try:
+        answers = np.asarray(raw)
+    except Exception as error:
+        raise OracleFault(f"the target answered with {type(raw).__name__}, which is no array: {error}") from error
+    if answers.dtype.kind not in "fiub":
+        raise OracleFault(f"the target answered with {answers.dtype} ({type(raw).__name__}) instead of real numbers; return floats")
+    answers = np.array(answers, dtype=np.float64)
+    expected = (n_queries,) if outputs is None else (n_queries, outputs)
+    if outputs is None and answers.shape == (n_queries, 1):
+        answers = answers[:, 0]
+    if answers.shape != expected:
+        hint = ""
+        if outputs is None and answers.ndim == 2 and answers.shape[0] == n_queries:
+            hint = f"; for vector answers pass outputs={answers.shape[1]}"
+        raise OracleFault(f"the target answered {n_queries} queries with shape {answers.shape} instead of {expected}{hint}")
+    bad = ~np.isfinite(answers)
+    if bad.any():
+        which = int(np.argmax(bad.reshape(n_queries, -1).any(axis=1)))
+        raise OracleFault(
+            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: query {which} of the batch); "
+            "an answer must be a finite number. If large inputs overflow inside the target, pass input_bound"
+        )
+    return answers

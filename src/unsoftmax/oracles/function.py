@@ -1,0 +1,41 @@
+"""Any callable as an oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from unsoftmax.errors import OracleFault
+from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+
+__all__ = ["FunctionOracle"]
+
+
+class FunctionOracle:
+    """A callable (B, N, d) -> (B,) or (B, m) behind the oracle contract: every answer checked, every exception named.
+
+    >>> import numpy as np
+    >>> oracle = FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=2))
+    >>> oracle(np.ones((3, 1, 2)))
+    array([1., 1., 1.])
+    """
+
+    def __init__(self, function: Callable[[Array], Any], spec: OracleSpec | None = None) -> None:
+        self.function = function
+        self.spec = spec if spec is not None else OracleSpec(name=_name(function))
+
+    def __call__(self, batch: Array, /) -> Array:
+        try:
+            raw = self.function(batch)
+        except OracleFault:
+            raise
+        except Exception as error:
+            raise OracleFault(
+                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
+                "A target takes float64 (B, N, d) and returns (B,)"
+            ) from error
+        return checked_answers(raw, len(batch), self.spec.outputs)
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))

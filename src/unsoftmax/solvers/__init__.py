@@ -1,0 +1,7 @@
+"""Measurements become matrices. Solvers know linear algebra and never see an oracle."""
+
+from unsoftmax.solvers.bases import RandomBasis
+from unsoftmax.solvers.columns import gaussian_probes, solve_columns, structured_probes
+from unsoftmax.solvers.range_finder import RangeFinder
+
+__all__ = ["RandomBasis", "RangeFinder", "gaussian_probes", "solve_columns", "structured_probes"]

@@ -1,0 +1,47 @@
+"""A random orthonormal basis that is applied, never stored: reflections, random signs and a cosine transform."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.oracles import Array
+
+__all__ = ["RandomBasis"]
+
+
+class RandomBasis:
+    """G = H₁ D F H₂: two random reflections around sign flips and a fast transform. O(d log d) a vector, O(d) memory.
+
+    >>> basis = RandomBasis(5, np.random.default_rng(0))
+    >>> G = basis.columns(0, 5)
+    >>> bool(np.allclose(G.T @ G, np.eye(5)))
+    True
+    """
+
+    def __init__(self, width: int, rng: np.random.Generator) -> None:
+        self.width = width
+        self._outer = _unit(rng, width)
+        self._signs = rng.choice([-1.0, 1.0], width)
+        self._inner = _unit(rng, width)
+
+    def columns(self, start: int, stop: int) -> Array:
+        """Columns start..stop as a (d, stop - start) array."""
+        block = np.zeros((stop - start, self.width))
+        block[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        return self.apply(block).T
+
+    def apply(self, rows: Array) -> Array:
+        """G x for every row x."""
+        from scipy.fft import dct
+
+        turned = self._signs * dct(_reflect(rows, self._inner), norm="ortho", axis=-1)
+        return _reflect(turned, self._outer)
+
+
+def _unit(rng: np.random.Generator, width: int) -> Array:
+    normal = rng.standard_normal(width)
+    return normal / np.linalg.norm(normal)
+
+
+def _reflect(rows: Array, normal: Array) -> Array:
+    return rows - 2.0 * np.outer(rows @ normal, normal)

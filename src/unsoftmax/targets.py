@@ -1,0 +1,97 @@
+"""What a user may point at, turned into an oracle: a callable, a model, a file, `package.module:name`, or a demo."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from unsoftmax.errors import UsageError
+from unsoftmax.models import Model, load, random_single_head
+from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
+
+__all__ = ["as_oracle", "demo_model"]
+
+_FORMS = "a callable (B, N, d) -> (B,), a model, 'demo:single-head?d=64&r=8&seed=0', a .safetensors file, or 'package.module:callable'"
+
+
+def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
+    """The oracle behind a target.
+
+    >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
+    8
+    """
+    if isinstance(target, str | Path):
+        return _with_outputs(_named(str(target)), outputs)
+    if isinstance(target, Model):
+        return FunctionOracle(target, OracleSpec(width=target.width, outputs=target.outputs, name=type(target).__name__))
+    if isinstance(target, type):
+        raise UsageError(f"the target is the class {target.__name__}; pass an instance or a function")
+    if isinstance(target, Oracle) and isinstance(target.spec, OracleSpec):
+        return _with_outputs(target, outputs)
+    if callable(target):
+        return FunctionOracle(target, OracleSpec(outputs=outputs, name=getattr(target, "__qualname__", type(target).__name__)))
+    raise UsageError(f"a target is {_FORMS}, not {type(target).__name__}")
+
+
+def demo_model(spec: str) -> Model:
+    """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1).
+
+    >>> demo_model("demo:single-head?d=6&r=2").parameters
+    26
+    """
+    name, _, query = spec.removeprefix("demo:").partition("?")
+    if name != "single-head":
+        raise UsageError(f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0'")
+    options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
+    for key, text in parse_qsl(query, keep_blank_values=True):
+        if key not in options:
+            raise UsageError(f"the demo target has no option {key!r}; it takes {', '.join(options)}")
+        try:
+            options[key] = float(text) if key == "scale" else int(text)
+        except ValueError:
+            raise UsageError(f"the demo target's {key}={text!r} is no number; write for instance {key}=8") from None
+    return random_single_head(options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=bool(options["biases"]))
+
+
+def _named(target: str) -> Oracle:
+    if target.startswith("demo:"):
+        model = demo_model(target)
+        return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=target))
+    if target.endswith(".safetensors"):
+        model = load(target)
+        return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=Path(target).name))
+    module, colon, attribute = target.partition(":")
+    if colon and attribute and "/" not in target:
+        return _imported(module, attribute)
+    if Path(target).exists():
+        raise UsageError(f"{target} is no model file that this library reads; a target is {_FORMS}")
+    raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
+
+
+def _imported(module: str, attribute: str) -> Oracle:
+    """The callable of `package.module:name`; the working directory is searched too, as `python -m` does."""
+    sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in attribute.split("."):
+            found = getattr(found, part)
+    except ImportError as error:
+        raise UsageError(f"cannot import {module!r}: {error}; is it installed, or are you in the right directory?") from error
+    except AttributeError as error:
+        raise UsageError(f"{module!r} has no {attribute!r}") from error
+    finally:
+        sys.path.remove(os.getcwd())
+    return as_oracle(found)
+
+
+def _with_outputs(oracle: Oracle, outputs: int | None) -> Oracle:
+    if outputs is None or oracle.spec.outputs == outputs:
+        return oracle
+    if oracle.spec.outputs is not None:
+        raise UsageError(f"outputs={outputs}, but the target has {oracle.spec.outputs}; pass outputs={oracle.spec.outputs}")
+    return FunctionOracle(oracle, replace(oracle.spec, outputs=outputs))
