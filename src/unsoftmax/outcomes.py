@@ -30,7 +30,7 @@ class Status(StrEnum):
         return self.value
 
 
-class Stop(Exception):  # noqa: N818 - an outcome, not an error
+class Stop(Exception):
     """Learning ends here with `status`, because of `reason`. Never reaches the user as an exception."""
 
     status = Status.UNRESOLVED

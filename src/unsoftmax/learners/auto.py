@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,15 +13,21 @@ from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FAMILIES", "AutoLearner", "learner_for"]
 
 FAMILIES = ("auto", "single-head")
 
+_SUCCESSORS: dict[str, Callable[[], Learner]] = {}  # a test that failed -> the class to try instead
+
 
 @dataclass(frozen=True)
 class AutoLearner:
-    """Tries the known classes, cheapest first; a class is left as soon as one of its tests fails."""
+    """Tries the known classes, cheapest first; a class is left as soon as one of its tests fails.
+
+    What is already paid for (`Ledger.known`) is not asked again by the next class.
+    """
 
     family: ClassVar[str] = "auto"
 
@@ -29,7 +36,16 @@ class AutoLearner:
         return SingleHeadLearner().claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        return SingleHeadLearner().learn(ledger, rng)
+        learner: Learner = SingleHeadLearner()
+        untried = dict(_SUCCESSORS)
+        while True:
+            try:
+                return learner.learn(ledger, rng)
+            except OutsideClass as refuted:
+                successor = untried.pop(refuted.test, None)
+                if successor is None:
+                    raise
+                learner = successor()
 
 
 def learner_for(family: str) -> Learner:

@@ -10,7 +10,21 @@ from unsoftmax.meters.sigmoid import SIGMOID_TEST, logit
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
-__all__ = ["check_attention_shape", "check_constant", "check_one_row_affine", "check_repeatable"]
+__all__ = [
+    "ONE_ROW_TEST",
+    "ORDER_TEST",
+    "REPEAT_TEST",
+    "SOFTMAX_TEST",
+    "check_attention_shape",
+    "check_constant",
+    "check_one_row_affine",
+    "check_repeatable",
+]
+
+ONE_ROW_TEST = "one-row answers are affine"
+REPEAT_TEST = "the same query gets the same answer"
+ORDER_TEST = "the order of earlier rows does not matter"
+SOFTMAX_TEST = "three rows share by softmax"
 
 _RTOL = 1e-9  # what a float64 computation of the function never exceeds, relative to the sizes involved
 
@@ -29,7 +43,7 @@ def check_one_row_affine(ledger: Ledger, v: Array, c: float, rng: np.random.Gene
     worst = int(np.argmax(excess - allowed))
     if excess[worst] > allowed[worst]:
         raise OutsideClass(
-            "one-row answers are affine",
+            ONE_ROW_TEST,
             f"a row of norm {sizes[worst]:.3g} is answered {excess[worst]:.3g} away from c + x·v (allowed {allowed[worst]:.1g})",
         )
 
@@ -42,7 +56,7 @@ def check_repeatable(ledger: Ledger, v: Array, c: float) -> None:
             now = float(ledger.ask(sequence[None])[0])
             allowed = 1e-12 * (abs(c) + float(np.linalg.norm(sequence) * np.linalg.norm(v)))
             if abs(now - float(before)) > allowed:
-                raise OutsideClass("the same query gets the same answer", f"one was answered {float(before):.12g} and later {now:.12g}")
+                raise OutsideClass(REPEAT_TEST, f"one was answered {float(before):.12g} and later {now:.12g}")
 
 
 def check_constant(ledger: Ledger, c: float, rng: np.random.Generator) -> None:
@@ -85,8 +99,6 @@ def check_attention_shape(ledger: Ledger, v: Array, c: float, scales: tuple[floa
     predicted = c + b @ v + weights @ signals[[0, 3]] / (1.0 + weights.sum())
     allowed = rounding * np.exp(np.abs(scores).max()) * (abs(c) + abs(b @ v) + np.abs(signals).sum())
     if abs(three[0] - three[1]) > allowed:
-        raise OutsideClass(
-            "the order of earlier rows does not matter", f"swapping the first two rows moved the answer by {abs(three[0] - three[1]):.3g}"
-        )
+        raise OutsideClass(ORDER_TEST, f"swapping the first two rows moved the answer by {abs(three[0] - three[1]):.3g}")
     if abs(three[0] - predicted) > allowed:
-        raise OutsideClass("three rows share by softmax", f"three rows are answered {three[0]:.9g}, their scores predict {predicted:.9g}")
+        raise OutsideClass(SOFTMAX_TEST, f"three rows are answered {three[0]:.9g}, their scores predict {predicted:.9g}")

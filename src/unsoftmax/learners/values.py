@@ -18,6 +18,9 @@ def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]
 
     v comes back as zero when no row that may be sent moves the answer.
     """
+    if "values" in ledger.known:
+        v, c = ledger.known["values"]
+        return v, c
     d = ledger.width
     with ledger.phase("values"):
         c = float(ledger.ask(np.zeros((1, 1, d)))[0])
@@ -31,6 +34,7 @@ def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]
             rows = np.zeros((stop - start, 1, d))
             rows[np.arange(stop - start), 0, np.arange(start, stop)] = size
             v[start:stop] = (ledger.ask(rows) - c) / size
+    ledger.known["values"] = (v, c)
     return v, c
 
 

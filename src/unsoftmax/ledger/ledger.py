@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -82,6 +83,7 @@ class Ledger:
         self.input_bound = _tighter(input_bound, oracle.spec.input_bound)
         self.expected: int | None = None
         self.witnesses: list[tuple[Array, Array]] = []
+        self.known: dict[str, Any] = {}  # facts that one learner has paid for and the next need not ask again
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
         self._counts: dict[str, int] = {}
