@@ -24,9 +24,11 @@ _HOMES = {
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
+    "Plan": "planning",
     "Progress": "ledger",
     "Result": "result",
     "Rounded": "oracles",
+    "SeparateProcess": "oracles.separate_process",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
@@ -35,23 +37,40 @@ _HOMES = {
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
     "load": "models",
+    "plan": "planning",
     "random_single_head": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
 }
 
-__all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
-
-if TYPE_CHECKING:
-    from unsoftmax.errors import ModelFileError, NotRecovered, OracleFault, UnsoftmaxError, UsageError
-    from unsoftmax.learners import SingleHeadLearner, theorem_4_1
-    from unsoftmax.ledger import Ledger, Progress
-    from unsoftmax.models import SingleHead, load, random_single_head
-    from unsoftmax.oracles import BoundedInputs, FunctionOracle, Labels, Noisy, Oracle, OracleSpec, Rounded, WithinTolerance
-    from unsoftmax.outcomes import Status
-    from unsoftmax.recovery import recover
-    from unsoftmax.result import Result
-    from unsoftmax.targets import as_oracle
+if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.errors import ModelFileError as ModelFileError
+    from unsoftmax.errors import NotRecovered as NotRecovered
+    from unsoftmax.errors import OracleFault as OracleFault
+    from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
+    from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.ledger import Ledger as Ledger
+    from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.models import SingleHead as SingleHead
+    from unsoftmax.models import load as load
+    from unsoftmax.models import random_single_head as random_single_head
+    from unsoftmax.oracles import BoundedInputs as BoundedInputs
+    from unsoftmax.oracles import FunctionOracle as FunctionOracle
+    from unsoftmax.oracles import Labels as Labels
+    from unsoftmax.oracles import Noisy as Noisy
+    from unsoftmax.oracles import Oracle as Oracle
+    from unsoftmax.oracles import OracleSpec as OracleSpec
+    from unsoftmax.oracles import Rounded as Rounded
+    from unsoftmax.oracles import WithinTolerance as WithinTolerance
+    from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.outcomes import Status as Status
+    from unsoftmax.planning import Plan as Plan
+    from unsoftmax.planning import plan as plan
+    from unsoftmax.recovery import recover as recover
+    from unsoftmax.result import Result as Result
+    from unsoftmax.targets import as_oracle as as_oracle
 
 
 def __getattr__(name: str) -> Any:
@@ -62,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOMES])

@@ -1,0 +1,34 @@
+# Everything happens inside the checkout: .venv/ for tools, out/ for results.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: demo test check bench clean
+
+demo: .venv/core.ready  ## recover a hidden head and say where the picture is
+	$(BIN)/unsoftmax demo
+
+test: .venv/dev.ready  ## all tests, doctests included
+	$(BIN)/python -m pytest -n 2
+
+check: .venv/dev.ready  ## lint and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: .venv/dev.ready  ## every published figure
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/core.ready: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e .
+	touch $@
+
+.venv/dev.ready: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e '.[torch,onnx,dask,fast,dev]'
+	touch $@ .venv/core.ready

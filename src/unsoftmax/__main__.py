@@ -1,0 +1,5 @@
+"""`python -m unsoftmax`."""
+
+from unsoftmax.cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""The whole job, and what people see of it."""

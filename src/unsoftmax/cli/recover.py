@@ -1,0 +1,68 @@
+"""`unsoftmax recover TARGET`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unsoftmax.cli.common import (
+    NOT_RECOVERED,
+    RECOVERED,
+    Budget,
+    Json,
+    Out,
+    Seed,
+    Target,
+    Width,
+    print_json,
+    reports_errors,
+    show_progress,
+    writable_folder,
+)
+
+if TYPE_CHECKING:
+    from unsoftmax.result import Result
+
+__all__ = ["describe", "recover"]
+
+
+@reports_errors
+def recover(
+    target: Target,
+    width: Width = None,
+    family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
+    seed: Seed = 0,
+    budget: Budget = None,
+    input_bound: Annotated[float | None, typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False)] = None,
+    out: Out = None,
+    as_json: Json = False,
+) -> None:
+    """Recover the parameters behind TARGET from its answers alone."""
+    import unsoftmax
+
+    folder = None if out is None else writable_folder(out)
+    with show_progress() as progress:
+        result = unsoftmax.recover(target, width=width, family=family, seed=seed, budget=budget, input_bound=input_bound, progress=progress)
+    if folder is not None and result.model is not None:
+        result = replace(result, artifacts={"model": str(result.model.save(folder / "model.safetensors"))})
+    if as_json:
+        print_json(result.as_json())
+    else:
+        typer.echo(describe(result))
+    raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
+
+
+def describe(result: Result) -> str:
+    """The result for people, a fact a line."""
+    lines = [f"{result.status}: {result.reason}"]
+    if result.model is not None:
+        ranks = ", ".join(map(str, result.model.ranks))
+        lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {result.model.parameters:,} parameters")
+    phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
+    lines.append(f"queries     {result.queries.total:,} ({phases})")
+    if result.error_bound is not None:
+        lines.append(f"error       at most {result.error_bound:.1e} relative, measured on fresh probes")
+    lines += [f"{name:<11} {path}" for name, path in result.artifacts.items()]
+    return "\n".join(lines)

@@ -1,0 +1,117 @@
+"""A target in a process of its own: the learner sees answers through a pipe and can reach nothing else."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from typing import IO, Self
+
+import numpy as np
+
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.base import Array, OracleSpec
+
+__all__ = ["SeparateProcess"]
+
+_SHAPE = struct.Struct("<3q")
+_READY = struct.Struct("<4q")  # magic, width, outputs (-1: not told), padding
+_MAGIC = 0x756E736F66746D78
+
+
+class SeparateProcess:
+    """Runs a named target (`demo:...`, a file, `package.module:callable`) in a child process and asks it through pipes.
+
+    >>> with SeparateProcess("demo:single-head?d=3") as oracle:
+    ...     oracle(np.zeros((2, 1, 3)))
+    array([0., 0.])
+    """
+
+    def __init__(self, target: str) -> None:
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "unsoftmax.oracles.separate_process", target],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        self._to: IO[bytes] = self._child.stdin
+        self._from: IO[bytes] = self._child.stdout
+        try:
+            magic, width, outputs, _ = _READY.unpack(self._receive(_READY.size))
+        except OracleFault as fault:
+            raise UsageError(f"the target {target!r} could not be started in a process: {fault}") from fault
+        assert magic == _MAGIC
+        self.spec = OracleSpec(width=None if width < 0 else width, outputs=None if outputs < 0 else outputs, name=target)
+
+    def __call__(self, batch: Array, /) -> Array:
+        batch = np.ascontiguousarray(batch, dtype=np.float64)
+        try:
+            self._to.write(_SHAPE.pack(*batch.shape) + batch.tobytes())
+            self._to.flush()
+        except OSError as error:
+            raise OracleFault(f"the target's process has gone: {self._last_words()}") from error
+        n, columns, _ = _SHAPE.unpack(self._receive(_SHAPE.size))
+        if n < 0:
+            raise OracleFault(self._receive(columns).decode(errors="replace"))
+        answers = np.frombuffer(self._receive(8 * n * max(columns, 1)), dtype=np.float64)
+        return answers.copy() if columns == 0 else answers.reshape(n, columns).copy()
+
+    def close(self) -> None:
+        """Ends the child."""
+        for stream in (self._to, self._from, self._child.stderr):
+            if stream is not None and not stream.closed:
+                with suppress(OSError):
+                    stream.close()
+        self._child.terminate()
+        self._child.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _receive(self, size: int) -> bytes:
+        content = self._from.read(size)
+        if len(content) < size:
+            raise OracleFault(f"the target's process ended: {self._last_words()}")
+        return content
+
+    def _last_words(self) -> str:
+        assert self._child.stderr is not None
+        self._child.wait()
+        text = self._child.stderr.read().decode(errors="replace").strip()
+        return text.splitlines()[-1] if text else f"exit status {self._child.returncode}"
+
+
+def _serve(target: str) -> None:
+    """The child's side. Standard output carries answers only; anything printed by the target goes to standard error."""
+    answers_to = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    questions = sys.stdin.buffer
+    from unsoftmax.errors import UnsoftmaxError
+    from unsoftmax.targets import as_oracle
+
+    oracle = as_oracle(target)
+    width, outputs = (-1 if part is None else part for part in (oracle.spec.width, oracle.spec.outputs))
+    answers_to.write(_READY.pack(_MAGIC, width, outputs, 0))
+    answers_to.flush()
+    while len(head := questions.read(_SHAPE.size)) == _SHAPE.size:
+        shape = _SHAPE.unpack(head)
+        batch = np.frombuffer(questions.read(8 * shape[0] * shape[1] * shape[2]), dtype=np.float64).reshape(shape)
+        try:
+            answers = oracle(batch.copy())
+            columns = 0 if answers.ndim == 1 else answers.shape[1]
+            answers_to.write(_SHAPE.pack(len(answers), columns, 0) + np.ascontiguousarray(answers).tobytes())
+        except UnsoftmaxError as error:
+            message = str(error).encode()
+            answers_to.write(_SHAPE.pack(-1, len(message), 0) + message)
+        answers_to.flush()
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
