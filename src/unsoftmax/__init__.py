@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AnswerModel": "learners",
     "BoundedInputs": "oracles",
+    "Clipped": "oracles",
+    "FlippedLabels": "oracles",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "Noisy": "oracles",
     "NotRecovered": "errors",
@@ -36,6 +40,7 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "identify": "learners",
     "load": "models",
     "plan": "planning",
     "random_single_head": "models",

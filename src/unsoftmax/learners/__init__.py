@@ -1,5 +1,6 @@
 """The pairings of a meter and a solver, one file a theorem or setting."""
 
+from unsoftmax.learners.answer_model import AnswerModel, identify
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -8,6 +9,7 @@ from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
 
 __all__ = [
     "FAMILIES",
+    "AnswerModel",
     "Assumption",
     "AutoLearner",
     "Claim",
@@ -16,6 +18,7 @@ __all__ = [
     "QueryCount",
     "SingleHeadLearner",
     "Theorem41",
+    "identify",
     "learner_for",
     "theorem_4_1",
 ]

@@ -2,13 +2,16 @@
 
 from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers
 from unsoftmax.oracles.function import FunctionOracle
-from unsoftmax.oracles.wrappers import BoundedInputs, Labels, Noisy, Rounded, WithinTolerance
+from unsoftmax.oracles.wrappers import BoundedInputs, Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Rounded, WithinTolerance, in_precision
 
 __all__ = [
     "Array",
     "BoundedInputs",
+    "Clipped",
+    "FlippedLabels",
     "FunctionOracle",
     "Labels",
+    "LowPrecision",
     "Noisy",
     "Oracle",
     "OracleSpec",
@@ -16,4 +19,5 @@ __all__ = [
     "WithinTolerance",
     "check_width",
     "checked_answers",
+    "in_precision",
 ]
