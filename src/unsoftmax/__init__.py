@@ -46,6 +46,7 @@ _HOMES = {
     "random_single_head": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
+    "within_tolerance": "learners",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
@@ -54,16 +55,22 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import identify as identify
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.models import SingleHead as SingleHead
     from unsoftmax.models import load as load
     from unsoftmax.models import random_single_head as random_single_head
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
+    from unsoftmax.oracles import Clipped as Clipped
+    from unsoftmax.oracles import FlippedLabels as FlippedLabels
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels
+    from unsoftmax.oracles import LowPrecision as LowPrecision
     from unsoftmax.oracles import Noisy as Noisy
     from unsoftmax.oracles import Oracle as Oracle
     from unsoftmax.oracles import OracleSpec as OracleSpec

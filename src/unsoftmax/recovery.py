@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.certify import Certificate, certify, error_bound
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Learned, Learner, learner_for
+from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, learner_for
 from unsoftmax.ledger import Ledger, Progress
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.result import Result
@@ -28,6 +28,7 @@ def recover(
     family: str = "auto",
     budget: int | None = None,
     seed: int = 0,
+    tolerance: float | None = None,
     input_bound: float | None = None,
     outputs: int | None = None,
     learner: Learner | None = None,
@@ -37,6 +38,7 @@ def recover(
 
     target: a callable (B, N, d) -> (B,), an oracle, a model, 'demo:...', a .safetensors file, or 'package.module:callable'.
     width: d, where the target does not tell. budget: largest number of queries. seed: all randomness.
+    tolerance: how far an answer may be off (None: what kind of answers they are is found out, see `Result.findings`).
     input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default.
     progress: called after every batch with a `Progress`.
 
@@ -48,7 +50,7 @@ def recover(
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
-    chosen = learner if learner is not None else learner_for(family)
+    chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
     ledger = Ledger(as_oracle(target, outputs=outputs), width=width, budget=budget, input_bound=input_bound, listener=progress)
     if ledger.outputs is not None:
         raise UsageError(f"the target answers with {ledger.outputs} numbers a query; pass a function that returns one of them, or a weighted sum")
@@ -58,9 +60,10 @@ def recover(
     bound: float | None = None
     try:
         learned = chosen.learn(ledger, learning)
-        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance)
+        allowed = _EXACT if learned.error_bound is None else max(_EXACT, 2.0 * learned.error_bound)
+        certificate = certify(ledger, learned.model, checking, allowed=allowed, tolerance=learned.tolerance)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
-        status, reason = _judge(certificate, bound)
+        status, reason = _judge(certificate, bound, learned.exact_answers)
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
@@ -74,12 +77,21 @@ def recover(
         model=learned.model if learned is not None and status.recovered else None,
         certificate=certificate,
         error_bound=bound,
+        findings=tuple(ledger.known.get("findings", ())),
     )
 
 
-def _judge(certificate: Certificate, bound: float | None) -> tuple[Status, str]:
+def _checked_tolerance(tolerance: float | None) -> float | None:
+    if tolerance is None:
+        return None
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not (np.isfinite(tolerance) and tolerance >= 0):
+        raise UsageError(f"tolerance must be a finite number >= 0, not {tolerance!r}")
+    return float(tolerance)
+
+
+def _judge(certificate: Certificate, bound: float | None, exact_answers: bool) -> tuple[Status, str]:
     """The status that certificate and bound allow. A deviation that the bound cannot explain means another function."""
-    if certificate.passed and bound is not None and bound <= _EXACT:
+    if exact_answers and certificate.passed and bound is not None and bound <= _EXACT:
         return Status.EXACT, certificate.statement
     if bound is None or not bound <= _USEFUL:
         if certificate.failed is not None and certificate.max_relative_error > 1e-3:

@@ -9,13 +9,13 @@ import numpy as np
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Array, in_precision
 
-__all__ = ["AnswerModel", "answers_look_exact", "identify"]
+__all__ = ["AnswerModel", "Finding", "answers_look_exact", "identify"]
 
 IDENTIFY = "identify"
 _EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
-_COVER = 1.2  # a tolerance seen on 30 answers is a little below the true one
+_COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 
@@ -53,6 +53,20 @@ class AnswerModel:
         return self.kind in ("exact", "constant") and self.clip is None
 
 
+@dataclass(frozen=True)
+class Finding:
+    """Something found out about the target on the way: what it is about, what was found, what was seen, and what that cost.
+
+    >>> Finding("answers", "exact", "full float64 answers on a line", 3).value
+    'exact'
+    """
+
+    subject: str
+    value: str
+    evidence: str
+    queries: int
+
+
 def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
     """A first look with three queries: full float64 answers, on a line along a ray. No proof, and no refutation of a curved function.
 
@@ -60,14 +74,15 @@ def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
     >>> answers_look_exact(Ledger(unsoftmax.as_oracle("demo:single-head?d=4")), np.random.default_rng(0))
     True
     """
-    size = 0.5 if ledger.input_bound is None else min(0.5, ledger.input_bound / 2)
+    size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 32)
     x = _units(rng, 1, ledger.width)
     with ledger.phase(IDENTIFY):
-        answers = ledger.ask(np.concatenate([x, 1.5 * x, 2.0 * x])[:, None] * size)
-    largest = float(np.abs(answers).max())
-    bend = abs(float(answers[0] - 2.0 * answers[1] + answers[2]))
+        near, middle, far = ledger.ask(np.concatenate([x, 2.0 * x, 32.0 * x])[:, None] * size)
+    largest = float(max(abs(near), abs(middle), abs(far)))
+    bend = abs(float((far - middle) - 30.0 * (middle - near)))
     if largest == 0.0 or bend > 1e-11 * largest:
         return False
+    answers = np.array([near, middle, far])
     return _decimals(answers) is None and _precision(answers) is None
 
 
