@@ -40,8 +40,10 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "from_labels": "learners",
     "identify": "learners",
     "load": "models",
+    "low_precision": "learners",
     "plan": "planning",
     "random_single_head": "models",
     "recover": "recovery",
@@ -57,7 +59,9 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import UsageError as UsageError
     from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
+    from unsoftmax.learners import low_precision as low_precision
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger

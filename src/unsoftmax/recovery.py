@@ -61,7 +61,15 @@ def recover(
     try:
         learned = chosen.learn(ledger, learning)
         allowed = _EXACT if learned.error_bound is None else max(_EXACT, 2.0 * learned.error_bound)
-        certificate = certify(ledger, learned.model, checking, allowed=allowed, tolerance=learned.tolerance)
+        certificate = certify(
+            ledger,
+            learned.model,
+            checking,
+            allowed=allowed,
+            tolerance=learned.tolerance,
+            deviation=learned.deviation,
+            repeats=learned.repeats,
+        )
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
         status, reason = _judge(certificate, bound, learned.exact_answers)
         reason = f"{learned.note}; {reason}" if learned.note else reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +52,20 @@ class Certificate:
         )
 
 
-def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: float = 1e-9, tolerance: float = 0.0) -> Certificate:
-    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself."""
+def certify(
+    ledger: Ledger,
+    model: Model,
+    rng: np.random.Generator,
+    *,
+    allowed: float = 1e-9,
+    tolerance: float = 0.0,
+    deviation: Callable[[Array, Array], Array] | None = None,
+    repeats: int = 1,
+) -> Certificate:
+    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself.
+
+    deviation, repeats: see `Learned`.
+    """
     errors: list[Array] = []
     relative: list[Array] = []
     by_kind: dict[str, float] = {}
@@ -61,8 +73,8 @@ def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: 
     sizes = _sizes(model, ledger.input_bound)
     with ledger.phase(VERIFICATION):
         for kind, batch in _sequences(model, sizes, ledger, rng):
-            answers = ledger.ask(batch)
-            error = _largest(answers - model(batch))
+            answers = ledger.ask(batch) if repeats == 1 else np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+            error = _largest(answers - model(batch) if deviation is None else deviation(answers, model(batch)))
             unexplained = np.maximum(error - tolerance, 0.0)
             scale = model.sensitivity(batch)
             ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))
@@ -70,7 +82,7 @@ def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: 
             relative.append(ratio)
             lengths.add(batch.shape[1])
             by_kind[kind] = max(by_kind.get(kind, 0.0), float(ratio.max()))
-        repeated = _repeats(ledger, model, tolerance)
+        repeated = _repeats(ledger, model, tolerance) if repeats == 1 else None
         if repeated is not None:
             by_kind["early queries asked again"] = repeated
     all_errors, all_ratios = np.concatenate(errors), np.concatenate(relative)

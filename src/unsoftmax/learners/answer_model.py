@@ -27,6 +27,7 @@ class AnswerModel:
     kind: exact, decimals (rounded to `decimals` places), float32, float16, bfloat16, tolerance (a fixed error up to `tau`), noise (fresh
     errors of standard deviation `sigma`), labels (one of two values), flipped labels (each wrong with probability `flip`),
     or constant (no row moves the answer). clip: (lowest, highest) answer ever given, when that is a limit.
+    middle: between the two labels.
     evidence: what was seen. queries: what seeing it cost.
 
     >>> AnswerModel("decimals", decimals=2, evidence="36 answers are whole multiples of 0.01", queries=40).name
@@ -41,6 +42,7 @@ class AnswerModel:
     sigma: float = 0.0
     flip: float = 0.0
     clip: tuple[float, float] | None = None
+    middle: float = 0.5
 
     @property
     def name(self) -> str:
@@ -151,14 +153,15 @@ def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, n
     values = np.unique(np.concatenate([near, _ask(ledger, far)]))
     if len(values) > 2:
         return None
+    middle = float(values.mean())
     seen = f"every answer is {values[0]:g} or {values[1]:g}"
     again = np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (_SAME_RAY, 1))) == values[1])
     if repeats and again in (0.0, 1.0):
-        return AnswerModel("labels", seen, 0)
+        return AnswerModel("labels", seen, 0, middle=middle)
     share = float(np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (150, 1))) == values[1]))
     share = (150 * share + _SAME_RAY * float(again)) / (150 + _SAME_RAY)
     flip = min(share, 1.0 - share)
-    return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip)
+    return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip, middle=middle)
 
 
 def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Array | None) -> tuple[tuple[float, float] | None, float]:
@@ -167,17 +170,12 @@ def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Arr
     up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
     low, high = float(min(up.min(), down.min())), float(max(up.max(), down.max()))
     spread = 0.0 if noisy is None else float(np.std(noisy - noisy.mean(axis=0)))
-    flat = (lambda path: path[-1] == path[-2]) if noisy is None else (lambda path: abs(path[-1] - path[-2]) < 12.0 * spread)
-    stands_out = 0.0 if noisy is None else 30.0 * spread
-    if not ((flat(up) and abs(up[-1]) > stands_out) or (flat(down) and abs(down[-1]) > stands_out)) or sizes[-1] < 5 * sizes[-2] * 0.99:
+    margin = 30.0 * spread
+    ends_flat = [abs(path[-1] - path[-2]) <= 12.0 * spread and abs(path[-1]) > margin for path in (up, down)]
+    if not any(ends_flat) or sizes[-1] < 5 * sizes[-2] * 0.99:
         return None, float(sizes[-1])
-    if noisy is None:
-        free = [s for s, a, b in zip(sizes, up, down, strict=True) if low < a < high and low < b < high]
-        return (low, high), float(max(free, default=0.0))
-    free = [
-        s for s, a, b in zip(sizes, up, down, strict=True) if low + stands_out < a < high - stands_out and low + stands_out < b < high - stands_out
-    ]
-    return (low, high), float(max(free, default=0.0))
+    free = (np.minimum(up, down) > low + margin) & (np.maximum(up, down) < high - margin)
+    return (low, high), float(sizes[free].max(initial=0.0))
 
 
 def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: float, clip: tuple[float, float] | None) -> tuple[Array, float]:
@@ -206,7 +204,7 @@ def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[f
         answers = _ask(ledger, (1.0 + 1e-4 * np.arange(5.0))[:, None] * row)
         bends = np.abs(np.diff(answers, 2)).max()
         moves = np.abs(np.diff(answers)).min()
-        straight += bool(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
+        straight += int(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
     return straight >= 2
 
 

@@ -9,8 +9,11 @@ import numpy as np
 from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.labels import LabelLearner
+from unsoftmax.learners.low_precision import LowPrecisionLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.zero_centred import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["AnswerAwareLearner"]
@@ -64,6 +67,10 @@ class AnswerAwareLearner:
 
 def learner_for_answers(found: AnswerModel) -> Learner:
     """The single-head learner for a kind of answers."""
+    if found.kind in ("labels", "flipped labels"):
+        return LabelLearner(24 if found.flip else 48, found.flip, found.middle)
+    if found.kind in PASSES:
+        return LowPrecisionLearner(found.kind)
     return ToleranceLearner(found.tau)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["BalancedProbes", "audible_direction"]
+__all__ = ["BalancedProbes", "audible_direction", "probes_for"]
 
 
 class BalancedProbes:
@@ -64,6 +64,24 @@ def _reflector(visible: Array) -> Array:
     normal = visible / size - 1.0 / np.sqrt(len(visible))
     length = float(np.linalg.norm(normal))
     return normal / length if length > 1e-12 else np.zeros(len(visible))
+
+
+def probes_for(v: Array, basis: Array, *, rest_is_silent: bool) -> BalancedProbes:
+    """Balanced probes of a subspace, with a carrier: a silent one where the rest is silent, v itself where the subspace hardly hears v.
+
+    >>> probes_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_silent=False).carrier
+    array([0., 1.])
+    """
+    seen = basis.T @ v
+    size = float(np.linalg.norm(v))
+    unseen = v - basis @ seen
+    carrier: Array | None = None
+    if rest_is_silent:
+        length = float(np.linalg.norm(unseen))
+        carrier = unseen / length if length > 1e-3 * size else None
+    elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):
+        carrier = v / size
+    return BalancedProbes(v, basis, carrier)
 
 
 def audible_direction(v: Array, rng: np.random.Generator) -> Array:

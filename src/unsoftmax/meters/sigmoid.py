@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.probes import BalancedProbes, audible_direction
+from unsoftmax.meters.probes import BalancedProbes, audible_direction, probes_for
 from unsoftmax.meters.ranging import TARGET_SCORE, choose_scales
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
@@ -173,16 +173,7 @@ class SigmoidMeter:
             return self._whole
         if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
             return self._cached[2]
-        seen = basis.T @ self._v
-        size = float(np.linalg.norm(self._v))
-        unseen = self._v - basis @ seen
-        carrier: Array | None = None
-        if rest_is_silent:
-            length = float(np.linalg.norm(unseen))
-            carrier = unseen / length if length > 1e-3 * size else None
-        elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * self._loudness:
-            carrier = self._v / size
-        probes = BalancedProbes(self._v, basis, carrier)
+        probes = probes_for(self._v, basis, rest_is_silent=rest_is_silent)
         self._cached = (basis, rest_is_silent, probes)
         return probes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.odd_rows import odd_rows, score_interval
@@ -20,6 +21,8 @@ _ROUNDS = 12
 _PILOTS = 4
 _SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
 _EPS = float(np.finfo(float).eps)
+
+Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class ToleranceMeter:
     @property
     def resolution(self) -> float:
         """What one probe leaves open of aᵀWb, for unit a and b of this head."""
-        return 2.5 * self.tau / (self._bound * self._size) * self.strength
+        return float(2.5 * self.tau / (self._bound * self._size) * self.strength)
 
     @property
     def strength(self) -> float:
@@ -89,7 +92,7 @@ class ToleranceMeter:
         lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
         pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
         values = [float(self.measure(a[:, None], b[:, None])[0][0, 0]) for a, b in pairs]
-        return np.asarray(values) * lengths[0] * lengths[1]
+        return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         return self.measure(basis, B, rest_is_silent=rest_is_silent)[0]
@@ -130,7 +133,7 @@ class ToleranceMeter:
     def _strength_beside(self, b: Array) -> float:
         """How strong to expect the probes of a column that the carrier is heard in."""
         carried = 0.0 if self._row is None else float(np.abs(self._row @ b).max())
-        return max(self.strength, carried * np.sqrt(1.0 - _MIXED**2) / _MIXED)
+        return float(max(self.strength, carried * np.sqrt(1.0 - _MIXED**2) / _MIXED))
 
     def carrier_row(self) -> tuple[Array, float]:
         """z = Wᵀu for u = v/|v|, and the length of its error: one query a coordinate, with a = R·u."""
@@ -217,7 +220,7 @@ class ToleranceMeter:
             )
         return forms, errors, s
 
-    def _ask(self, directions: Array, B: Array, i: Array, j: Array, a: Array, b: Array) -> Array:
+    def _ask(self, directions: Array, B: Array, i: Indices, j: Indices, a: Array, b: Array) -> Array:
         size = self._ledger.batch_size(3)
         answers = []
         for start in range(0, len(i), size):

@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["RandomBasis"]
+__all__ = ["FacingBasis", "RandomBasis"]
 
 
 class RandomBasis:
@@ -36,6 +36,26 @@ class RandomBasis:
 
         turned = self._signs * dct(_reflect(rows, self._inner), norm="ortho", axis=-1)
         return _reflect(turned, self._outer)
+
+
+class FacingBasis(RandomBasis):
+    """A random orthonormal basis whose every vector sees a given one alike: Gᵀv has equal positive entries.
+
+    >>> basis = FacingBasis(4, np.random.default_rng(0), np.array([0.0, 0.0, 3.0, 4.0]))
+    >>> np.round(np.array([0.0, 0.0, 3.0, 4.0]) @ basis.columns(0, 4), 9)
+    array([2.5, 2.5, 2.5, 2.5])
+    """
+
+    def __init__(self, width: int, rng: np.random.Generator, v: Array) -> None:
+        super().__init__(width, rng)
+        self._turn: Array | None = None  # until the vector is seen by the unturned basis
+        seen = np.concatenate([v @ self.columns(i, min(i + 256, width)) for i in range(0, width, 256)])
+        normal = seen / np.linalg.norm(seen) - 1.0 / np.sqrt(width)
+        length = float(np.linalg.norm(normal))
+        self._turn = normal / length if length > 1e-12 else None
+
+    def apply(self, rows: Array) -> Array:
+        return super().apply(rows if self._turn is None else _reflect(rows, self._turn))
 
 
 def _unit(rng: np.random.Generator, width: int) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
-from unsoftmax.solvers.bases import RandomBasis
+from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 
 __all__ = ["RangeFinder"]
 
@@ -28,14 +28,17 @@ class RangeFinder:
 
     Rule for zero: |aᵀWb| below `margin`·(k + 1) times the noise, which is measured by asking the first column again in other
     combinations, and is never taken below the meter's own resolution.
+
+    facing: a vector that every b shall see alike, for meters that need b·v > 0.
     """
 
     margin: float = 10.0
+    facing: Array | None = None
 
     def solve(self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None) -> Matrix:
         """W, as factors when its rank is below d. `announce` hears the number of measurements still to come."""
         d = meter.width
-        basis = RandomBasis(d, rng)
+        basis = RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
         columns: list[Array] = []
         span = np.empty((d, 0))
         noise = 0.0
@@ -61,6 +64,8 @@ class RangeFinder:
                 return True
             mix = np.zeros((1, basis.width))
             mix[0, k:] = rng.standard_normal(basis.width - k)
+            if self.facing is not None:
+                mix = np.abs(mix)
             b = basis.apply(mix / np.linalg.norm(mix)).T
             if abs(float(meter.project(a[:, None], b)[0, 0])) > limit:
                 return False
