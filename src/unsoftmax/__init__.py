@@ -40,6 +40,7 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "clipped": "learners",
     "from_labels": "learners",
     "identify": "learners",
     "load": "models",
@@ -47,7 +48,11 @@ _HOMES = {
     "plan": "planning",
     "random_single_head": "models",
     "recover": "recovery",
+    "rounded": "learners",
+    "noisy": "learners",
     "theorem_4_1": "learners",
+    "theorem_6_1": "learners",
+    "theorem_b_1": "learners",
     "within_tolerance": "learners",
 }
 
@@ -59,10 +64,15 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import UsageError as UsageError
     from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
     from unsoftmax.learners import low_precision as low_precision
+    from unsoftmax.learners import noisy as noisy
+    from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_6_1 as theorem_6_1
+    from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress

@@ -104,10 +104,8 @@ class LabelLearner:
         x *= tiny / np.linalg.norm(x)
         first, second = labeller(np.stack([x, -x])[:, None])
         if first == second:
-            raise OutsideClass(
-                "opposite tiny rows get opposite labels",
-                f"rows of norm {tiny:.0e} and opposite sign are both labelled {int(first)}: a constant, or v = 0",
-            )
+            evidence = f"rows of norm {tiny:.0e} and opposite sign are both labelled {int(first)}: a constant, or v = 0"
+            raise OutsideClass("opposite tiny rows get opposite labels", evidence)
 
     def _direction(self, ledger: Ledger, labeller: Labeller, locator: Locator) -> Array:
         """v/|v|: a tournament for the largest entry, then every other one as a part of it."""

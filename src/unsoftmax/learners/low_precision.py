@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
@@ -135,7 +136,7 @@ class LowPrecisionLearner:
         """The length of a row along v at which the stored answer steps from `lower` to `upper`."""
         reach = np.array([1.5 * (upper - lower) / lower * middle])
 
-        def above(moved: Array) -> Array:
+        def above(moved: Array) -> NDArray[np.bool_]:
             return np.asarray(ledger.ask(((middle + moved)[:, None] * direction)[:, None]) >= upper)
 
         low, high = bisect_up(above, -reach, reach, steps)

@@ -116,7 +116,7 @@ def votes_needed(flip: float, wrong: float = 1e-6) -> int:
     """An odd number of repeats whose majority is wrong with a probability of at most `wrong`.
 
     >>> votes_needed(0.0), votes_needed(0.05)
-    (1, 11)
+    (1, 15)
     """
     from scipy.stats import binom
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.oracles import Array
 
@@ -13,7 +14,7 @@ __all__ = ["MANTISSA_BITS", "bisect_up", "next_in_precision"]
 MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 
 
-def bisect_up(above: Callable[[Array], Array], low: Array, high: Array, steps: int) -> tuple[Array, Array]:
+def bisect_up(above: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array, steps: int) -> tuple[Array, Array]:
     """Intervals in which `above` turns from False to True, halved `steps` times, all of them together.
 
     >>> low, high = bisect_up(lambda x: x > 0.3, np.zeros(1), np.ones(1), 20)
