@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.certify import Certificate, certify, error_bound
+from unsoftmax.certify import Certificate, certify, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Learned, Learner, learner_for
 from unsoftmax.ledger import Ledger, Progress
@@ -18,6 +18,7 @@ __all__ = ["recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
 _EXACT = 1e-9  # relative error up to which a float64 recovery counts as exact
+_SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _USEFUL = 0.1  # relative error from which a recovery is none
 
 
@@ -60,7 +61,8 @@ def recover(
         learned = chosen.learn(ledger, learning)
         certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
-        status, reason = _judge(certificate, bound)
+        explained = np.inf if learned.error_bound is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
+        status, reason = _judge(certificate, bound, explained)
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
@@ -77,15 +79,19 @@ def recover(
     )
 
 
-def _judge(certificate: Certificate, bound: float | None) -> tuple[Status, str]:
-    """The status that certificate and bound allow. A deviation that the bound cannot explain means another function."""
+def _judge(certificate: Certificate, bound: float | None, explained: float) -> tuple[Status, str]:
+    """The status that the evidence allows. `explained`: the error of parameters that the answers' own errors account for.
+
+    A bound or a deviation beyond that means another function than the one learnt, however small it is.
+    """
     if certificate.passed and bound is not None and bound <= _EXACT:
         return Status.EXACT, certificate.statement
-    if bound is None or not bound <= _USEFUL:
-        if certificate.failed is not None and certificate.max_relative_error > 1e-3:
-            raise OutsideClass(certificate.failed, certificate.statement)
-        raise Unresolved(f"the parameters are only known to a relative error of {bound or np.inf:.1g}; larger inputs or exact answers would help")
-    if certificate.max_relative_error <= 10.0 * bound:
-        return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
-    assert certificate.failed is not None
-    raise OutsideClass(certificate.failed, certificate.statement)
+    known = np.inf if bound is None else bound
+    if known <= min(explained, _USEFUL) and certificate.max_relative_error <= 10.0 * known:
+        return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
+    if certificate.failed is not None and certificate.max_relative_error > max(_EXACT, 10.0 * min(explained, known)):
+        raise OutsideClass(certificate.failed, certificate.statement)
+    raise Unresolved(
+        f"the parameters are only known to a relative error of {known:.1g}, where rounding explains {explained:.1g}; {certificate.statement}; "
+        "exact answers, larger inputs (input_bound) or another seed would help"
+    )

@@ -9,7 +9,7 @@ from unsoftmax.meters.ranging import choose_scales
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["single_head_error_bound"]
+__all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
 _PROBES = 16
 _FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-6, even for errors of rank one
@@ -27,14 +27,31 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
     with ledger.phase(VERIFICATION):
         v_error, c_error = _value_errors(ledger, head, rng)
         v_bound = _FACTOR * v_error * np.sqrt(d) / v_norm
-        bias = 0.0 if head.w0 is None else float(np.linalg.norm(head.w0))
-        constant = abs(float(np.max(np.abs(head.c))))
-        gamma, beta = choose_scales(w_norm / d, bias=bias / np.sqrt(d), constant=constant, loudness=v_norm / np.sqrt(d), bound=ledger.input_bound)
+        constant = float(np.max(np.abs(head.c)))
+        gamma, beta = _scales(head, ledger.input_bound)
         x, y = (_units(rng, d) for _ in range(2))
         forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
         w_bound = _FACTOR * _rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
     c_bound = c_error / max(constant, v_norm)
     return float(max(w_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
+
+
+def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> float:
+    """The relative error of W that float64 rounding alone explains: large when rows must be short, or biases drown the scores."""
+    gamma, beta = _scales(head, input_bound)
+    drowned = (beta + float(np.max(np.abs(head.c))) * np.sqrt(head.width) / float(np.linalg.norm(head.v))) / gamma
+    return float(_FLOOR * (1.0 + drowned) / (gamma * beta) * head.width / (head.matrix.norm() or 1.0))
+
+
+def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:
+    d = head.width
+    return choose_scales(
+        head.matrix.norm() / d,
+        bias=0.0 if head.w0 is None else float(np.linalg.norm(head.w0)) / np.sqrt(d),
+        constant=float(np.max(np.abs(head.c))),
+        loudness=float(np.linalg.norm(head.v)) / np.sqrt(d),
+        bound=input_bound,
+    )
 
 
 def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
