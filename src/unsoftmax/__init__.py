@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BoundedInputs": "oracles",
+    "Certificate": "certify",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
@@ -24,11 +25,13 @@ _HOMES = {
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
+    "OutsideClass": "outcomes",
     "Plan": "planning",
     "Progress": "ledger",
     "Result": "result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
+    "SigmoidMeter": "meters",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
@@ -44,6 +47,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
@@ -53,6 +57,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import SingleHead as SingleHead
     from unsoftmax.models import load as load
     from unsoftmax.models import random_single_head as random_single_head
@@ -65,6 +70,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan
     from unsoftmax.planning import plan as plan
