@@ -31,7 +31,7 @@ def test_the_truth_passes_and_says_what_was_tested() -> None:
 def test_a_millionth_is_noticed(part: str) -> None:
     moved = {"W": HEAD.W, "v": HEAD.v, "w0": HEAD.w0, "c": HEAD.c}
     moved[part] = np.asarray(moved[part]) * (1 + 1e-6)
-    certificate = _certificate(HEAD, SingleHead(**moved))  # type: ignore[arg-type]
+    certificate = _certificate(HEAD, SingleHead(**moved))
     assert not certificate.passed
     assert certificate.failed
     assert certificate.failed in certificate.statement
@@ -60,7 +60,7 @@ def test_limits_of_the_oracle_are_kept() -> None:
     lengths: set[int] = set()
     longest = [0.0]
 
-    def watched(X: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def watched(X: np.ndarray) -> np.ndarray:
         lengths.add(X.shape[1])
         longest[0] = max(longest[0], float(np.linalg.norm(X, axis=2).max()))
         return HEAD(X)

@@ -13,6 +13,14 @@ import pytest
 
 import unsoftmax
 
+BOX = """
+import numpy as np
+def f(X):
+    return np.tanh(X[:, -1, 0])
+def broken(X):
+    raise OSError('line down')
+"""
+
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "unsoftmax", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
@@ -51,9 +59,7 @@ def test_a_saved_model_is_a_target_again(tmp_path: Path) -> None:
 
 
 def test_a_callable_of_the_working_directory(tmp_path: Path) -> None:
-    (tmp_path / "box.py").write_text(
-        "import numpy as np\ndef f(X):\n    return np.tanh(X[:, -1, 0])\ndef broken(X):\n    raise OSError('line down')\n"
-    )
+    (tmp_path / "box.py").write_text(BOX)
     status, facts = run_json("recover", "box:f", "--width", "3", cwd=tmp_path)
     assert (status, facts["status"], facts["artifacts"]) == (1, "OUTSIDE_CLASS", {})
     assert "failed the test" in facts["reason"]
@@ -123,9 +129,20 @@ def test_demo_tells_its_story(tmp_path: Path) -> None:
     assert unsoftmax.load(tmp_path / "story" / "model.safetensors").width == 10
 
 
+HELP = """
+import sys
+sys.argv = ['unsoftmax', '--help']
+from unsoftmax.cli.app import main
+try:
+    main()
+except SystemExit:
+    pass
+print([name for name in ('matplotlib', 'scipy', 'torch', 'numpy') if name in sys.modules], file=sys.stderr)
+"""
+
+
 def test_help_is_light() -> None:
-    code = "import sys; sys.argv = ['unsoftmax', '--help']\ntry:\n    import unsoftmax.cli.app as a; a.main()\nexcept SystemExit:\n    pass\nprint([m for m in ('matplotlib', 'scipy', 'torch', 'numpy') if m in sys.modules], file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "[]"
     assert "recover" in done.stdout
 

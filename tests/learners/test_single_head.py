@@ -15,7 +15,7 @@ SIZES = [1, 2, 5, 16, 48, 96]
 def test_one_head_is_recovered_at_the_price_of_its_parameters(kind: str, d: int) -> None:
     for seed in range(3 if d < 48 else 1):
         head = heads.make(kind, d, seed)
-        result = unsoftmax.recover(lambda X, head=head: head(X), width=d, seed=seed)  # type: ignore[misc]
+        result = unsoftmax.recover(lambda X, head=head: head(X), width=d, seed=seed)
         assert result.status is Status.EXACT, result.reason
         found = result.unwrap()
         assert isinstance(found, SingleHead)

@@ -21,7 +21,7 @@ def test_project_measures_any_subspace(kind: str, d: int) -> None:
     head = heads.make(kind, d, seed=1)
     rng = np.random.default_rng(2)
     B = np.linalg.qr(rng.standard_normal((d, d)))[0][:, : max(1, d // 2)]
-    scale = head.matrix.norm() + (0.0 if head.w0 is None else float(np.linalg.norm(head.w0))) ** 2
+    scale = head.matrix.norm() + (0.0 if head.w0 is None else float(np.linalg.norm(head.w0))) ** 2 + 1e-20
     for k in {1, max(1, d // 3), d}:
         _, meter = _meter(head)
         Q = np.linalg.qr(rng.standard_normal((d, k)))[0]
@@ -75,7 +75,7 @@ def test_no_row_is_longer_than_the_bound(bound: float) -> None:
     head = heads.make("plain", 12, seed=0)
     longest = [0.0]
 
-    def watched(X: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+    def watched(X: np.ndarray) -> np.ndarray:
         longest[0] = max(longest[0], float(np.linalg.norm(X, axis=2).max()))
         return head(X)
 

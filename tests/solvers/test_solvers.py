@@ -60,7 +60,7 @@ def test_range_finder_pays_for_the_degrees_of_freedom(d: int, r: int, seed: int)
     meter = MatrixMeter(W)
     left: list[int] = []
     found = RangeFinder().solve(meter, rng, left.append)
-    np.testing.assert_allclose(found.dense(), W, atol=1e-10 * (1 + np.linalg.norm(W)))
+    np.testing.assert_allclose(found.dense(), W, atol=1e-10 * (1 + float(np.linalg.norm(W))))
     assert meter.measured <= r * (2 * d - r) + r + 6
     assert left == [r * (d - r)]
     assert isinstance(found, Dense) if r == d else isinstance(found, Factors)

@@ -17,7 +17,7 @@ _FLOOR = 16 * float(np.finfo(float).eps)  # no float64 parameter is better known
 
 
 def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
-    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries.
+    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries (49 with a query bias).
 
     For random unit x and y, the mean square of (xᵀEy)·d is |E|² for every error matrix E, so a few such forms bound |E|, whatever its
     shape. The answers' own rounding is in the measured forms, so it is in the bound.
@@ -32,8 +32,13 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
         x, y = (_units(rng, d) for _ in range(2))
         forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
         w_bound = _FACTOR * _rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
+        b_bound = 0.0
+        if head.w0 is not None:
+            b_norm = float(np.linalg.norm(head.w0))
+            alone = _form_errors(ledger, head, _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d), np.zeros((_PROBES, d)))
+            b_bound = _FACTOR * _rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
     c_bound = c_error / max(constant, v_norm)
-    return float(max(w_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
+    return float(max(w_bound, b_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
 
 
 def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> float:
@@ -54,13 +59,15 @@ def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:
     )
 
 
+def _quiet_size(ledger: Ledger, size: float) -> float:
+    return size if ledger.input_bound is None else min(size, ledger.input_bound)
+
+
 def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
     """Root mean square of x·(error of v) for unit x, and the error of c."""
     v_norm = float(np.linalg.norm(head.v))
     constant = float(np.max(np.abs(head.c)))
-    size = max(1.0, 2.0**10 * constant / v_norm)
-    if ledger.input_bound is not None:
-        size = min(size, ledger.input_bound)
+    size = _quiet_size(ledger, max(1.0, 2.0**10 * constant / v_norm))
     rows = size * _units(rng, head.width)[:, None]
     errors = (ledger.ask(rows) - head(rows)) / size
     silent = np.zeros((1, 1, head.width))
