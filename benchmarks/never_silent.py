@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 
-import unsoftmax
 from tests.cases.outside import BOXES
+
+import unsoftmax
 
 
 def main() -> None:

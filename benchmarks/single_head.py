@@ -6,9 +6,9 @@ import argparse
 from collections import Counter
 
 import numpy as np
+from tests.cases import heads
 
 import unsoftmax
-from tests.cases import heads
 from unsoftmax import SingleHead
 
 WIDTHS = (1, 2, 5, 16, 48, 96)
@@ -53,7 +53,7 @@ def main() -> None:
         for kind in heads.ALL:
             measure(f"d={d} {kind}", [heads.make(kind, d, 100 + seed) for seed in seeds])
     for name, options in LOW_RANK:
-        measure(name, [heads.low_rank(seed=100 + seed, **options) for seed in seeds])  # type: ignore[arg-type]
+        measure(name, [heads.low_rank(seed=100 + seed, **options) for seed in seeds])
 
 
 if __name__ == "__main__":
