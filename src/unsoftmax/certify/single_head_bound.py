@@ -13,7 +13,8 @@ __all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
 _PROBES = 16
 _FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-6, even for errors of rank one
-_FLOOR = 16 * float(np.finfo(float).eps)  # no float64 parameter is better known than that
+_EPS = float(np.finfo(float).eps)
+_FLOOR = 16 * _EPS  # no float64 parameter is better known than that
 
 
 def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
@@ -69,7 +70,8 @@ def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) ->
     constant = float(np.max(np.abs(head.c)))
     size = _quiet_size(ledger, max(1.0, 2.0**10 * constant / v_norm))
     rows = size * _units(rng, head.width)[:, None]
-    errors = (ledger.ask(rows) - head(rows)) / size
+    answers = ledger.ask(rows)
+    errors = _visible(answers, answers - head(rows)) / size
     silent = np.zeros((1, 1, head.width))
     return _rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
 
@@ -87,7 +89,13 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
     scores = head.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
     slope = (A @ head.v) / (2.0 + 2.0 * np.cosh(score))
-    return np.asarray((ledger.ask(batch) - head(batch)) / slope / np.linalg.norm(A, axis=1))
+    answers = ledger.ask(batch)
+    return np.asarray(_visible(answers, answers - head(batch)) / np.abs(slope) / np.linalg.norm(A, axis=1))
+
+
+def _visible(answers: Array, deviations: Array) -> Array:
+    """Sizes of deviations, none below the last digit of the answer: smaller ones cannot be seen."""
+    return np.asarray(np.abs(deviations) + _EPS * np.abs(answers))
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:
