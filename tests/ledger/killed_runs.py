@@ -55,7 +55,7 @@ def run(ledger: Path, log: Path, mode: str, k: int) -> None:
                 journal._db.set_trace_callback(lambda statement: die() if statement.startswith("COMMIT") else None)
             insert(journal, position, values)
 
-        SqliteJournal._insert = torn  # type: ignore[method-assign]
+        SqliteJournal._insert = torn  # type: ignore[assignment, method-assign]
     result = unsoftmax.recover(target, width=6, ledger=ledger, seed=3)
     Path(f"{ledger}.json").write_text(json.dumps({"status": str(result.status), "model": digest(result.unwrap()), "bill": result.queries.total}))
 
