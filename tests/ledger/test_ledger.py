@@ -7,6 +7,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax import FunctionOracle, Ledger, OracleFault, OracleSpec, Status, UsageError
+from unsoftmax.errors import LedgerRefused
 from unsoftmax.ledger import MemoryJournal
 from unsoftmax.outcomes import BudgetSpent
 
@@ -86,7 +87,7 @@ def test_replay_asks_nothing_again() -> None:
     assert target.seen == 0
     assert second.bill.total == 9
     third = Ledger(FunctionOracle(HEAD), width=6, journal=journal)
-    with pytest.raises(OracleFault, match="another run"):
+    with pytest.raises(LedgerRefused, match="this run asks"):
         third.ask(np.zeros((5, 1, 6)))
 
 

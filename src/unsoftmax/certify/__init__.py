@@ -2,5 +2,6 @@
 
 from unsoftmax.certify.bounds import error_bound, rounding_limit
 from unsoftmax.certify.certificate import Certificate, certify
+from unsoftmax.certify.recheck import confirm_target
 
-__all__ = ["Certificate", "certify", "error_bound", "rounding_limit"]
+__all__ = ["Certificate", "certify", "confirm_target", "error_bound", "rounding_limit"]
