@@ -15,10 +15,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BoundedInputs": "oracles",
+    "Equivalence": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
     "ModelFileError": "errors",
+    "MultiHead": "models",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "Oracle": "oracles",
@@ -34,10 +36,15 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "equivalent": "models",
+    "from_torch": "models",
     "load": "models",
+    "random_multi_head": "models",
     "random_single_head": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
+    "to_torch": "models",
+    "witness_pair": "models",
 }
 
 __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
@@ -46,7 +53,18 @@ if TYPE_CHECKING:
     from unsoftmax.errors import ModelFileError, NotRecovered, OracleFault, UnsoftmaxError, UsageError
     from unsoftmax.learners import SingleHeadLearner, theorem_4_1
     from unsoftmax.ledger import Ledger, Progress
-    from unsoftmax.models import SingleHead, load, random_single_head
+    from unsoftmax.models import (
+        Equivalence,
+        MultiHead,
+        SingleHead,
+        equivalent,
+        from_torch,
+        load,
+        random_multi_head,
+        random_single_head,
+        to_torch,
+        witness_pair,
+    )
     from unsoftmax.oracles import BoundedInputs, FunctionOracle, Labels, Noisy, Oracle, OracleSpec, Rounded, WithinTolerance
     from unsoftmax.outcomes import Status
     from unsoftmax.recovery import recover
