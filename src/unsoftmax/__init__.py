@@ -21,6 +21,7 @@ _HOMES = {
     "Ledger": "ledger",
     "ModelFileError": "errors",
     "MultiHead": "models",
+    "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "Oracle": "oracles",
@@ -51,7 +52,7 @@ __all__ = ["__version__", *_HOMES]  # pyright: ignore[reportUnsupportedDunderAll
 
 if TYPE_CHECKING:
     from unsoftmax.errors import ModelFileError, NotRecovered, OracleFault, UnsoftmaxError, UsageError
-    from unsoftmax.learners import SingleHeadLearner, theorem_4_1
+    from unsoftmax.learners import MultiHeadLearner, SingleHeadLearner, theorem_4_1
     from unsoftmax.ledger import Ledger, Progress
     from unsoftmax.models import (
         Equivalence,
