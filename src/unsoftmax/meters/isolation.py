@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["Isolation"]
+__all__ = ["CrowdedIsolation", "Isolation"]
 
 _SCORE = -3.5  # score of the speaking head: in the tail, where the answer's relative precision holds
 _REACH = 0.8  # typical change of a score by one measurement
@@ -104,3 +104,71 @@ class Isolation:
         if axis is None:
             return point
         return np.asarray(point + float(np.linalg.norm(point)) * (1.0 if point[-1] >= 0 else -1.0) * axis)
+
+
+class CrowdedIsolation:
+    """The same for any number of heads, more than columns too: all others are saturated, on or off, whichever is nearer.
+
+    >>> isolation = CrowdedIsolation(np.random.default_rng(1).standard_normal((6, 3)), 2e-16)
+    >>> points = isolation.points(0, np.random.default_rng(0))
+    >>> scores = isolation.rows @ points.T
+    >>> bool(np.all(np.abs(scores[0]) < 2) and np.all(np.abs(scores[1:]) > 30))
+    True
+    """
+
+    _POOL = 4000
+    _FRESH = 0.35  # how much of a new point must lie outside the span of those before
+
+    def __init__(self, rows: Array, rounding: float, *, biased: bool = False) -> None:
+        self.rows = rows
+        self.biased = biased
+        self.sizes = np.linalg.norm(rows, axis=1)
+        self._silence = -np.log(max(1e-12, 64 * rounding)) + 14
+
+    def points(self, head: int, rng: np.random.Generator) -> Array:
+        """(n, n): short, well spread points on the head's own plane, its score alternately 1 and -1."""
+        n = self.rows.shape[1]
+        free, reach = self._pool(head, rng, 1.0)
+        chosen: list[int] = []
+        span = np.empty((0, n))
+        for j in np.argsort(reach):
+            fresh = free[j] - span.T @ (span @ free[j])
+            length = float(np.linalg.norm(fresh))
+            if length > self._FRESH or len(span) == n - 1:
+                chosen.append(int(j))
+                if len(span) < n - 1:
+                    span = np.vstack([span, fresh / length])
+            if len(chosen) == n:
+                break
+        else:
+            chosen += [int(j) for j in np.argsort(reach) if int(j) not in set(chosen)][: n - len(chosen)]
+        scores = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+        along = self.rows[head] / self.sizes[head] ** 2
+        return np.asarray(free[chosen] * (reach[chosen] * (1 + 0.3 * rng.random(n)))[:, None] + np.outer(scores, along))
+
+    def switch(self, head: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Two points that differ in this head alone: on, and off."""
+        score = self._silence + 6
+        free, reach = self._pool(head, rng, score)
+        best = int(reach.argmin())
+        along = score * self.rows[head] / self.sizes[head] ** 2
+        return free[best] * reach[best] + along, free[best] * reach[best] - along
+
+    def _pool(self, head: int, rng: np.random.Generator, score: float) -> tuple[Array, Array]:
+        """Unit directions inside the head's plane, and how far to go along each until all others are silent."""
+        own = self.rows[head]
+        free = rng.standard_normal((self._POOL, len(own)))
+        if self.biased:
+            free[:, -1] += np.where(free[:, -1] >= 0, 0.5, -0.5)
+        free -= np.outer(free @ own, own) / self.sizes[head] ** 2
+        free /= np.linalg.norm(free, axis=1)[:, None]
+        reach = np.full(self._POOL, 2.0 / self.sizes[head])
+        others = np.arange(len(self.rows)) != head
+        if others.any():
+            drift = 8 * _REACH * np.maximum(1.0, self.sizes[others] / self.sizes[head])
+            shift = score * self.sizes[others] / self.sizes[head]
+            with np.errstate(divide="ignore"):
+                reach = np.maximum(reach, ((self._silence + drift + shift) / np.abs(free @ self.rows[others].T)).max(axis=1))
+        if self.biased:
+            reach = np.where(np.abs(free[:, -1]) < 0.02, np.inf, reach)
+        return free, reach

@@ -6,11 +6,11 @@ import numpy as np
 
 from unsoftmax.learners.multi_head.attempt import Restart
 from unsoftmax.learners.multi_head.staircase import Staircase
-from unsoftmax.meters.isolation import Isolation
+from unsoftmax.meters.isolation import CrowdedIsolation, Isolation
 from unsoftmax.meters.responses import Responses
 from unsoftmax.oracles import Array
 
-__all__ = ["read_head_values"]
+__all__ = ["read_crowded_values", "read_head_values"]
 
 _TRIES = 10
 _REACH = 0.8
@@ -53,3 +53,28 @@ def read_head_values(respond: Responses, stairs: Staircase, isolation: Isolation
     if not hidden:
         return readouts, np.zeros(d)
     return readouts[:H] - readouts[H], 2 * readouts[H]
+
+
+def read_crowded_values(
+    respond: Responses, stairs: Staircase, isolation: CrowdedIsolation, left: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """The same for more heads than columns: each head is switched on and off while all others stay as they are; 2d queries a head."""
+    a, d, H = stairs.circle.a, respond.width, len(stairs.steps)
+    size = float(np.linalg.norm(a))
+    pairs = [isolation.switch(h, rng) for h in range(H)]
+    on, off = np.array([pair[0] for pair in pairs]), np.array([pair[1] for pair in pairs])
+    both = np.concatenate([on, off])
+    foot = np.subtract(*np.split(respond(a, both), 2))
+    plateau = max(1e-12, 64 * respond.rounding)
+    if np.any(np.abs(foot - stairs.heights) > 1e-3 * np.abs(stairs.heights) + 1e3 * plateau * stairs.size):
+        raise Restart("a head switched on and off is not as loud as its step is high")
+    drift = np.array([_REACH * np.sqrt(d) * size / (isolation.sizes.max() * np.linalg.norm(b)) for b in on])
+    steps = np.full(d - 1, float(drift.min()))
+    moved = a + steps[:, None] * left[:, 1:].T
+    found = respond(np.repeat(moved, 2 * H, axis=0), np.tile(both, (d - 1, 1))).reshape(d - 1, 2 * H)
+    gradient = (found[:, :H] - found[:, H:] - foot) / steps[:, None]
+    readouts = np.outer(foot / size, left[:, 0]) + gradient.T @ left[:, 1:].T
+    rest = respond.v - readouts.sum(axis=0)
+    if stairs.flat == 0.0 and float(np.linalg.norm(rest)) > 1e-6 * float(np.linalg.norm(readouts)):
+        raise Restart("the heads' readouts do not add up to that of one row")
+    return readouts, rest if stairs.flat != 0.0 else np.zeros(d)

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.learners.multi_head.attempt import Restart
-from unsoftmax.learners.multi_head.head_values import read_head_values
+from unsoftmax.learners.multi_head.head_values import read_crowded_values, read_head_values
+from unsoftmax.learners.multi_head.refine import correct_matrix, correct_readouts, matrix_error, readout_error
 from unsoftmax.learners.multi_head.rows import measure_rows
 from unsoftmax.learners.multi_head.staircase import Staircase, draw_circle, find_staircase
 from unsoftmax.meters.background import PredictedBackground, SaturatedBackground
 from unsoftmax.meters.isolated_head import Block, IsolatedHeadMeter, ask_together
-from unsoftmax.meters.isolation import Isolation
+from unsoftmax.meters.isolation import CrowdedIsolation, Isolation
 from unsoftmax.meters.responses import Responses
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
@@ -24,6 +25,8 @@ __all__ = ["Heads", "isolate_heads", "solve_heads"]
 _WORST_CONDITION = 1e7
 _LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be corrected for
 _LEAK_ROUNDS = 6
+_SECOND_LOOKS = 3
+_GOOD_ENOUGH = 7e-11  # relative error from which a second look is not worth its queries
 
 
 @dataclass(frozen=True)
@@ -64,23 +67,27 @@ def isolate_heads(respond: Responses, rng: np.random.Generator, tolerance: float
     respond.flat = np.zeros(respond.width)
     with ledger.phase("staircase"):
         stairs = find_staircase(respond, draw_circle(respond, rng))
-    if len(stairs.steps) > respond.columns:
-        raise Restart(f"{len(stairs.steps)} heads are more than {respond.columns} columns can hold apart")
     with ledger.phase("rows"):
         rows = measure_rows(respond, stairs, rng)
     if respond.biased:
         ratio = np.sqrt(np.mean(rows[:, -1] ** 2) / np.mean(rows[:, :-1] ** 2))
         respond.unit = float(2.0 ** np.round(np.log2(np.clip(ratio, 1e-6, 1e6))))
         rows = rows / np.append(np.ones(respond.width), respond.unit)
-    isolation = Isolation(rows, respond.rounding, biased=respond.biased)
-    if isolation.condition > _WORST_CONDITION:
-        raise Restart(f"the heads' rows are nearly dependent (condition {isolation.condition:.1g})")
     a = stairs.circle.a
     left = _basis_from(a, rng)
-    with ledger.phase("head values"):
-        readouts, respond.flat = read_head_values(respond, stairs, isolation, left, rng)
-    points = [isolation.points(h, rng) for h in range(len(rows))]
-    return solve_heads(respond, a, left, rows, readouts, points, tolerance), stairs
+    isolation = Isolation(rows, respond.rounding, biased=respond.biased) if len(rows) <= respond.columns else None
+    if isolation is not None and isolation.condition <= _WORST_CONDITION:
+        with ledger.phase("head values"):
+            readouts, respond.flat = read_head_values(respond, stairs, isolation, left, rng)
+        points = [isolation.points(h, rng) for h in range(len(rows))]
+    else:
+        crowd = CrowdedIsolation(rows, respond.rounding, biased=respond.biased)
+        with ledger.phase("head values"):
+            readouts, respond.flat = read_crowded_values(respond, stairs, crowd, left, rng)
+        points = [crowd.points(h, rng) for h in range(len(rows))]
+    heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
+    with ledger.phase("second look"):
+        return refine_heads(respond, heads, float(np.linalg.norm(a)), rng), stairs
 
 
 def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts: Array, points: list[Array], tolerance: float) -> Heads:
@@ -98,6 +105,24 @@ def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts
         matrices, ranks = _assemble(jobs, left, tolerance)
         matrices, ranks = _correct_leaks(respond, a, jobs, left, readouts, tolerance, matrices, ranks)
     return Heads(matrices, readouts, ranks, respond.flat)
+
+
+def refine_heads(respond: Responses, heads: Heads, size: float, rng: np.random.Generator) -> Heads:
+    """Looks again at those heads alone whose error fresh pairs show; a head that gets no better keeps what it has."""
+    matrices, readouts = list(heads.matrices), heads.readouts
+    good_enough = max(_GOOD_ENOUGH, 1e3 * respond.rounding)
+    for _ in range(_SECOND_LOOKS):
+        if readout_error(respond, matrices, readouts, size, rng) > good_enough:
+            readouts = correct_readouts(respond, matrices, readouts, size, rng)
+        errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(matrices))]
+        bad = [h for h in range(len(matrices)) if errors[h] > good_enough]
+        if not bad:
+            break
+        for h in sorted(bad, key=lambda h: errors[h]):
+            corrected = correct_matrix(respond, matrices, readouts, h, heads.ranks[h], size, rng)
+            if corrected is not None:
+                matrices[h] = corrected
+    return Heads(matrices, readouts, heads.ranks, heads.flat)
 
 
 def _run_together(respond: Responses, jobs: list[_Job]) -> None:

@@ -30,7 +30,7 @@ def measure_rows(respond: Responses, stairs: Staircase, rng: np.random.Generator
         reach = (silence + 12 + 10 * ratio) / np.abs(np.where(others[h], sines[h], np.inf))
         scales[h] = reach.max() if H > 1 else 1.0 / abs(slopes[h])
     base = scales[:, None] * stairs.circle.points(angles)
-    background = np.where(others & (sines > 0), heights, 0.0).sum(axis=1)
+    background = np.where(others & (sines > 0), heights, 0.0).sum(axis=1) + stairs.flat / 2
     steps = np.repeat((1.5 * np.sqrt(2.0) / np.abs(slopes))[:, None], n, axis=1)
     scores = np.full((H, n + 1), np.nan)  # the last entry: the base point itself
 
