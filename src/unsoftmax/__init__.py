@@ -16,10 +16,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "BoundedInputs": "oracles",
     "Certificate": "certify",
+    "Equivalence": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
     "ModelFileError": "errors",
+    "MultiHead": "models",
+    "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "Oracle": "oracles",
@@ -39,11 +42,16 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "equivalent": "models",
+    "from_torch": "models",
     "load": "models",
     "plan": "planning",
+    "random_multi_head": "models",
     "random_single_head": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
+    "to_torch": "models",
+    "witness_pair": "models",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
@@ -53,14 +61,22 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
+    from unsoftmax.models import Equivalence as Equivalence
+    from unsoftmax.models import MultiHead as MultiHead
     from unsoftmax.models import SingleHead as SingleHead
+    from unsoftmax.models import equivalent as equivalent
+    from unsoftmax.models import from_torch as from_torch
     from unsoftmax.models import load as load
+    from unsoftmax.models import random_multi_head as random_multi_head
     from unsoftmax.models import random_single_head as random_single_head
+    from unsoftmax.models import to_torch as to_torch
+    from unsoftmax.models import witness_pair as witness_pair
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels

@@ -3,6 +3,7 @@
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
 
@@ -13,6 +14,7 @@ __all__ = [
     "Claim",
     "Learned",
     "Learner",
+    "MultiHeadLearner",
     "QueryCount",
     "SingleHeadLearner",
     "Theorem41",

@@ -8,13 +8,14 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
+from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.single_head import SingleHead
 
 __all__ = ["load", "save"]
 
 _FORMAT = "unsoftmax"
 _VERSION = "1"
-_FAMILIES: dict[str, type[Model]] = {SingleHead.family: SingleHead}
+_FAMILIES: dict[str, type[Model]] = {MultiHead.family: MultiHead, SingleHead.family: SingleHead}
 
 
 def save(model: Model, path: str | Path) -> Path:
