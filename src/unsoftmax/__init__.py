@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BoundedInputs": "oracles",
+    "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
@@ -24,21 +25,27 @@ _HOMES = {
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
+    "PlainNetwork": "models",
     "Plan": "planning",
     "Progress": "ledger",
+    "ReluNetwork": "models",
     "Result": "result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "Transformer": "models",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
     "load": "models",
+    "plain_network": "models",
     "plan": "planning",
+    "random_relu_network": "models",
     "random_single_head": "models",
+    "random_transformer": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
 }
@@ -53,9 +60,16 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.models import Folds as Folds
+    from unsoftmax.models import PlainNetwork as PlainNetwork
+    from unsoftmax.models import ReluNetwork as ReluNetwork
     from unsoftmax.models import SingleHead as SingleHead
+    from unsoftmax.models import Transformer as Transformer
     from unsoftmax.models import load as load
+    from unsoftmax.models import plain_network as plain_network
+    from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head
+    from unsoftmax.models import random_transformer as random_transformer
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels
