@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BoundedInputs": "oracles",
+    "Certificate": "certify",
     "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
@@ -25,13 +26,16 @@ _HOMES = {
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
+    "OutsideClass": "outcomes",
     "PlainNetwork": "models",
     "Plan": "planning",
     "Progress": "ledger",
     "ReluNetwork": "models",
+    "ReluNetworkLearner": "learners",
     "Result": "result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
+    "SigmoidMeter": "meters",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
@@ -47,19 +51,23 @@ _HOMES = {
     "random_single_head": "models",
     "random_transformer": "models",
     "recover": "recovery",
+    "recover_network": "network_recovery",
     "theorem_4_1": "learners",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import Folds as Folds
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
@@ -70,6 +78,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head
     from unsoftmax.models import random_transformer as random_transformer
+    from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels
@@ -79,6 +88,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan
     from unsoftmax.planning import plan as plan

@@ -17,7 +17,6 @@ from unsoftmax.targets import as_oracle
 __all__ = ["recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
-_EXACT = 1e-9  # relative error up to which a float64 recovery counts as exact
 _USEFUL = 0.1  # relative error from which a recovery is none
 
 
@@ -58,9 +57,9 @@ def recover(
     bound: float | None = None
     try:
         learned = chosen.learn(ledger, learning)
-        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance)
+        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance, caveat=learned.caveat)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
-        status, reason = _judge(certificate, bound)
+        status, reason = _judge(certificate, bound, learned.model.exact_at)
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
@@ -77,9 +76,9 @@ def recover(
     )
 
 
-def _judge(certificate: Certificate, bound: float | None) -> tuple[Status, str]:
+def _judge(certificate: Certificate, bound: float | None, exact: float) -> tuple[Status, str]:
     """The status that certificate and bound allow. A deviation that the bound cannot explain means another function."""
-    if certificate.passed and bound is not None and bound <= _EXACT:
+    if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     if bound is None or not bound <= _USEFUL:
         if certificate.failed is not None and certificate.max_relative_error > 1e-3:
