@@ -15,7 +15,7 @@ from unsoftmax.learners.relu.gradients import Sketch
 from unsoftmax.learners.relu.leftovers import learn_leftover
 from unsoftmax.learners.relu.polish import polish
 from unsoftmax.learners.relu.repair import repair
-from unsoftmax.learners.relu.rows import check_pieces, is_homogeneous, one_row_function
+from unsoftmax.learners.relu.rows import check_pieces, look_along_rays, one_row_function
 from unsoftmax.learners.relu.sketching import Sketcher
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Folds, ReluNetwork
@@ -28,6 +28,7 @@ _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
 _CHECKS = 12
+_FAR = 1e6  # units to which a line is followed
 _CONFIDENCE = 0.99
 
 
@@ -113,15 +114,15 @@ class ReluNetworkLearner:
         unit = 1.0 if bound is None else min(1.0, bound / (8.0 * np.sqrt(d)))
         with ledger.phase("shape"):
             check_pieces(function, d, unit, rng)
-            homogeneous = is_homogeneous(function, d, unit, np.inf if bound is None else bound, rng)
-        if homogeneous and d == 1:
+            shape = look_along_rays(function, d, unit, np.inf if bound is None else bound, rng)
+        if shape.homogeneous and d == 1:
             return self._one_dimension(ledger, function, unit)
-        if not homogeneous and bound is not None:
+        if not shape.homogeneous and bound is not None:
             raise Unresolved(
                 f"one-row answers are not homogeneous, so the network has biases, and rows are limited to norm {bound:.3g}: "
                 "its kinks are found along whole lines only; raise or drop input_bound"
             )
-        return _Search(self, ledger, function, not homogeneous, unit, rng).run()
+        return _Search(self, ledger, function, not shape.homogeneous, shape.unit, rng).run()
 
     def _one_dimension(self, ledger: Ledger, function: RowFunction, unit: float) -> NetworkFound:
         with ledger.phase("gradients"):
@@ -220,7 +221,7 @@ class _Search:
         limit = min(allowed, _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
         for _ in range(1 + _LEFTOVERS):
             with self.ledger.phase(VERIFICATION):
-                rows = np.vstack([self._rows(self._looks(), spread=False), self._rows(_CHECKS, spread=True)])
+                rows = np.vstack([self._far_pair(), self._rows(self._looks(), spread=False), self._rows(_CHECKS, spread=True)])
                 deviations = self._deviations(folds, rows, self.function(rows))
             worst = int(deviations.argmax())
             if deviations[worst] <= limit:
@@ -228,20 +229,28 @@ class _Search:
             if not self.biased or (deviations > limit).mean() > 0.5:
                 return folds, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
+            far = worst < 2 and not (deviations[2:] > limit).any()
             with self.ledger.phase("bumps"):
                 better = learn_leftover(
                     self.function,
                     folds,
                     rows[worst],
-                    self.sketcher.unit,
+                    self.sketcher.unit * (_FAR if far else 1.0),
                     max(4.0 * self.sketcher.noise, quiet / 4.0),
                     self.rng,
-                    12 * self.options.max_neurons + 2000,
+                    self.sketcher.limit,
                 )
             if better is None:
                 return folds, rows[worst]
             folds = better
         return folds, rows[worst]
+
+    def _far_pair(self) -> Array:
+        """x and -x, far beyond everything: a fold that no line met shows on one of them for certain."""
+        if not self.biased:
+            return np.empty((0, self.width))
+        row = _FAR**2 * self.sketcher.unit * self.rng.standard_normal(self.width)
+        return np.stack([row, -row])
 
     def _looks(self) -> int:
         """Fresh rows: with 99 % confidence they meet every slab through the middle wider than a tenth of the unit (over thoroughness)."""
@@ -260,9 +269,10 @@ class _Search:
         return bool(np.ptp(ratios) > 1e-10 * np.abs(ratios).max())
 
     def _bound(self, folds: Folds, errors: Array) -> float:
-        """Six times what rounding explains, relative to all parameters together."""
-        scale = self.sketcher.unit * np.sqrt(self.width)
-        size = np.sqrt(np.square(folds.sizes).sum() + float(folds.linear @ folds.linear))
+        """Six times what rounding explains, relative to all parameters together, as `fold_distance` counts them."""
+        size = folds.norm()
         if size == 0.0:
             return 8 * EPS
-        return float(6.0 * np.sqrt((self.width + 1) * np.square(errors).sum()) / scale / size + 8 * EPS)
+        reach = folds.reach if self.biased else np.inf
+        spread = np.sqrt((1.0 + 1.0 / self.width) / self.sketcher.unit**2 + 2.0 / reach**2)
+        return float(6.0 * np.sqrt(np.square(errors).sum()) * spread / size + 8 * EPS)

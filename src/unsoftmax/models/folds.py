@@ -80,6 +80,11 @@ class Folds:
         apart = apart[apart > 0]
         return float(np.median(apart)) if len(apart) else 1.0
 
+    def norm(self) -> float:
+        """Root of the summed squares of all parameters, offsets and constant in units of `reach`."""
+        squares = np.square(self.normals).sum() + np.square(self.offsets / self.reach).sum()
+        return float(np.sqrt(squares + self.linear @ self.linear + (self.constant / self.reach) ** 2))
+
     def __call__(self, X: Array) -> Array:
         return np.asarray(np.abs(X @ self.normals.T + self.offsets) @ self.signs + X @ self.linear + self.constant)
 
@@ -164,7 +169,7 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
     unit = mine.reach
     own, other = (np.column_stack([f.normals, f.offsets / unit]) for f in (mine, theirs))
     size_own, size_other = (np.einsum("jd,jd->j", rows, rows) for rows in (own, other))
-    total = float(size_own.sum()) + float(mine.linear @ mine.linear) + (mine.constant / unit) ** 2
+    total = mine.norm()
     straight = mine.linear - theirs.linear
     squared = float(straight @ straight) + ((mine.constant - theirs.constant) / unit) ** 2
     unmatched = size_own[:, None] + size_other[None]
@@ -173,7 +178,7 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
     rows, columns = linear_sum_assignment(cost)
     squared += float(cost[rows, columns].sum())
     squared += float(np.delete(size_own, rows).sum() + np.delete(size_other, columns).sum())
-    return float(np.sqrt(squared / total)) if total > 0 else float(np.sqrt(squared))
+    return float(np.sqrt(squared)) / (total if total > 0 else 1.0)
 
 
 def _squared_gaps(own: Array, other: Array) -> Array:

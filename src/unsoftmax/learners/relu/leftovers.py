@@ -23,7 +23,8 @@ def learn_leftover(
     def residual(rows: Array) -> Array:
         return np.asarray(function(rows) - folds(rows))
 
-    circle = HalfCircle(residual, folds.width, True, rng, unit, point)
+    near = float(np.abs(point).max()) < 1e3 * unit
+    circle = HalfCircle(residual, folds.width, True, rng, unit, point if near else None)
     try:
         found = find_kinks(circle, noise, rng, pieces=16, limit=limit)
         if len(found.angles) == 0 or len(found.angles) > max(64, folds.count):
@@ -35,6 +36,6 @@ def learn_leftover(
         return None
     extra = measure_gradients(circle, arcs, noise, rng, longest=0.1, shortest=0.02).folds()
     better = folds.plus(extra)
-    before = abs(float(residual(point[None])[0]))
-    after = abs(float(function(point[None])[0] - better(point[None])[0]))
-    return better if after <= max(1e-3 * before, 100.0 * noise) else None
+    answer = float(function(point[None])[0])
+    before, after = abs(answer - float(folds(point[None])[0])), abs(answer - float(better(point[None])[0]))
+    return better if after <= 1e-3 * before else None
