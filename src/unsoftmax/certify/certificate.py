@@ -46,6 +46,7 @@ class Certificate:
         if not self.passed:
             return (
                 f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed {self.allowed:.1g}, worst on '{self.failed}'"
+                + (f"; {self.caveat}" if self.caveat else "")
             )
         return (
             f"{self.n_queries} fresh sequences of {min(self.lengths)} to {max(self.lengths)} rows deviate by at most {self.max_error:.2g} "

@@ -28,6 +28,7 @@ _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
 _CHECKS = 12
+_LOOKS = 120  # fresh rows that look for bumps, times thoroughness
 _FAR = 1e6  # units to which a line is followed
 _CONFIDENCE = 0.99
 
@@ -58,7 +59,6 @@ class NetworkFound:
     folds: Folds
     error_bound: float
     blind_spot: float
-    unit: float
 
     @property
     def caveat(self) -> str:
@@ -66,8 +66,8 @@ class NetworkFound:
         if not self.folds.biased:
             return ""
         return (
-            f"a bump confined to a slab through the middle narrower than {self.blind_spot:.2g} "
-            f"(kinks lie about {max(self.folds.reach, self.unit):.2g} from the origin) may have been missed"
+            f"a bump confined to a slab narrower than {self.blind_spot:.2g} (hyperplanes lie about {self.folds.reach:.2g} from the origin) "
+            "may have been missed; more thoroughness finds narrower ones"
         )
 
 
@@ -132,7 +132,7 @@ class ReluNetworkLearner:
         folds = Folds(
             np.full((int(there), 1), abs(fold)), np.zeros(int(there)), np.full(int(there), np.sign(fold)), np.array([(right - left) / 2]), 0.0
         )
-        return NetworkFound(folds, 8 * EPS, 0.0, unit)
+        return NetworkFound(folds, 8 * EPS, 0.0)
 
 
 class _Search:
@@ -162,7 +162,7 @@ class _Search:
             allowed = self._allowed(errors)
             folds, deviating = self._looked(folds, errors, allowed)
             if deviating is None:
-                return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(), self.sketcher.unit)
+                return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(folds))
             if not self.biased and self._only_scale(deviating, folds, allowed):
                 self.sketcher.biased = True
                 self.failed = []
@@ -175,14 +175,13 @@ class _Search:
             f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
         )
 
-    def _rows(self, n: int, *, spread: bool) -> Array:
-        """Random rows of the network's own size; `spread`: a third of them much further out, a sixth much nearer."""
+    def _rows(self, n: int) -> Array:
+        """Random rows of the line's own unit, a third of them much further out, a sixth much nearer; and those that deviated before."""
         rows = self.sketcher.unit * self.rng.standard_normal((n, self.width))
-        if spread:
-            bound = self.ledger.input_bound
-            far, near = n // 3, n // 6
-            rows[:far] *= 10.0 ** self.rng.uniform(0.0, 4.0 if bound is None else 0.3, (far, 1))
-            rows[far : far + near] *= 10.0 ** self.rng.uniform(-3.0, 0.0, (near, 1))
+        bound = self.ledger.input_bound
+        far, near = n // 3, n // 6
+        rows[:far] *= 10.0 ** self.rng.uniform(0.0, 4.0 if bound is None else 0.3, (far, 1))
+        rows[far : far + near] *= 10.0 ** self.rng.uniform(-3.0, 0.0, (near, 1))
         return np.vstack([rows, *self.failed]) if self.failed else rows
 
     def _deviations(self, folds: Folds, rows: Array, answers: Array) -> Array:
@@ -199,7 +198,7 @@ class _Search:
         """A few rows; when they deviate, wrong components are looked for and corrected; then polish."""
         folds = sketch.folds()
         with self.ledger.phase("repair"):
-            rows = self._rows(max(_CHECKS, int(0.003 * folds.count * self.width)), spread=True)
+            rows = self._rows(max(_CHECKS, int(0.003 * folds.count * self.width)))
             answers = self.function(rows)
             for shrink in (0.1, 0.01):
                 limit = min(self._allowed(sketch.uncertainty()), 1e-4 * self.sketcher.size)
@@ -221,7 +220,7 @@ class _Search:
         limit = min(allowed, _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
         for _ in range(1 + _LEFTOVERS):
             with self.ledger.phase(VERIFICATION):
-                rows = np.vstack([self._far_pair(), self._rows(self._looks(), spread=False), self._rows(_CHECKS, spread=True)])
+                rows = np.vstack([self._far_pair(), self._looks(folds), self._rows(_CHECKS)])
                 deviations = self._deviations(folds, rows, self.function(rows))
             worst = int(deviations.argmax())
             if deviations[worst] <= limit:
@@ -252,14 +251,24 @@ class _Search:
         row = _FAR**2 * self.sketcher.unit * self.rng.standard_normal(self.width)
         return np.stack([row, -row])
 
-    def _looks(self) -> int:
-        """Fresh rows: with 99 % confidence they meet every slab through the middle wider than a tenth of the unit (over thoroughness)."""
-        if not self.biased:
-            return _CHECKS
-        return int(np.ceil(-np.log(1.0 - _CONFIDENCE) * np.sqrt(2.0 * np.pi) / 0.1 * self.options.thoroughness))
+    def _looks(self, folds: Folds) -> Array:
+        """Random rows that look for bumps, at half to twice the distance at which the known hyperplanes lie."""
+        n = int(np.ceil(_LOOKS * self.options.thoroughness)) if self.biased else _CHECKS
+        sizes = self._reach(folds) * np.exp(self.rng.uniform(np.log(0.5), np.log(2.0), (n, 1)))
+        return np.asarray(sizes * self.rng.standard_normal((n, self.width)))
 
-    def _blind_spot(self) -> float:
-        return float(-np.log(1.0 - _CONFIDENCE) * np.sqrt(2.0 * np.pi) / self._looks() * self.sketcher.unit)
+    def _reach(self, folds: Folds) -> float:
+        return folds.reach if self.biased and folds.count and folds.offsets.any() else self.sketcher.unit
+
+    def _blind_spot(self, folds: Folds) -> float:
+        """Width of the slabs, as far from the origin as the typical hyperplane, that the looks meet with 99 % confidence.
+
+        A look of size σ meets a slab of width w at distance β with probability about w·φ(β/σ)/σ; misses multiply.
+        """
+        looks = int(np.ceil(_LOOKS * self.options.thoroughness))
+        sizes = np.exp(np.linspace(np.log(0.5), np.log(2.0), 65))
+        density = float(np.mean(np.exp(-0.5 / sizes**2) / (sizes * np.sqrt(2.0 * np.pi))))
+        return float(-np.log(1.0 - _CONFIDENCE) / (density * looks) * self._reach(folds))
 
     def _only_scale(self, row: Array, folds: Folds, allowed: float) -> bool:
         """Whether the function is not homogeneous after all."""
