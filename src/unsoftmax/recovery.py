@@ -20,7 +20,6 @@ from unsoftmax.targets import as_oracle
 __all__ = ["recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
-_EXACT = 1e-9  # relative error up to which a float64 recovery counts as exact
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _USEFUL = 0.1  # relative error from which a recovery is none
 
@@ -75,10 +74,10 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
     bound: float | None = None
     try:
         learned = chosen.learn(ledger, learning)
-        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance)
+        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance, caveat=learned.caveat)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
         explained = np.inf if learned.error_bound is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
-        status, reason = _judge(certificate, bound, explained)
+        status, reason = _judge(certificate, bound, explained, learned.model.exact_at)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)
         reason = f"{learned.note}; {reason}" if learned.note else reason
@@ -97,17 +96,17 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
     )
 
 
-def _judge(certificate: Certificate, bound: float | None, explained: float) -> tuple[Status, str]:
+def _judge(certificate: Certificate, bound: float | None, explained: float, exact: float) -> tuple[Status, str]:
     """The status that the evidence allows. `explained`: the error of parameters that the answers' own errors account for.
 
     A bound or a deviation beyond that means another function than the one learnt, however small it is.
     """
-    if certificate.passed and bound is not None and bound <= _EXACT:
+    if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     known = np.inf if bound is None else bound
     if known <= min(explained, _USEFUL) and certificate.max_relative_error <= 10.0 * known:
         return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
-    if certificate.failed is not None and certificate.max_relative_error > max(_EXACT, 10.0 * min(explained, known)):
+    if certificate.failed is not None and certificate.max_relative_error > max(exact, 10.0 * min(explained, known)):
         raise OutsideClass(certificate.failed, certificate.statement)
     raise Unresolved(
         f"the parameters are only known to a relative error of {known:.1g}, where rounding explains {explained:.1g}; {certificate.statement}; "

@@ -23,7 +23,8 @@ class Certificate:
     max_error: largest |answer - prediction|. max_relative_error: the same against what each sequence could show at most
     (|c| + longest row times |v|, times one plus the spread of scores). n_queries: fresh queries compared. failed: the name of the kind of
     sequence that deviated most, when that was more than allowed. With `confidence`, less than `fraction` of sequences drawn
-    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality.
+    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality;
+    caveat names what is known to escape them.
     """
 
     passed: bool
@@ -37,6 +38,7 @@ class Certificate:
     sizes: tuple[float, ...]
     by_kind: dict[str, float]
     failed: str | None = None
+    caveat: str = ""
 
     @property
     def statement(self) -> str:
@@ -44,16 +46,20 @@ class Certificate:
         if not self.passed:
             return (
                 f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed {self.allowed:.1g}, worst on '{self.failed}'"
+                + (f"; {self.caveat}" if self.caveat else "")
             )
         return (
             f"{self.n_queries} fresh sequences of {min(self.lengths)} to {max(self.lengths)} rows deviate by at most {self.max_error:.2g} "
             f"({self.max_relative_error:.1g} relative): with {self.confidence:.0%} confidence "
-            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more"
+            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more" + (f"; {self.caveat}" if self.caveat else "")
         )
 
 
-def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: float = 1e-9, tolerance: float = 0.0) -> Certificate:
+def certify(
+    ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: float | None = None, tolerance: float = 0.0, caveat: str = ""
+) -> Certificate:
     """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself."""
+    allowed = model.exact_at if allowed is None else allowed
     errors: list[Array] = []
     relative: list[Array] = []
     by_kind: dict[str, float] = {}
@@ -88,6 +94,7 @@ def certify(ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: 
         sizes=tuple(float(f"{size:.3g}") for size in sizes),
         by_kind=by_kind,
         failed=max(worst, key=lambda kind: worst[kind]) if worst else None,
+        caveat=caveat,
     )
 
 

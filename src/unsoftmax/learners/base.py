@@ -20,13 +20,14 @@ class Learned:
 
     error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None: it is measured
     afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the model's (0: exact answers).
-    note: one clause for people, such as what is only known up to a symmetry.
+    note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
     """
 
     model: Model
     error_bound: float | None = None
     tolerance: float = 0.0
     note: str = ""
+    caveat: str = ""
 
 
 class Learner(Protocol):
