@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AnswerModel": "learners",
     "BoundedInputs": "oracles",
     "Certificate": "certify",
+    "Clipped": "oracles",
     "Equivalence": "models",
+    "FlippedLabels": "oracles",
     "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
@@ -49,6 +53,7 @@ _HOMES = {
     "as_oracle": "targets",
     "equivalent": "models",
     "from_torch": "models",
+    "identify": "learners",
     "load": "models",
     "plain_network": "models",
     "plan": "planning",
@@ -60,6 +65,7 @@ _HOMES = {
     "recover_network": "network_recovery",
     "theorem_4_1": "learners",
     "to_torch": "models",
+    "within_tolerance": "learners",
     "witness_pair": "models",
 }
 
@@ -70,10 +76,13 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import identify as identify
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
@@ -96,8 +105,11 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import witness_pair as witness_pair
     from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
+    from unsoftmax.oracles import Clipped as Clipped
+    from unsoftmax.oracles import FlippedLabels as FlippedLabels
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels
+    from unsoftmax.oracles import LowPrecision as LowPrecision
     from unsoftmax.oracles import Noisy as Noisy
     from unsoftmax.oracles import Oracle as Oracle
     from unsoftmax.oracles import OracleSpec as OracleSpec
