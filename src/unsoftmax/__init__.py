@@ -16,26 +16,37 @@ __version__ = "0.1.0"
 _HOMES = {
     "AnswerModel": "learners",
     "BoundedInputs": "oracles",
+    "Certificate": "certify",
     "Clipped": "oracles",
+    "Equivalence": "models",
     "FlippedLabels": "oracles",
+    "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
     "LowPrecision": "oracles",
     "ModelFileError": "errors",
+    "MultiHead": "models",
+    "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
+    "OutsideClass": "outcomes",
+    "PlainNetwork": "models",
     "Plan": "planning",
     "Progress": "ledger",
+    "ReluNetwork": "models",
+    "ReluNetworkLearner": "learners",
     "Result": "result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
+    "SigmoidMeter": "meters",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "Transformer": "models",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
@@ -45,24 +56,36 @@ _HOMES = {
     "identify": "learners",
     "load": "models",
     "low_precision": "learners",
+    "equivalent": "models",
+    "from_torch": "models",
+    "plain_network": "models",
     "plan": "planning",
+    "random_multi_head": "models",
+    "random_relu_network": "models",
     "random_single_head": "models",
+    "random_transformer": "models",
     "recover": "recovery",
     "rounded": "learners",
     "noisy": "learners",
     "theorem_4_1": "learners",
     "theorem_6_1": "learners",
     "theorem_b_1": "learners",
+    "recover_network": "network_recovery",
+    "to_torch": "models",
     "within_tolerance": "learners",
+    "witness_pair": "models",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
     from unsoftmax.learners import AnswerModel as AnswerModel
+    from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
+    from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
@@ -76,9 +99,25 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.meters import SigmoidMeter as SigmoidMeter
+    from unsoftmax.models import Equivalence as Equivalence
+    from unsoftmax.models import Folds as Folds
+    from unsoftmax.models import MultiHead as MultiHead
+    from unsoftmax.models import PlainNetwork as PlainNetwork
+    from unsoftmax.models import ReluNetwork as ReluNetwork
     from unsoftmax.models import SingleHead as SingleHead
+    from unsoftmax.models import Transformer as Transformer
+    from unsoftmax.models import equivalent as equivalent
+    from unsoftmax.models import from_torch as from_torch
     from unsoftmax.models import load as load
+    from unsoftmax.models import plain_network as plain_network
+    from unsoftmax.models import random_multi_head as random_multi_head
+    from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head
+    from unsoftmax.models import random_transformer as random_transformer
+    from unsoftmax.models import to_torch as to_torch
+    from unsoftmax.models import witness_pair as witness_pair
+    from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import Clipped as Clipped
     from unsoftmax.oracles import FlippedLabels as FlippedLabels
@@ -91,6 +130,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan
     from unsoftmax.planning import plan as plan

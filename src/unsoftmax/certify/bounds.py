@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.single_head_bound import single_head_error_bound
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.ledger import Ledger
-from unsoftmax.models import Model, SingleHead
+from unsoftmax.models import Model, MultiHead, SingleHead
 
-__all__ = ["error_bound"]
+__all__ = ["error_bound", "rounding_limit"]
 
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is known."""
     if isinstance(model, SingleHead):
         return single_head_error_bound(ledger, model, rng)
+    if isinstance(model, MultiHead):
+        return multi_head_error_bound(ledger, model, rng)
     return None
+
+
+def rounding_limit(model: Model, input_bound: float | None) -> float:
+    """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about it."""
+    if isinstance(model, SingleHead):
+        return single_head_rounding_limit(model, input_bound)
+    return 0.0

@@ -23,7 +23,8 @@ class Certificate:
     max_error: largest |answer - prediction|. max_relative_error: the same against what each sequence could show at most
     (|c| + longest row times |v|, times one plus the spread of scores). n_queries: fresh queries compared. failed: the name of the kind of
     sequence that deviated most, when that was more than allowed. With `confidence`, less than `fraction` of sequences drawn
-    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality.
+    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality;
+    caveat names what is known to escape them.
     """
 
     passed: bool
@@ -37,6 +38,7 @@ class Certificate:
     sizes: tuple[float, ...]
     by_kind: dict[str, float]
     failed: str | None = None
+    caveat: str = ""
 
     @property
     def statement(self) -> str:
@@ -44,11 +46,12 @@ class Certificate:
         if not self.passed:
             return (
                 f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed {self.allowed:.1g}, worst on '{self.failed}'"
+                + (f"; {self.caveat}" if self.caveat else "")
             )
         return (
             f"{self.n_queries} fresh sequences of {min(self.lengths)} to {max(self.lengths)} rows deviate by at most {self.max_error:.2g} "
             f"({self.max_relative_error:.1g} relative): with {self.confidence:.0%} confidence "
-            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more"
+            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more" + (f"; {self.caveat}" if self.caveat else "")
         )
 
 
@@ -57,8 +60,9 @@ def certify(
     model: Model,
     rng: np.random.Generator,
     *,
-    allowed: float = 1e-9,
+    allowed: float | None = None,
     tolerance: float = 0.0,
+    caveat: str = "",
     deviation: Callable[[Array, Array], Array] | None = None,
     repeats: int = 1,
 ) -> Certificate:
@@ -66,6 +70,7 @@ def certify(
 
     deviation, repeats: see `Learned`.
     """
+    allowed = model.exact_at if allowed is None else allowed
     errors: list[Array] = []
     relative: list[Array] = []
     by_kind: dict[str, float] = {}
@@ -100,6 +105,7 @@ def certify(
         sizes=tuple(float(f"{size:.3g}") for size in sizes),
         by_kind=by_kind,
         failed=max(worst, key=lambda kind: worst[kind]) if worst else None,
+        caveat=caveat,
     )
 
 

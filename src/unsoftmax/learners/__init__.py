@@ -8,7 +8,9 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.clipped import ClippedLearner, clipped
 from unsoftmax.learners.labels import LabelLearner, from_labels
 from unsoftmax.learners.low_precision import LowPrecisionLearner, low_precision
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.noisy import NoiseLearner, noisy
+from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.rounded import RoundedLearner, rounded
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
@@ -29,8 +31,11 @@ __all__ = [
     "Learned",
     "Learner",
     "LowPrecisionLearner",
+    "MultiHeadLearner",
+    "NetworkFound",
     "NoiseLearner",
     "QueryCount",
+    "ReluNetworkLearner",
     "RoundedLearner",
     "SingleHeadLearner",
     "Theorem41",

@@ -79,8 +79,6 @@ def learner_for_answers(found: AnswerModel) -> Learner:
         return RoundedLearner(found.decimals)
     if found.kind in ("labels", "flipped labels"):
         return LabelLearner(24 if found.flip else 48, found.flip, found.middle)
-    if found.kind == "decimals" and found.decimals is not None:
-        return RoundedLearner(found.decimals)
     if found.kind in PASSES:
         return LowPrecisionLearner(found.kind)
     return ToleranceLearner(found.tau)

@@ -10,16 +10,23 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.checks import CONSTANT_TEST, SOFTMAX_TEST
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.sigmoid import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FAMILIES", "AutoLearner", "learner_for"]
 
-FAMILIES = ("auto", "single-head")
+FAMILIES = ("auto", "single-head", "multi-head")
 
-_SUCCESSORS: dict[str, Callable[[], Learner]] = {}  # a test that failed -> the class to try instead
+_SUCCESSORS: dict[str, Callable[[], Learner]] = {  # a test that failed -> the class to try instead
+    SIGMOID_TEST: MultiHeadLearner,
+    SOFTMAX_TEST: MultiHeadLearner,
+    CONSTANT_TEST: MultiHeadLearner,
+}
 
 
 @dataclass(frozen=True)
@@ -58,4 +65,6 @@ def learner_for(family: str) -> Learner:
         return AutoLearner()
     if family == "single-head":
         return SingleHeadLearner()
+    if family == "multi-head":
+        return MultiHeadLearner()
     raise UsageError(f"there is no family {family!r}; choose one of {', '.join(FAMILIES)}")

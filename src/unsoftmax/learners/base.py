@@ -25,13 +25,14 @@ class Learned:
     exact_answers: False when answers carry errors, so that the outcome is at best WITHIN_BOUND.
     deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
     None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
-    note: one clause for people, such as what is only known up to a symmetry.
+    note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
     """
 
     model: Model
     error_bound: float | None = None
     tolerance: float = 0.0
     note: str = ""
+    caveat: str = ""
     exact_answers: bool = True
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1

@@ -13,7 +13,7 @@ from unsoftmax.learners.base import Learned
 from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.thresholds import MANTISSA_BITS, bisect_up, next_in_precision
+from unsoftmax.meters.thresholds import MANTISSA_BITS, SMALLEST, bisect_up, next_in_precision
 from unsoftmax.meters.zero_centred import PASSES, ZeroCentredMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
@@ -77,7 +77,7 @@ class LowPrecisionLearner:
         head = SingleHead(W, v)
         bound = max(self._bound(ledger, head, meter, size, rng), length_error)
         unit = 2.0 ** -(MANTISSA_BITS[self.precision] + 1)
-        smallest = 2.0**-24 if self.precision == "float16" else 0.0
+        smallest = SMALLEST[self.precision]
 
         def deviation(answers: Array, values: Array) -> Array:
             return np.maximum(np.abs(answers - values) - unit * np.abs(values) * (1 + 1e-6) - smallest, 0.0)
@@ -146,14 +146,14 @@ class LowPrecisionLearner:
         """How wrong W and v can be, from fresh probes at predicted zeros and fresh rows across v."""
         d = ledger.width
         v_norm, w_norm = float(np.linalg.norm(head.v)), head.matrix.norm()
-        unit = 2.0 ** -(MANTISSA_BITS[self.precision] + 1)
+        unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
         with ledger.phase(VERIFICATION):
             across = rng.standard_normal((_CHECKS, d))
             across -= np.outer(across @ head.v, head.v) / v_norm**2
             lengths = np.linalg.norm(across, axis=1)
             of_direction = 0.0
             if d > 1:
-                answers = ledger.ask((size * across / lengths[:, None])[:, None]) / size
+                answers = (np.abs(ledger.ask((size * across / lengths[:, None])[:, None])) + smallest / 2) / size
                 of_direction = _FACTOR * float(np.sqrt(np.mean(answers**2))) * np.sqrt(d) / v_norm
             rows = rng.standard_normal((_CHECKS, d))
             rows *= size / np.linalg.norm(rows, axis=1)[:, None]

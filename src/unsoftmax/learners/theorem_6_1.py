@@ -65,7 +65,9 @@ class Theorem61:
                 f"the theorem's bound on the Frobenius error of W is {error:.3g}, and W is of size {size:.3g}; "
                 f"tau = {self.tau_for(0.1 * size, ledger.width):.1g} instead of {self.tau:.1g} would make it a tenth of that"
             )
-        return Learned(head, float(max(of_W, of_v)), self.tau, f"Theorem 6.1 with B = {self.B:g}, mu = {self.mu:g}, tau = {self.tau:g}", False)
+        return Learned(
+            head, float(max(of_W, of_v)), self.tau, f"Theorem 6.1 with B = {self.B:g}, mu = {self.mu:g}, tau = {self.tau:g}", exact_answers=False
+        )
 
     def estimate(self, ledger: Ledger) -> tuple[SingleHead, int]:
         """The theorem's estimate, and how many entries of v are read as zero."""

@@ -118,11 +118,13 @@ class RoundingMeter:
     def steps_where_predicted(self, margin: float, n: int) -> tuple[bool, float]:
         """Whether n fresh random probes step within a relative margin of where W says; and the size of form that the margin stands for."""
         d = self.width
-        beside = self._rng.standard_normal((n, d))
-        beside -= np.outer(beside @ self.carrier, self.carrier)
-        A = np.sqrt(1.0 - _CHECK_PART**2) * self.carrier + _CHECK_PART * beside / np.linalg.norm(beside, axis=1)[:, None]
+        A = np.tile(self.carrier, (n, 1))
+        if d > 1:
+            beside = self._rng.standard_normal((n, d))
+            beside -= np.outer(beside @ self.carrier, self.carrier)
+            A = np.sqrt(1.0 - _CHECK_PART**2) * A + _CHECK_PART * beside / np.linalg.norm(beside, axis=1)[:, None]
         B = self._rng.standard_normal((n, d))
-        query = _Crossing(self, A if d > 1 else np.tile(self.carrier, (n, 1)), B / np.linalg.norm(B, axis=1)[:, None])
+        query = _Crossing(self, A, B / np.linalg.norm(B, axis=1)[:, None])
         everyone = np.arange(n)
         before, after = query.above(query.predicted * (1 - margin), everyone), query.above(query.predicted * (1 + margin), everyone)
         return bool(after.all() and not before.any()), margin * float(np.sqrt(np.mean(query.usual**2))) / _CHECK_PART

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from unsoftmax.oracles import Array
 
-__all__ = ["MANTISSA_BITS", "bisect_up", "next_in_precision"]
+__all__ = ["MANTISSA_BITS", "SMALLEST", "bisect_up", "next_in_precision"]
 
 MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
+SMALLEST = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}  # positive number of a format; answers below half of it are zero
 
 
 def bisect_up(above: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array, steps: int) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ from scipy.special import expit
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.crossing import EDGE, CrossingMeter, crossing_rows, crossing_size
 from unsoftmax.meters.sigmoid import logit
+from unsoftmax.meters.thresholds import SMALLEST
 from unsoftmax.oracles import Array
 
 __all__ = ["PASSES", "ZeroCentredMeter"]
@@ -74,16 +75,19 @@ class ZeroCentredMeter(CrossingMeter):
         return float(max(np.sqrt(np.mean(scores**2)), 0.02) / c)
 
     def residual_forms(self, G: Array, B: Array, expected: Array) -> Array:
-        """gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted: what fresh checks use."""
+        """Size of gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted: what fresh checks use.
+
+        An answer that vanishes in the format may have been half its smallest number.
+        """
         c = np.full(len(G), min(1.0 / max(float(np.sqrt(np.mean(expected**2))), 1e-300), self._largest_c))
         c = np.minimum(c, 0.9 * EDGE / np.maximum(np.abs(expected), 1e-300))
         g_v, b_v = G @ self._v, B @ self._v
         score = c * expected
         lam = crossing_size(score, c, g_v, b_v)
-        answers = self._ledger.ask(crossing_rows(G, B, c, lam)) / self._size
+        answers = (np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + SMALLEST[self._precision] / 2) / self._size
         share = expit(-score)
-        moved = -answers / (c / lam * g_v)
-        return np.asarray(-moved / (share * (1.0 - share)) / c)
+        moved = answers / (c / lam * g_v)
+        return np.asarray(moved / (share * (1.0 - share)) / c)
 
     def random_pairs(self, n: int) -> tuple[Array, Array]:
         """Fresh balanced unit vectors (G, B)."""

@@ -1,7 +1,8 @@
 """Where answers come from."""
 
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers
+from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers, retries_of
 from unsoftmax.oracles.function import FunctionOracle
+from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
 from unsoftmax.oracles.wrappers import BoundedInputs, Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Rounded, WithinTolerance, in_precision
 
 __all__ = [
@@ -19,5 +20,9 @@ __all__ = [
     "WithinTolerance",
     "check_width",
     "checked_answers",
+    "content_fingerprint",
+    "identity",
     "in_precision",
+    "pins_content",
+    "retries_of",
 ]

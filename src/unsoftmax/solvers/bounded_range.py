@@ -127,5 +127,7 @@ class BoundedRangeFinder:
 
 def _rank(columns: Array, errors: Array, noise: float) -> int:
     """Singular values above what the error bars make of nothing."""
+    if not len(errors):
+        return 0
     values = np.linalg.svd(columns, compute_uv=False)
     return int((values > noise * np.sqrt(np.mean(errors**2))).sum())

@@ -1,0 +1,76 @@
+"""Cheap looks at a function of single rows, before anything is searched: does it bend only at kinks, is it homogeneous?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.learners.relu.circle import EPS, RowFunction
+from unsoftmax.learners.relu.kinks import PIECES_TEST
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass
+
+__all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
+
+_PLACES = 4
+_STEP = 1e-4  # of a row's length: a smooth function bends by 1e-8 of itself, a piecewise linear one hardly ever has a kink there
+
+
+def one_row_function(ledger: Ledger) -> RowFunction:
+    """x -> f([x]) on the rows of an array, in batches, billed."""
+
+    def ask(rows: Array) -> Array:
+        step = ledger.batch_size(1)
+        return np.concatenate([ledger.ask(rows[i : i + step, None]) for i in range(0, max(len(rows), 1), step)])
+
+    return ask
+
+
+def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.Generator) -> None:
+    """Second differences over tiny steps vanish almost everywhere, or the function is not piecewise linear."""
+    places = unit * rng.standard_normal((_PLACES, width))
+    steps = _STEP * unit * rng.standard_normal((_PLACES, width))
+    first, second, third = function(np.concatenate([places, places + steps, places + 2 * steps])).reshape(3, _PLACES)
+    bend = np.abs(first - 2.0 * second + third)
+    allowed = 1e-12 * np.maximum(np.abs(np.stack([first, second, third])).max(), np.finfo(float).tiny)
+    if (bend > allowed).sum() == _PLACES:
+        raise OutsideClass(
+            PIECES_TEST,
+            f"at {_PLACES} of {_PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of {_STEP:g} of the row "
+            f"(allowed {allowed:.1g}); a ReLU network bends only at kinks",
+        )
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Whether g(t·x) = t·g(x), and the distance from the origin at which most of the bending happens (1 when homogeneous)."""
+
+    homogeneous: bool
+    unit: float
+
+
+def look_along_rays(function: RowFunction, width: int, unit: float, largest: float, rng: np.random.Generator) -> Shape:
+    """The slopes of g along a ray, from 2^-24 to 2^24 times `unit` (up to norm `largest`), and a second ray when they are all the same."""
+    rows = unit * rng.standard_normal((2, width))
+    ladder = 2.0 ** np.arange(-24.0, 25.0, 4.0)
+    ladder = ladder[ladder * np.linalg.norm(rows, axis=1).max() <= largest]
+    values = function(np.concatenate([np.zeros((1, width)), ladder[:, None] * rows[0]]))
+    noise = 8.0 * EPS * np.maximum.accumulate(np.abs(values))
+    steps = np.diff(np.concatenate([[0.0], ladder]))
+    slopes = np.diff(values) / steps
+    doubt = noise[1:] / steps
+    if values[0] == 0.0:
+        ratios = values[1:] / ladder
+        others = function(np.array([1.0, 2.0**-20, min(2.0**20, ladder[-1])])[:, None] * rows[1]) / np.array(
+            [1.0, 2.0**-20, min(2.0**20, ladder[-1])]
+        )
+        if all(np.ptp(some) <= 1e-12 * np.abs(some).max() for some in (ratios, others)):
+            return Shape(True, unit)
+    changes = np.abs(np.diff(slopes))
+    changes = np.where(changes > 2.0 * (doubt[1:] + doubt[:-1]), changes, 0.0)
+    if not changes.any():
+        return Shape(False, unit)
+    middle = int(np.searchsorted(np.cumsum(changes), 0.5 * changes.sum()))
+    return Shape(False, unit * float(ladder[middle]))

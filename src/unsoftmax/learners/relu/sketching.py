@@ -1,0 +1,72 @@
+"""One line through the network, from choosing its unit to the gradients on all its arcs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.learners.relu.arcs import Arcs, settle_arcs
+from unsoftmax.learners.relu.circle import HalfCircle, RowFunction, rounding_level
+from unsoftmax.learners.relu.gradients import Sketch, measure_gradients
+from unsoftmax.learners.relu.kinks import Kinks, find_kinks
+from unsoftmax.oracles import Array
+
+__all__ = ["Sketcher"]
+
+_FAR = 60.0  # when the median kink is this many units away (or that near), the unit is wrong
+_RESCALES, _REDRAWS = 3, 2
+
+
+class Sketcher:
+    """Draws lines through one function. `unit` follows the distance of the kinks; `noise` and `size` are those of the last line."""
+
+    def __init__(self, function: RowFunction, width: int, biased: bool, rng: np.random.Generator, *, unit: float = 1.0, limit: int = 60_000) -> None:
+        self.function, self.width, self.biased, self.rng, self.limit = function, width, biased, rng, limit
+        self.unit = unit
+        self.noise = self.size = 0.0
+        self._rescaled = 0
+
+    def gradients(self, circle: HalfCircle, arcs: Arcs) -> Sketch:
+        """The gradients on all arcs of a line."""
+        return measure_gradients(circle, arcs, self.noise, self.rng)
+
+    def line(self, *, pieces: int = 8, through: Array | None = None) -> tuple[HalfCircle, Arcs]:
+        """All kinks of a fresh line (through a given point), and the function between them."""
+        redrawn = 0
+        while True:
+            circle = HalfCircle(self.function, self.width, self.biased, self.rng, self.unit, through)
+            self.noise, self.size = rounding_level(circle, self.rng)
+            found = find_kinks(circle, self.noise, self.rng, pieces=pieces, limit=self.limit)
+            self.size = max(self.size, float(np.abs(found.answers).max()))
+            self.noise = max(self.noise, found.noise)
+            if self._wrong_unit(found):
+                through = None
+                continue
+            closest = np.sqrt(self.noise / self.size) if self.size > 0 else 0.0
+            if (np.diff(found.angles) < closest).any():
+                if redrawn < _REDRAWS:  # two kinks nearly meet on this line; on another they will not, unless they are one
+                    redrawn += 1
+                    continue
+                found = _merge(found, closest)
+            found, arcs = settle_arcs(circle, found, self.rng, self.limit)
+            return circle, arcs
+
+    def _wrong_unit(self, found: Kinks) -> bool:
+        if not self.biased or len(found.angles) == 0 or self._rescaled >= _RESCALES:
+            return False
+        typical = float(np.median(np.abs(np.tan(found.angles))))
+        if 1.0 / _FAR <= typical <= _FAR:
+            return False
+        self.unit *= typical
+        self._rescaled += 1
+        return True
+
+
+def _merge(found: Kinks, closest: float) -> Kinks:
+    """Kinks that cannot be told apart become one, as wide as they are."""
+    group = np.concatenate([[0], np.cumsum(np.diff(found.angles) >= closest)])
+    angles, radii = [], []
+    for i in range(int(group[-1]) + 1):
+        members = found.angles[group == i]
+        angles.append((members.min() + members.max()) / 2)
+        radii.append(np.ptp(members) / 2 + found.radii[group == i].max())
+    return Kinks(np.array(angles), np.array(radii), found.asked, found.answers, found.noise)

@@ -1,0 +1,287 @@
+"""A two-layer ReLU network from value queries alone: any number of neurons, dependent or not, with or without biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.relu.circle import EPS, RowFunction
+from unsoftmax.learners.relu.gradients import Sketch
+from unsoftmax.learners.relu.leftovers import learn_leftover
+from unsoftmax.learners.relu.polish import polish
+from unsoftmax.learners.relu.repair import repair
+from unsoftmax.learners.relu.rows import check_pieces, look_along_rays, one_row_function
+from unsoftmax.learners.relu.sketching import Sketcher
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.models import Folds, ReluNetwork
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["NetworkFound", "ReluNetworkLearner"]
+
+_ROUNDS = 4
+_LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
+_CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
+_CHECKS = 12
+_LOOKS = 120  # fresh rows that look for bumps, times thoroughness
+_FAR = 1e6  # units to which a line is followed
+_CONFIDENCE = 0.99
+
+
+def _queries(d: int, m: int) -> int:
+    return (m + 1) * (d + 1) + 8 * m + 4 * d + 120 + int(0.08 * m * d)
+
+
+_CLAIM = Claim(
+    title="A two-layer ReLU network at little more than its parameters",
+    source="this library; completes section 4.1 of arXiv 2601.16873, which assumes such a learner",
+    assumptions=(
+        Assumption("one-row answers are piecewise linear", "second differences at four random rows, then the search for kinks itself"),
+        Assumption("answers are exact up to rounding", "collinear answers 1e-10 apart"),
+        Assumption("no bump hides between all points asked", "fresh random rows; the certificate states the smallest bump they would have met"),
+    ),
+    queries=QueryCount("1.08 (m + 1)(d + 1) + 8m + 4d + 120", "upper", _queries),
+    recovers="the canonical form Σ c_j |u_j·x + β_j| + l·x + l0: number of kinks, directions, offsets, weights, affine part",
+    symmetry="signs of (u_j, β_j) and order; a plain network of the same function follows (plain_network)",
+    departs="the paper only assumes a learner for this part; independent rows are not needed",
+)
+
+
+@dataclass(frozen=True)
+class NetworkFound:
+    """The folds, a bound on their relative error, and the width of the narrowest slab that the last fresh rows would have met."""
+
+    folds: Folds
+    error_bound: float
+    blind_spot: float
+
+    @property
+    def caveat(self) -> str:
+        """The blind spot in words."""
+        if not self.folds.biased:
+            return ""
+        return (
+            f"a bump confined to a slab narrower than {self.blind_spot:.2g} (hyperplanes lie about {self.folds.reach:.2g} from the origin) "
+            "may have been missed; more thoroughness finds narrower ones"
+        )
+
+
+@dataclass(frozen=True)
+class ReluNetworkLearner:
+    """Recovers g(x) = Σ u_k relu(a_k·x + b_k) + l·x + c from g's values.
+
+    Claim: exact in float64. Queries: about 1.1 m(d + 2). Assumes: nothing on the neurons; parallel, opposite, duplicate and cancelling ones are
+    what they are as a function. Recovers: the canonical form. Departs from the paper: it assumes this learner. Fails when: a bump is narrower than
+    the certificate's blind spot, kinks lie a million units apart, or hyperplanes differ by less than 1e-6.
+
+    polish: largest share of gradients measured twice; goal: the relative error that polishing stops at. thoroughness: multiplies the fresh
+    rows that look for bumps, and divides the width of the bumps they miss. max_neurons: where the search for kinks gives up.
+    """
+
+    family: ClassVar[str] = "relu-network"
+    polish: float = 0.03
+    goal: float = 1e-10
+    thoroughness: float = 1.0
+    max_neurons: int = 4096
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("polish", self.polish, 0.0), ("goal", self.goal, 0.0), ("max_neurons", self.max_neurons, 1)):
+            if not value >= least:
+                raise UsageError(f"{name} must be at least {least}, not {value!r}")
+        if not 0.0 < self.thoroughness <= 1e6:
+            raise UsageError(
+                f"thoroughness must be above 0 and at most 1e6, not {self.thoroughness!r}; 1 is the default, 10 finds ten times narrower bumps"
+            )
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        found = self.find(ledger, rng)
+        model = ReluNetwork.from_folds(found.folds.tidy())
+        return Learned(model, error_bound=found.error_bound, caveat=found.caveat)
+
+    def find(self, ledger: Ledger, rng: np.random.Generator) -> NetworkFound:
+        """The network that one-row queries show."""
+        function, d = one_row_function(ledger), ledger.width
+        bound = ledger.input_bound
+        unit = 1.0 if bound is None else min(1.0, bound / (8.0 * np.sqrt(d)))
+        with ledger.phase("shape"):
+            check_pieces(function, d, unit, rng)
+            shape = look_along_rays(function, d, unit, np.inf if bound is None else bound, rng)
+        if shape.homogeneous and d == 1:
+            return self._one_dimension(ledger, function, unit)
+        if not shape.homogeneous and bound is not None:
+            raise Unresolved(
+                f"one-row answers are not homogeneous, so the network has biases, and rows are limited to norm {bound:.3g}: "
+                "its kinks are found along whole lines only; raise or drop input_bound"
+            )
+        return _Search(self, ledger, function, not shape.homogeneous, shape.unit, rng).run()
+
+    def _one_dimension(self, ledger: Ledger, function: RowFunction, unit: float) -> NetworkFound:
+        with ledger.phase("gradients"):
+            right, left = function(np.array([[unit], [-unit]])) / unit
+        fold = (right + left) / 2
+        there = abs(fold) > 4 * EPS * (abs(right) + abs(left))
+        folds = Folds(
+            np.full((int(there), 1), abs(fold)), np.zeros(int(there)), np.full(int(there), np.sign(fold)), np.array([(right - left) / 2]), 0.0
+        )
+        return NetworkFound(folds, 8 * EPS, 0.0)
+
+
+class _Search:
+    """Lines, checks, repairs, until fresh rows agree."""
+
+    def __init__(
+        self, options: ReluNetworkLearner, ledger: Ledger, function: RowFunction, biased: bool, unit: float, rng: np.random.Generator
+    ) -> None:
+        self.options, self.ledger, self.function, self.rng = options, ledger, function, rng
+        self.width = ledger.width
+        self.sketcher = Sketcher(function, self.width, biased, rng, unit=unit, limit=12 * options.max_neurons + 2000)
+        self.failed: list[Array] = []
+
+    @property
+    def biased(self) -> bool:
+        return self.sketcher.biased
+
+    def run(self) -> NetworkFound:
+        pieces, through = 8, None
+        for _ in range(_ROUNDS):
+            with self.ledger.phase("kinks"):
+                circle, arcs = self.sketcher.line(pieces=pieces, through=through)
+            self.ledger.expect(self.ledger.bill.total + (arcs.count + 1) * circle.dimensions)
+            with self.ledger.phase("gradients"):
+                sketch = self.sketcher.gradients(circle, arcs)
+            folds, errors = self._checked(sketch)
+            allowed = self._allowed(errors)
+            folds, deviating = self._looked(folds, errors, allowed)
+            if deviating is None:
+                return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(folds))
+            if not self.biased and self._only_scale(deviating, folds, allowed):
+                self.sketcher.biased = True
+                self.failed = []
+            pieces *= 4
+            self.failed = [*self.failed, deviating][-16:]
+            near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
+            through = deviating if near or not self.biased else None
+        raise Unresolved(
+            f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} kinks); the answers may carry errors "
+            f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
+        )
+
+    def _rows(self, n: int) -> Array:
+        """Random rows of the line's own unit, a third of them much further out, a sixth much nearer; and those that deviated before."""
+        rows = self.sketcher.unit * self.rng.standard_normal((n, self.width))
+        bound = self.ledger.input_bound
+        far, near = n // 3, n // 6
+        rows[:far] *= 10.0 ** self.rng.uniform(0.0, 4.0 if bound is None else 0.3, (far, 1))
+        rows[far : far + near] *= 10.0 ** self.rng.uniform(-3.0, 0.0, (near, 1))
+        return np.vstack([rows, *self.failed]) if self.failed else rows
+
+    def _deviations(self, folds: Folds, rows: Array, answers: Array) -> Array:
+        """Differences on the half circle's scale, where rounding is the same everywhere."""
+        square = np.mean(rows**2, axis=1) / self.sketcher.unit**2
+        return np.asarray(np.abs(answers - folds(rows)) / np.sqrt(1.0 + square if self.biased else square))
+
+    def _allowed(self, errors: Array) -> float:
+        noise, size = self.sketcher.noise, self.sketcher.size
+        explained = 12.0 * float(np.sqrt(np.square(errors).sum()))
+        return float(max(1e-10 * size, 200.0 * noise, explained))
+
+    def _checked(self, sketch: Sketch) -> tuple[Folds, Array]:
+        """A few rows; when they deviate, wrong components are looked for and corrected; then polish."""
+        folds = sketch.folds()
+        with self.ledger.phase("repair"):
+            rows = self._rows(max(_CHECKS, int(0.003 * folds.count * self.width)))
+            answers = self.function(rows)
+            for shrink in (0.1, 0.01):
+                limit = min(self._allowed(sketch.uncertainty()), 1e-4 * self.sketcher.size)
+                if folds.count == 0 or self._deviations(folds, rows, answers).max() <= limit:
+                    break
+                bad, fixed = repair(sketch, self.rng, shrink)
+                folds = sketch.folds()
+                if bad == 0 and fixed == 0:
+                    break
+        errors = sketch.uncertainty()
+        if self.options.polish > 0.0 and folds.count:
+            with self.ledger.phase("polish"):
+                better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
+            folds, errors = better.folds, better.errors
+        return folds, errors
+
+    def _looked(self, folds: Folds, errors: Array, allowed: float) -> tuple[Folds, Array | None]:
+        """Fresh rows until a whole set of them agrees; bumps that they meet are learnt. Returns a row that still deviates, if any."""
+        limit = min(allowed, _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
+        for _ in range(1 + _LEFTOVERS):
+            with self.ledger.phase(VERIFICATION):
+                rows = np.vstack([self._far_pair(), self._looks(folds), self._rows(_CHECKS)])
+                deviations = self._deviations(folds, rows, self.function(rows))
+            worst = int(deviations.argmax())
+            if deviations[worst] <= limit:
+                return folds, None
+            if not self.biased or (deviations > limit).mean() > 0.5:
+                return folds, rows[worst]
+            quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
+            far = worst < 2 and not (deviations[2:] > limit).any()
+            with self.ledger.phase("bumps"):
+                better = learn_leftover(
+                    self.function,
+                    folds,
+                    rows[worst],
+                    self.sketcher.unit * (_FAR if far else 1.0),
+                    max(4.0 * self.sketcher.noise, quiet / 4.0),
+                    self.rng,
+                    self.sketcher.limit,
+                )
+            if better is None:
+                return folds, rows[worst]
+            folds = better
+        return folds, rows[worst]
+
+    def _far_pair(self) -> Array:
+        """x and -x, far beyond everything: a fold that no line met shows on one of them for certain."""
+        if not self.biased:
+            return np.empty((0, self.width))
+        row = _FAR**2 * self.sketcher.unit * self.rng.standard_normal(self.width)
+        return np.stack([row, -row])
+
+    def _looks(self, folds: Folds) -> Array:
+        """Random rows that look for bumps, at half to twice the distance at which the known hyperplanes lie."""
+        n = int(np.ceil(_LOOKS * self.options.thoroughness)) if self.biased else _CHECKS
+        sizes = self._reach(folds) * np.exp(self.rng.uniform(np.log(0.5), np.log(2.0), (n, 1)))
+        return np.asarray(sizes * self.rng.standard_normal((n, self.width)))
+
+    def _reach(self, folds: Folds) -> float:
+        return folds.reach if self.biased and folds.count and folds.offsets.any() else self.sketcher.unit
+
+    def _blind_spot(self, folds: Folds) -> float:
+        """Width of the slabs, as far from the origin as the typical hyperplane, that the looks meet with 99 % confidence.
+
+        A look of size σ meets a slab of width w at distance β with probability about w·φ(β/σ)/σ; misses multiply.
+        """
+        looks = int(np.ceil(_LOOKS * self.options.thoroughness))
+        sizes = np.exp(np.linspace(np.log(0.5), np.log(2.0), 65))
+        density = float(np.mean(np.exp(-0.5 / sizes**2) / (sizes * np.sqrt(2.0 * np.pi))))
+        return float(-np.log(1.0 - _CONFIDENCE) / (density * looks) * self._reach(folds))
+
+    def _only_scale(self, row: Array, folds: Folds, allowed: float) -> bool:
+        """Whether the function is not homogeneous after all."""
+        with self.ledger.phase("shape"):
+            answers = self.function(np.stack([row, 2.0**12 * row, 2.0**-12 * row]))
+        ratios = answers * np.array([1.0, 2.0**-12, 2.0**12])
+        return bool(np.ptp(ratios) > 1e-10 * np.abs(ratios).max())
+
+    def _bound(self, folds: Folds, errors: Array) -> float:
+        """Six times what rounding explains, relative to all parameters together, as `fold_distance` counts them."""
+        size = folds.norm()
+        if size == 0.0:
+            return 8 * EPS
+        reach = folds.reach if self.biased else np.inf
+        spread = np.sqrt((1.0 + 1.0 / self.width) / self.sketcher.unit**2 + 2.0 / reach**2)
+        return float(6.0 * np.sqrt(np.square(errors).sum()) * spread / size + 8 * EPS)

@@ -1,0 +1,190 @@
+"""The canonical form of a two-layer ReLU network: a sum of folds along hyperplanes, and an affine part."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.oracles import Array
+
+__all__ = ["Folds", "fold_distance"]
+
+_SAME = 1e-9  # hyperplanes closer than this (unit normals, scaled offsets) are one
+_CANCELLED = 1e-12  # folds on one hyperplane that add up to less than this part of their sizes are none
+
+
+@dataclass(frozen=True, eq=False)
+class Folds:
+    """g(x) = Σ_j s_j |n_j·x + o_j| + l·x + l0, with s_j = ±1.
+
+    With |n_j| = |c_j| this is Σ_j c_j |u_j·x + β_j| + l·x + l0 for unit u_j. Once no two hyperplanes coincide and no n_j is zero, the
+    form is unique up to order and the signs of (n_j, o_j): every fold shows itself as a jump of 2 n_j in the gradient.
+
+    >>> folds = Folds.of_neurons(np.array([[1.0], [1.0]]), np.zeros(2), np.array([1.0, 2.0]))
+    >>> folds.count, folds(np.array([[-1.0], [2.0]]))
+    (1, array([0., 6.]))
+    """
+
+    normals: Array
+    offsets: Array
+    signs: Array
+    linear: Array
+    constant: float = 0.0
+
+    @classmethod
+    def of_neurons(cls, A: Array, b: Array, u: Array, linear: Array | None = None, constant: float = 0.0) -> Folds:
+        """The form of Σ u_k relu(a_k·x + b_k) + linear·x + constant: |z| = 2 relu(z) - z, equal hyperplanes merged."""
+        d = A.shape[1]
+        straight = 0.5 * u @ A + (0.0 if linear is None else linear)
+        shift = 0.5 * float(u @ b) + constant
+        size = np.linalg.norm(A, axis=1)
+        flat = size == 0.0
+        shift += 0.5 * float(u[flat] @ np.abs(b[flat]))
+        normals, offsets, signs = _merged(A[~flat], b[~flat], 0.5 * u[~flat])
+        return cls(normals.reshape(-1, d), offsets, signs, np.asarray(straight), shift)
+
+    @property
+    def count(self) -> int:
+        """Number of folds."""
+        return len(self.signs)
+
+    @property
+    def width(self) -> int:
+        return len(self.linear)
+
+    @property
+    def sizes(self) -> Array:
+        """|c_j|: half the jump of the gradient across each hyperplane."""
+        return np.asarray(np.linalg.norm(self.normals, axis=1))
+
+    @property
+    def directions(self) -> Array:
+        """The unit normals u_j."""
+        return np.asarray(self.normals / self.sizes[:, None])
+
+    @property
+    def distances(self) -> Array:
+        """β_j: signed distances of the hyperplanes from the origin."""
+        return np.asarray(self.offsets / self.sizes)
+
+    @property
+    def biased(self) -> bool:
+        """Whether anything but a positively homogeneous function is there."""
+        return bool(self.offsets.any()) or self.constant != 0.0
+
+    @property
+    def reach(self) -> float:
+        """Typical distance of the hyperplanes from the origin; 1 when all pass through it."""
+        apart = np.abs(self.distances)
+        apart = apart[apart > 0]
+        return float(np.median(apart)) if len(apart) else 1.0
+
+    def norm(self) -> float:
+        """Root of the summed squares of all parameters, offsets and constant in units of `reach`."""
+        squares = np.square(self.normals).sum() + np.square(self.offsets / self.reach).sum()
+        return float(np.sqrt(squares + self.linear @ self.linear + (self.constant / self.reach) ** 2))
+
+    def __call__(self, X: Array) -> Array:
+        return np.asarray(np.abs(X @ self.normals.T + self.offsets) @ self.signs + X @ self.linear + self.constant)
+
+    def sides(self, X: Array) -> Array:
+        """Signed distances of the rows of X from the hyperplanes, times |c_j|."""
+        return np.asarray(X @ self.normals.T + self.offsets)
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient of g in the linear piece of x."""
+        return np.asarray((self.signs * np.sign(self.normals @ x + self.offsets)) @ self.normals + self.linear)
+
+    def magnitude(self, X: Array) -> Array:
+        """Sum of the sizes of all terms: what rounding is relative to."""
+        terms = np.abs(X @ self.normals.T).sum(axis=1) + np.abs(self.offsets).sum()
+        return np.asarray(terms + np.linalg.norm(X, axis=1) * np.linalg.norm(self.linear) + abs(self.constant))
+
+    def scaled(self, factor: float) -> Folds:
+        """The form of x -> g(factor·x)."""
+        return Folds(self.normals * factor, self.offsets, self.signs, self.linear * factor, self.constant)
+
+    def plus(self, other: Folds) -> Folds:
+        """The form of the sum of two functions; folds are joined, not merged."""
+        return Folds(
+            np.vstack([self.normals, other.normals]),
+            np.concatenate([self.offsets, other.offsets]),
+            np.concatenate([self.signs, other.signs]),
+            self.linear + other.linear,
+            self.constant + other.constant,
+        )
+
+    def tidy(self) -> Folds:
+        """Equal hyperplanes merged, the largest entry of every normal positive, in a fixed order."""
+        normals, offsets, signs = _merged(self.normals, self.offsets, self.signs)
+        if len(signs):
+            turn = np.sign(normals[np.arange(len(signs)), np.abs(normals).argmax(axis=1)])
+            normals, offsets = normals * turn[:, None], offsets * turn
+            order = np.lexsort((offsets, -np.linalg.norm(normals, axis=1)))
+            normals, offsets, signs = normals[order], offsets[order], signs[order]
+        return Folds(normals.reshape(-1, self.width), offsets, signs, self.linear, self.constant)
+
+
+def _merged(normals: Array, offsets: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Folds weights_k·|normal_k·x + offset_k| as sizes in the normals and signs apart; coinciding ones added up, cancelled ones dropped."""
+    size = np.linalg.norm(normals, axis=1) * np.abs(weights)
+    kept = size > 0.0
+    normals, offsets, weights = normals[kept], offsets[kept], weights[kept]
+    n = len(weights)
+    if n == 0:
+        return normals, offsets, weights
+    length = np.linalg.norm(normals, axis=1)
+    apart = np.abs(offsets / length)
+    unit = float(np.median(apart[apart > 0])) if apart.any() else 1.0
+    planes = np.column_stack([normals / length[:, None], offsets / (length * unit)])
+    planes /= np.linalg.norm(planes, axis=1)[:, None]
+    owner = np.arange(n)
+    for i in range(n):
+        if owner[i] != i:
+            continue
+        likely = i + 1 + np.flatnonzero(np.abs(planes[i + 1 :] @ planes[i]) > 1.0 - 1e-12)
+        turn = np.sign(planes[likely] @ planes[i])
+        same = np.linalg.norm(planes[likely] * turn[:, None] - planes[i], axis=1) < _SAME
+        owner[likely[same]] = i
+    strength = np.bincount(owner, weights * length, n)
+    present = np.bincount(owner, np.abs(weights) * length, n)
+    alive = np.flatnonzero(np.abs(strength) > _CANCELLED * np.maximum(present, np.finfo(float).tiny))
+    factor = np.abs(strength[alive]) / length[alive]
+    return normals[alive] * factor[:, None], offsets[alive] * factor, np.sign(strength[alive])
+
+
+def fold_distance(mine: Folds, theirs: Folds) -> float:
+    """Root of the summed squares of all parameter differences, relative to those of `mine`, folds matched as well as they can be.
+
+    Offsets and constants are measured in units of the hyperplanes' typical distance, so that they weigh as much as the normals.
+
+    >>> one = Folds(np.array([[1.0]]), np.zeros(1), np.ones(1), np.zeros(1))
+    >>> fold_distance(one, one.scaled(1.5))
+    0.5
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    mine, theirs = mine.tidy(), theirs.tidy()
+    unit = mine.reach
+    own, other = (np.column_stack([f.normals, f.offsets / unit]) for f in (mine, theirs))
+    size_own, size_other = (np.einsum("jd,jd->j", rows, rows) for rows in (own, other))
+    total = mine.norm()
+    straight = mine.linear - theirs.linear
+    squared = float(straight @ straight) + ((mine.constant - theirs.constant) / unit) ** 2
+    unmatched = size_own[:, None] + size_other[None]
+    near = _squared_gaps(own, other)
+    cost = np.where(mine.signs[:, None] == theirs.signs[None], np.minimum(near, unmatched), unmatched)
+    rows, columns = linear_sum_assignment(cost)
+    squared += float(cost[rows, columns].sum())
+    squared += float(np.delete(size_own, rows).sum() + np.delete(size_other, columns).sum())
+    return float(np.sqrt(squared)) / (total if total > 0 else 1.0)
+
+
+def _squared_gaps(own: Array, other: Array) -> Array:
+    """|p - q|² up to the sign of q, for all pairs; accurate also where p and q nearly agree."""
+    gaps = np.empty((len(own), len(other)))
+    for i, row in enumerate(own):
+        turn = np.where(other @ row < 0, -1.0, 1.0)
+        gaps[i] = np.square(other * turn[:, None] - row).sum(axis=1)
+    return gaps

@@ -1,0 +1,159 @@
+"""A one-layer Transformer: f(X) = g(Σ_i α_i x_i + residual·x_N), α = softmax_i(x_iᵀ(W x_N + w0)), g a two-layer ReLU network."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.base import Model, as_batch, softmax
+from unsoftmax.models.matrices import Factors, Matrix, difference_norm
+from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.single_head import SingleHead
+from unsoftmax.oracles import Array
+
+__all__ = ["Transformer"]
+
+
+class Transformer(Model):
+    """Attention with scores from W (and a query bias w0), then a `ReluNetwork`. The value map is merged into the network.
+
+    residual: the factor of the skip connection around attention (0: none, 1: the usual one).
+
+    >>> network = ReluNetwork([[1.0, 0.0], [0.0, 1.0]], [1.0, -1.0])
+    >>> model = Transformer(np.zeros((2, 2)), network)
+    >>> model(np.array([[[1.0, 0.0], [3.0, 2.0]]]))
+    array([1.])
+    """
+
+    family: ClassVar[str] = "transformer"
+    exact_at: ClassVar[float] = 1e-7
+
+    def __init__(self, W: object, network: ReluNetwork, w0: object = None, residual: float = 0.0) -> None:
+        if not isinstance(network, ReluNetwork):
+            raise UsageError(f"the network of a Transformer is a ReluNetwork, not {type(network).__name__}")
+        self._attention = SingleHead(W, np.zeros(network.width), w0)
+        self.network = network
+        self.residual = float(residual)
+        if not np.isfinite(self.residual) or self.residual <= -1.0:
+            raise UsageError(f"residual must be a finite number above -1, not {residual!r}; 0 is none, 1 the usual skip connection")
+
+    @property
+    def matrix(self) -> Matrix:
+        """W as it is held, dense or factors."""
+        return self._attention.matrix
+
+    @property
+    def W(self) -> Array:
+        """The dense (d, d) array."""
+        return self._attention.W
+
+    @property
+    def w0(self) -> Array | None:
+        """The query bias, if there is one."""
+        return self._attention.w0
+
+    @property
+    def width(self) -> int:
+        return self._attention.width
+
+    @property
+    def outputs(self) -> int | None:
+        return None
+
+    @property
+    def rank(self) -> int:
+        """Numerical rank of W."""
+        return self._attention.rank
+
+    @property
+    def ranks(self) -> list[int]:
+        return [self.rank]
+
+    @property
+    def parameters(self) -> int:
+        r, d = self.rank, self.width
+        bias = 0 if self.w0 is None or not self.w0.any() else d
+        return r * (2 * d - r) + bias + self.network.parameters + int(self.residual not in (0.0, 1.0))
+
+    @cached_property
+    def one_row(self) -> ReluNetwork:
+        """The network that one-row sequences show: f([x]) = g((1 + residual) x)."""
+        return ReluNetwork.from_folds(self.network.folds.scaled(1.0 + self.residual))
+
+    def scores(self, batch: Array) -> Array:
+        """Scores x_iᵀ(W x_N + w0), shape (B, N)."""
+        return self._attention.scores(batch)
+
+    def mixed(self, batch: Array) -> Array:
+        """What the network gets: Σ α_i x_i + residual·x_N, shape (B, d)."""
+        X = as_batch(batch, self.width)
+        rows = np.einsum("bn,bnd->bd", softmax(self.scores(X)), X)
+        return np.asarray(rows + self.residual * X[:, -1] if self.residual else rows)
+
+    def __call__(self, batch: Array, /) -> Array:
+        return self.network(self.mixed(batch))
+
+    def sensitivity(self, batch: Array) -> Array:
+        X = as_batch(batch, self.width)
+        longest = np.sqrt(np.einsum("bnd,bnd->bn", X, X)).max(axis=1)
+        against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
+        slope = np.abs(self.network.folds.linear) + np.abs(self.network.folds.normals).sum(axis=0)
+        visible = self.network.folds.magnitude(self.mixed(X)) + longest * np.linalg.norm(slope)
+        return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
+
+    def score_strength(self) -> float:
+        return self._attention.score_strength()
+
+    def canonical(self) -> Self:
+        """Canonical W and network; W and w0 are zero when the network is constant, because they are then invisible."""
+        network = self.network.canonical()
+        if network.folds.count == 0 and not network.folds.linear.any():
+            return type(self)(np.zeros((self.width, self.width)), network)
+        shown = SingleHead(self.matrix, np.ones(self.width), self.w0).canonical()
+        return type(self)(shown.matrix, network, shown.w0, self.residual)
+
+    def distance(self, other: Self) -> float:
+        """Largest of the relative differences of W, w0 (against W), the residual and the network."""
+        self._same_family(other)
+        mine, theirs = self.canonical(), other.canonical()
+        size = mine.matrix.norm()
+        zero = np.zeros(self.width)
+        own, foreign = (zero if model.w0 is None else model.w0 for model in (mine, theirs))
+        bias = float(np.linalg.norm(own - foreign))
+        scale = max(size, float(np.linalg.norm(own)))
+        return max(
+            difference_norm(mine.matrix, theirs.matrix) / (size if size > 0 else 1.0),
+            bias / (scale if scale > 0 else 1.0),
+            abs(mine.residual - theirs.residual),
+            mine.network.distance(theirs.network),
+        )
+
+    def tensors(self) -> dict[str, Array]:
+        parts = {f"network.{name}": part for name, part in self.network.tensors().items()}
+        parts["residual"] = np.array(self.residual)
+        if isinstance(self.matrix, Factors):
+            parts |= {"W.left": self.matrix.left, "W.right": self.matrix.right}
+        else:
+            parts["W"] = self.matrix.array
+        if self.w0 is not None:
+            parts["w0"] = self.w0
+        return parts
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        network = ReluNetwork.from_tensors({name.removeprefix("network."): part for name, part in tensors.items() if name.startswith("network.")})
+        own = {name: part for name, part in tensors.items() if not name.startswith("network.")}
+        if strange := set(own) - {"W", "W.left", "W.right", "w0", "residual"}:
+            raise ModelFileError(f"a transformer file has no tensor {sorted(strange)[0]!r}")
+        if ("W" in own) == ("W.left" in own and "W.right" in own):
+            raise ModelFileError("a transformer file holds either W or both W.left and W.right")
+        W = own["W"] if "W" in own else (own["W.left"], own["W.right"])
+        return cls(W, network, own.get("w0"), float(own.get("residual", np.zeros(()))))
+
+    def __repr__(self) -> str:
+        extras = [f"residual={self.residual:g}"] if self.residual else []
+        extras += ["query bias"] if self.w0 is not None else []
+        return f"Transformer(width={self.width}, network={self.network!r}{', ' + ', '.join(extras) if extras else ''})"
