@@ -71,11 +71,11 @@ def recover(
         return _recover(books, chosen, int(seed))
 
 
-def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
+def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Result:
     """The recovery itself, on an open ledger."""
     if ledger.outputs is not None:
         raise UsageError(f"the target answers with {ledger.outputs} numbers a query; pass a function that returns one of them, or a weighted sum")
-    learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
+    learning, checking = (np.random.default_rng([_STREAM, seed, part + 10 * attempt]) for part in (1, 2))
     learned: Learned | None = None
     certificate: Certificate | None = None
     bound: float | None = None
@@ -101,6 +101,12 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
+        try:
+            other = chosen.reconsider(ledger, learning) if isinstance(chosen, AnswerAwareLearner) and _open_to_doubt(stop) else None
+        except Stop as spent:
+            other, status, reason = None, spent.status, spent.reason
+        if other is not None:
+            return _recover(ledger, other, seed, attempt + 1)
     return Result(
         status=status,
         reason=reason,
@@ -113,6 +119,11 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         error_bound=bound,
         findings=tuple(ledger.known.get("findings", ())),
     )
+
+
+def _open_to_doubt(stop: Stop) -> bool:
+    """Whether answers that are not exact after all could explain this outcome."""
+    return isinstance(stop, OutsideClass | Unresolved)
 
 
 def _checked_tolerance(tolerance: float | None) -> float | None:

@@ -18,7 +18,7 @@ from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.zero_centred import PASSES
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import Unresolved
 
 __all__ = ["AnswerAwareLearner"]
 
@@ -41,32 +41,44 @@ class AnswerAwareLearner:
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         if self.tolerance is not None:
             note(ledger, Finding("answers", "tolerance", f"told by the user: off by up to {self.tolerance:g}", 0))
-            return self.base.learn(ledger, rng) if self.tolerance == 0.0 else self._with_errors(ToleranceLearner(self.tolerance), ledger, rng)
+            told = self.base if self.tolerance == 0.0 else _OfFamily(self.family, ToleranceLearner(self.tolerance))
+            return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
         if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
-            try:
-                return self.base.learn(ledger, rng)
-            except OutsideClass:
-                found = self._identify(ledger, rng)
-                if found.exact:
-                    raise
-        else:
-            found = self._identify(ledger, rng)
-            if found.exact:
-                return self.base.learn(ledger, rng)
-        return self._with_errors(learner_for_answers(found), ledger, rng)
+            return self.base.learn(ledger, rng)
+        return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
 
-    def _identify(self, ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
+    def reconsider(self, ledger: Ledger, rng: np.random.Generator) -> Learner | None:
+        """The learner for the answers as a full identification sees them; None where they are exact, or were identified before."""
+        if self.tolerance is not None or ledger.outputs is not None or "answers" in ledger.known:
+            return None
         found = identify(ledger, rng)
+        ledger.known["answers"] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
-        return found
+        return None if found.exact else _OfFamily(self.family, learner_for_answers(found))
 
-    def _with_errors(self, learner: Learner, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        if self.family not in ("auto", learner.family):
-            raise Unresolved(f"answers carry errors, and the family {self.family!r} is only recovered from exact ones; ask a target without them")
-        return learner.learn(ledger, rng)
+
+@dataclass(frozen=True)
+class _OfFamily:
+    """A learner for answers with errors, where the user allows its family."""
+
+    asked: str
+    inner: Learner
+
+    @property
+    def family(self) -> str:
+        return self.inner.family
+
+    @property
+    def claim(self) -> Claim:
+        return self.inner.claim
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if self.asked not in ("auto", self.family):
+            raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
+        return self.inner.learn(ledger, rng)
 
 
 def learner_for_answers(found: AnswerModel) -> Learner:

@@ -32,7 +32,7 @@ _NOTE = "labels show only the direction of v (returned with length 1); W is comp
 
 
 def _queries(d: int, r: int) -> int:
-    return int(1.1 * 48 * (r * (2 * d - r) + d)) + 400
+    return 53 * (r * (2 * d - r) + d + r + 16) + 400
 
 
 _CLAIM = Claim(
@@ -43,7 +43,7 @@ _CLAIM = Claim(
         Assumption("no biases (w0 = 0, c = 0)", "labels of tiny rows; the certificate"),
         Assumption("v is not zero", "some row is labelled 1"),
     ),
-    queries=QueryCount("1.1 · 48 (r(2d - r) + d) + 400 for 48 bits and true labels", "upper", _queries),
+    queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels", "upper", _queries),
     recovers="W (any rank) and v/|v|, to 48 bits of a typical score",
     symmetry="the length of v leaves no trace in labels",
     departs="bisects the ratios of v instead of averaging signs (log(1/eps) instead of 1/eps² queries), balanced bases, rank found",
@@ -54,8 +54,8 @@ _CLAIM = Claim(
 class LabelLearner:
     """Recovers W and v/|v| from labels, true ones or ones flipped with probability `flip`.
 
-    Claim: 48 bits of every score. Queries: one a parameter and bit, and 10 % more; with flips, what the channel's capacity takes. Assumes: see
-    `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant or a query bias moves the zero.
+    Claim: 48 bits of every score. Queries: one a parameter and bit, and a few percent more; with flips, what the channel's capacity takes.
+    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant or a query bias moves the zero.
     """
 
     family: ClassVar[str] = "single-head"

@@ -15,6 +15,7 @@ EDGE = 6.0  # scores beyond are asked again with a smaller c
 _LONGEST = 23.0  # with c = 1, no row of a score within the edge is longer
 _SHRINK = 8.0
 _TRIES = 40
+_QUIET = 0.02  # part of the usual b·v below which too many digits would be lost
 _TYPICAL = 1.0  # root mean square of the scores that are aimed at
 
 
@@ -62,7 +63,16 @@ class CrossingMeter:
         return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        """See `Meter.project`."""
+        """See `Meter.project`. A b that hardly hears v gets v added, and v's own column taken off again."""
+        quiet = np.abs(self._v @ B) < _QUIET / np.sqrt(self.width)
+        if quiet.any():
+            lengths = np.linalg.norm(B[:, quiet] + self._v[:, None], axis=0)
+            louder = np.column_stack([np.where(quiet, 0.0, B), self._v])
+            louder[:, :-1][:, quiet] = (B[:, quiet] + self._v[:, None]) / lengths
+            found = self.project(basis, louder, rest_is_silent=rest_is_silent)
+            columns, own = found[:, :-1], found[:, -1:]
+            columns[:, quiet] = columns[:, quiet] * lengths - own
+            return columns
         if basis is None:
             return self._whole.coordinates(self._grid(self._whole, B, self.strength)).T
         probes = probes_for(self._v, basis, rest_is_silent=rest_is_silent)

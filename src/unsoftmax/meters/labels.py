@@ -87,19 +87,21 @@ class LabelMeter(CrossingMeter):
 
     def _find_strength(self) -> float:
         """A size of c at which a fair part of random scores lies beyond ±1."""
-        count = 16
         votes = min(self._labeller.votes, 3)
-        c, last = min(1.0, self._largest_c), 0
-        for turn in range(200):
+        c, coarse, last = min(1.0, self._largest_c), True, 0
+        for _ in range(200):
+            count = 6 if coarse else 16
             G, B = self._random_pairs(count)
             scale = np.full(count, c)
             sides = (self.above(G, B, scale, np.full(count, side), votes=votes) for side in (1.0, -1.0))
             beyond = float(np.mean(next(sides) | ~next(sides)))
-            factor = 4.0 if turn < 8 and last == 0 else 2.0
-            if beyond > 0.5 and last <= 0:
-                c, last = c / factor, -1 if factor == 2.0 else 0
-            elif beyond < 0.15 and last >= 0 and c < self._largest_c and c < 1e60:
-                c, last = min(c * factor, self._largest_c), 1 if factor == 2.0 else 0
+            turn = -1 if beyond > 0.5 else 1 if beyond < 0.15 and c < min(self._largest_c, 1e60) else 0
+            if coarse and turn * last >= 0 and turn != 0:
+                c, last = min(c * 4.0**turn, self._largest_c), turn
+            elif coarse:
+                coarse, last = False, 0  # about right: now with more pairs and smaller steps
+            elif turn * last >= 0 and turn != 0:
+                c, last = min(c * 2.0**turn, self._largest_c), turn
             else:
                 break
         return 1.0 / c

@@ -58,7 +58,7 @@ class ZeroCentredMeter(CrossingMeter):
         return -logit(share)
 
     def _find_strength(self) -> float:
-        count = 8
+        count = 4
         c = min(1.0, self._largest_c)
         for _ in range(60):
             G, B = self._random_pairs(count)
