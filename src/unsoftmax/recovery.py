@@ -59,6 +59,7 @@ def recover(
         learned = chosen.learn(ledger, learning)
         certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance, caveat=learned.caveat)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
+        bound = None if bound is None else max(bound, learned.bound_at_least)
         status, reason = _judge(certificate, bound, learned.model.exact_at)
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:

@@ -6,6 +6,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
+from unsoftmax.learners.transformer import TransformerLearner
 
 __all__ = [
     "FAMILIES",
@@ -19,6 +20,7 @@ __all__ = [
     "ReluNetworkLearner",
     "SingleHeadLearner",
     "Theorem41",
+    "TransformerLearner",
     "learner_for",
     "theorem_4_1",
 ]

@@ -10,16 +10,19 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.relu_network import ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.transformer import TransformerLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FAMILIES", "AutoLearner", "learner_for"]
 
-FAMILIES = ("auto", "single-head")
+FAMILIES = ("auto", "single-head", "transformer", "relu-network")
 
-_SUCCESSORS: dict[str, Callable[[], Learner]] = {}  # a test that failed -> the class to try instead
+_SUCCESSORS: dict[str, Callable[[], Learner]] = {ONE_ROW_TEST: TransformerLearner}  # a test that failed -> the class to try instead
 
 
 @dataclass(frozen=True)
@@ -58,4 +61,8 @@ def learner_for(family: str) -> Learner:
         return AutoLearner()
     if family == "single-head":
         return SingleHeadLearner()
+    if family == "transformer":
+        return TransformerLearner()
+    if family == "relu-network":
+        return ReluNetworkLearner()
     raise UsageError(f"there is no family {family!r}; choose one of {', '.join(FAMILIES)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import Answers
 from unsoftmax.meters.probes import BalancedProbes, audible_direction
 from unsoftmax.meters.ranging import TARGET_SCORE, choose_scales
 from unsoftmax.oracles import Array
@@ -27,7 +27,7 @@ class SigmoidMeter:
     `project` balances its probes, finds the range of scores by itself and asks saturated probes again, smaller.
     `forms` asks the given pairs as they are, as the paper does.
 
-    >>> from unsoftmax import SingleHead
+    >>> from unsoftmax import Ledger, SingleHead
     >>> from unsoftmax.oracles import FunctionOracle
     >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.ones(2))
     >>> meter = SigmoidMeter(Ledger(FunctionOracle(head), width=2), head.v, rng=np.random.default_rng(0))
@@ -36,7 +36,7 @@ class SigmoidMeter:
            [3., 4.]])
     """
 
-    def __init__(self, ledger: Ledger, v: Array, c: float = 0.0, w0: Array | None = None, *, rng: np.random.Generator | None = None) -> None:
+    def __init__(self, ledger: Answers, v: Array, c: float = 0.0, w0: Array | None = None, *, rng: np.random.Generator | None = None) -> None:
         self._ledger = ledger
         self._v = v
         self._c = c
