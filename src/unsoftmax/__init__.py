@@ -16,11 +16,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "BoundedInputs": "oracles",
     "Certificate": "certify",
+    "Equivalence": "models",
     "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
     "ModelFileError": "errors",
+    "MultiHead": "models",
+    "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "Oracle": "oracles",
@@ -40,19 +43,25 @@ _HOMES = {
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
     "Transformer": "models",
+    "TransformerLearner": "learners",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "equivalent": "models",
+    "from_torch": "models",
     "load": "models",
     "plain_network": "models",
     "plan": "planning",
+    "random_multi_head": "models",
     "random_relu_network": "models",
     "random_single_head": "models",
     "random_transformer": "models",
     "recover": "recovery",
     "recover_network": "network_recovery",
     "theorem_4_1": "learners",
+    "to_torch": "models",
+    "witness_pair": "models",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
@@ -62,22 +71,31 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import TransformerLearner as TransformerLearner
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
+    from unsoftmax.models import Equivalence as Equivalence
     from unsoftmax.models import Folds as Folds
+    from unsoftmax.models import MultiHead as MultiHead
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
     from unsoftmax.models import SingleHead as SingleHead
     from unsoftmax.models import Transformer as Transformer
+    from unsoftmax.models import equivalent as equivalent
+    from unsoftmax.models import from_torch as from_torch
     from unsoftmax.models import load as load
     from unsoftmax.models import plain_network as plain_network
+    from unsoftmax.models import random_multi_head as random_multi_head
     from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head
     from unsoftmax.models import random_transformer as random_transformer
+    from unsoftmax.models import to_torch as to_torch
+    from unsoftmax.models import witness_pair as witness_pair
     from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import FunctionOracle as FunctionOracle

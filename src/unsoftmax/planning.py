@@ -11,7 +11,7 @@ from unsoftmax.targets import as_oracle
 
 __all__ = ["Plan", "plan"]
 
-VERIFICATION_QUERIES = 240  # at most, whatever the width: checks, certificate, error bound
+VERIFICATION_QUERIES = 256  # at most, whatever the width: checks, certificate, error bound
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 
-from unsoftmax.certify import Certificate, certify, error_bound
+from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Learned, Learner, learner_for
-from unsoftmax.ledger import Ledger, Progress
+from unsoftmax.ledger import Ledger, Progress, open_journal
+from unsoftmax.oracles import identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
@@ -17,6 +20,7 @@ from unsoftmax.targets import as_oracle
 __all__ = ["recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
+_SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _USEFUL = 0.1  # relative error from which a recovery is none
 
 
@@ -27,6 +31,7 @@ def recover(
     family: str = "auto",
     budget: int | None = None,
     seed: int = 0,
+    ledger: str | Path | None = None,
     input_bound: float | None = None,
     outputs: int | None = None,
     learner: Learner | None = None,
@@ -35,7 +40,8 @@ def recover(
     """Recovers the parameters of `target` from its answers alone, with a certificate and the bill.
 
     target: a callable (B, N, d) -> (B,), an oracle, a model, 'demo:...', a .safetensors file, or 'package.module:callable'.
-    width: d, where the target does not tell. budget: largest number of queries. seed: all randomness.
+    width: d, where the target does not tell. budget: largest number of queries, earlier runs on the same ledger included. seed: all randomness.
+    ledger: a file that keeps every answer; a run that was stopped goes on from it without asking anything again.
     input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default.
     progress: called after every batch with a `Progress`.
 
@@ -48,10 +54,21 @@ def recover(
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
     chosen = learner if learner is not None else learner_for(family)
-    ledger = Ledger(as_oracle(target, outputs=outputs), width=width, budget=budget, input_bound=input_bound, listener=progress)
+    oracle = as_oracle(target, outputs=outputs)
+    with ExitStack() as stack:
+        journal = None
+        if ledger is not None:
+            options = {"width": width or oracle.spec.width, "outputs": outputs or oracle.spec.outputs, "input_bound": input_bound}
+            journal = stack.enter_context(open_journal(ledger, oracle, seed=int(seed), learner=chosen, options=options))
+        books = Ledger(oracle, width=width, budget=budget, input_bound=input_bound, journal=journal, listener=progress)
+        return _recover(books, chosen, int(seed))
+
+
+def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
+    """The recovery itself, on an open ledger."""
     if ledger.outputs is not None:
         raise UsageError(f"the target answers with {ledger.outputs} numbers a query; pass a function that returns one of them, or a weighted sum")
-    learning, checking = (np.random.default_rng([_STREAM, int(seed), part]) for part in (1, 2))
+    learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
     learned: Learned | None = None
     certificate: Certificate | None = None
     bound: float | None = None
@@ -60,7 +77,10 @@ def recover(
         certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance, caveat=learned.caveat)
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
-        status, reason = _judge(certificate, bound, learned.model.exact_at)
+        explained = np.inf if learned.error_bound is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
+        status, reason = _judge(certificate, bound, explained, learned.model.exact_at)
+        if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
+            confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
@@ -77,15 +97,20 @@ def recover(
     )
 
 
-def _judge(certificate: Certificate, bound: float | None, exact: float) -> tuple[Status, str]:
-    """The status that certificate and bound allow. A deviation that the bound cannot explain means another function."""
+def _judge(certificate: Certificate, bound: float | None, explained: float, exact: float) -> tuple[Status, str]:
+    """The status that the evidence allows. `explained`: the error of parameters that the answers' own errors account for;
+    `exact`: the error up to which this family counts as exact.
+
+    A bound or a deviation beyond that means another function than the one learnt, however small it is.
+    """
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
-    if bound is None or not bound <= _USEFUL:
-        if certificate.failed is not None and certificate.max_relative_error > 1e-3:
-            raise OutsideClass(certificate.failed, certificate.statement)
-        raise Unresolved(f"the parameters are only known to a relative error of {bound or np.inf:.1g}; larger inputs or exact answers would help")
-    if certificate.max_relative_error <= 10.0 * bound:
-        return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
-    assert certificate.failed is not None
-    raise OutsideClass(certificate.failed, certificate.statement)
+    known = np.inf if bound is None else bound
+    if known <= min(explained, _USEFUL) and certificate.max_relative_error <= 10.0 * known:
+        return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
+    if certificate.failed is not None and certificate.max_relative_error > max(exact, 10.0 * min(explained, known)):
+        raise OutsideClass(certificate.failed, certificate.statement)
+    raise Unresolved(
+        f"the parameters are only known to a relative error of {known:.1g}, where rounding explains {explained:.1g}; {certificate.statement}; "
+        "exact answers, larger inputs (input_bound) or another seed would help"
+    )

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from unsoftmax.errors import UsageError
-from unsoftmax.models import Model, load, random_single_head
+from unsoftmax.models import Model, load, random_multi_head, random_single_head
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 
 __all__ = ["as_oracle", "demo_model"]
@@ -39,15 +39,18 @@ def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
 
 
 def demo_model(spec: str) -> Model:
-    """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1).
+    """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1), or 'demo:multi-head?d=64&heads=8'
+    (also r=, scale=, biases=1, outputs=m).
 
     >>> demo_model("demo:single-head?d=6&r=2").parameters
     26
     """
     name, _, query = spec.removeprefix("demo:").partition("?")
-    if name != "single-head":
-        raise UsageError(f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0'")
+    if name not in ("single-head", "multi-head"):
+        raise UsageError(f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0' or 'demo:multi-head?d=64&heads=8&seed=0'")
     options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
+    if name == "multi-head":
+        options |= {"heads": 8, "outputs": None}
     for key, text in parse_qsl(query, keep_blank_values=True):
         if key not in options:
             raise UsageError(f"the demo target has no option {key!r}; it takes {', '.join(options)}")
@@ -55,7 +58,10 @@ def demo_model(spec: str) -> Model:
             options[key] = float(text) if key == "scale" else int(text)
         except ValueError:
             raise UsageError(f"the demo target's {key}={text!r} is no number; write for instance {key}=8") from None
-    return random_single_head(options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=bool(options["biases"]))
+    biases = bool(options.pop("biases"))
+    if name == "multi-head":
+        return random_multi_head(options.pop("d"), options.pop("heads"), options.pop("r"), biases=biases, **options)
+    return random_single_head(options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=biases)
 
 
 def _named(target: str) -> Oracle:

@@ -1,6 +1,7 @@
 """Is it right: fresh queries, error bounds."""
 
-from unsoftmax.certify.bounds import error_bound
+from unsoftmax.certify.bounds import error_bound, rounding_limit
 from unsoftmax.certify.certificate import Certificate, certify
+from unsoftmax.certify.recheck import confirm_target
 
-__all__ = ["Certificate", "certify", "error_bound"]
+__all__ = ["Certificate", "certify", "confirm_target", "error_bound", "rounding_limit"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.single_head_bound import single_head_error_bound
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.transformer_bound import transformer_error_bound
 from unsoftmax.ledger import Ledger
-from unsoftmax.models import Model, SingleHead, Transformer
+from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
-__all__ = ["error_bound"]
+__all__ = ["error_bound", "rounding_limit"]
+
+_TRANSFORMER_LIMIT = 1e-6  # narrow arcs and small pieces amplify rounding a million times at most
 
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
@@ -18,4 +21,15 @@ def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float
         return single_head_error_bound(ledger, model, rng)
     if isinstance(model, Transformer):
         return transformer_error_bound(ledger, model, rng)
+    if isinstance(model, MultiHead):
+        return multi_head_error_bound(ledger, model, rng)
     return None
+
+
+def rounding_limit(model: Model, input_bound: float | None) -> float:
+    """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about it."""
+    if isinstance(model, SingleHead):
+        return single_head_rounding_limit(model, input_bound)
+    if isinstance(model, Transformer):
+        return _TRANSFORMER_LIMIT
+    return 0.0

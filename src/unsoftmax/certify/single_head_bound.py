@@ -9,15 +9,16 @@ from unsoftmax.meters.ranging import choose_scales
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["single_head_error_bound"]
+__all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
 _PROBES = 16
 _FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-6, even for errors of rank one
-_FLOOR = 16 * float(np.finfo(float).eps)  # no float64 parameter is better known than that
+_EPS = float(np.finfo(float).eps)
+_FLOOR = 16 * _EPS  # no float64 parameter is better known than that
 
 
 def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
-    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries.
+    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries (49 with a query bias).
 
     For random unit x and y, the mean square of (xᵀEy)·d is |E|² for every error matrix E, so a few such forms bound |E|, whatever its
     shape. The answers' own rounding is in the measured forms, so it is in the bound.
@@ -27,25 +28,50 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
     with ledger.phase(VERIFICATION):
         v_error, c_error = _value_errors(ledger, head, rng)
         v_bound = _FACTOR * v_error * np.sqrt(d) / v_norm
-        bias = 0.0 if head.w0 is None else float(np.linalg.norm(head.w0))
-        constant = abs(float(np.max(np.abs(head.c))))
-        gamma, beta = choose_scales(w_norm / d, bias=bias / np.sqrt(d), constant=constant, loudness=v_norm / np.sqrt(d), bound=ledger.input_bound)
+        constant = float(np.max(np.abs(head.c)))
+        gamma, beta = _scales(head, ledger.input_bound)
         x, y = (_units(rng, d) for _ in range(2))
         forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
         w_bound = _FACTOR * _rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
+        b_bound = 0.0
+        if head.w0 is not None:
+            b_norm = float(np.linalg.norm(head.w0))
+            alone = _form_errors(ledger, head, _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d), np.zeros((_PROBES, d)))
+            b_bound = _FACTOR * _rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
     c_bound = c_error / max(constant, v_norm)
-    return float(max(w_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
+    return float(max(w_bound, b_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
+
+
+def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> float:
+    """The relative error of W that float64 rounding alone explains: large when rows must be short, or biases drown the scores."""
+    gamma, beta = _scales(head, input_bound)
+    drowned = (beta + float(np.max(np.abs(head.c))) * np.sqrt(head.width) / float(np.linalg.norm(head.v))) / gamma
+    return float(_FLOOR * (1.0 + drowned) / (gamma * beta) * head.width / (head.matrix.norm() or 1.0))
+
+
+def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:
+    d = head.width
+    return choose_scales(
+        head.matrix.norm() / d,
+        bias=0.0 if head.w0 is None else float(np.linalg.norm(head.w0)) / np.sqrt(d),
+        constant=float(np.max(np.abs(head.c))),
+        loudness=float(np.linalg.norm(head.v)) / np.sqrt(d),
+        bound=input_bound,
+    )
+
+
+def _quiet_size(ledger: Ledger, size: float) -> float:
+    return size if ledger.input_bound is None else min(size, ledger.input_bound)
 
 
 def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
     """Root mean square of x·(error of v) for unit x, and the error of c."""
     v_norm = float(np.linalg.norm(head.v))
     constant = float(np.max(np.abs(head.c)))
-    size = max(1.0, 2.0**10 * constant / v_norm)
-    if ledger.input_bound is not None:
-        size = min(size, ledger.input_bound)
+    size = _quiet_size(ledger, max(1.0, 2.0**10 * constant / v_norm))
     rows = size * _units(rng, head.width)[:, None]
-    errors = (ledger.ask(rows) - head(rows)) / size
+    answers = ledger.ask(rows)
+    errors = _visible(answers, answers - head(rows)) / size
     silent = np.zeros((1, 1, head.width))
     return _rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
 
@@ -63,7 +89,13 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
     scores = head.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
     slope = (A @ head.v) / (2.0 + 2.0 * np.cosh(score))
-    return np.asarray((ledger.ask(batch) - head(batch)) / slope / np.linalg.norm(A, axis=1))
+    answers = ledger.ask(batch)
+    return np.asarray(_visible(answers, answers - head(batch)) / np.abs(slope) / np.linalg.norm(A, axis=1))
+
+
+def _visible(answers: Array, deviations: Array) -> Array:
+    """Sizes of deviations, none below the last digit of the answer: smaller ones cannot be seen."""
+    return np.asarray(np.abs(deviations) + _EPS * np.abs(answers))
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:

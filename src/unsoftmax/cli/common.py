@@ -21,7 +21,10 @@ __all__ = ["Budget", "Json", "Out", "Seed", "Target", "Width", "print_json", "re
 
 RECOVERED, NOT_RECOVERED, WRONG_USAGE, ORACLE_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
-Target = Annotated[str, typer.Argument(help="demo:single-head?d=64&r=8&seed=0, a .safetensors file, or package.module:callable", show_default=False)]
+Target = Annotated[
+    str,
+    typer.Argument(metavar="TARGET", help="demo:single-head?d=64&r=8&seed=0, a .safetensors file, or package.module:callable", show_default=False),
+]
 Width = Annotated[int | None, typer.Option("--width", help="Columns of a sequence, where the target does not tell.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
 Budget = Annotated[int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)]

@@ -30,7 +30,7 @@ __all__ = ["demo"]
 
 @reports_errors
 def demo(
-    name: Annotated[str, typer.Argument(help="Which story: single-head.")] = "single-head",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which story: single-head.")] = "single-head",
     width: Annotated[int, typer.Option("--width", help="Width of the hidden head.", min=1)] = 64,
     rank: Annotated[int | None, typer.Option("--rank", help="Rank of the hidden W; the learner is not told.", min=0)] = 8,
     seed: Seed = 0,

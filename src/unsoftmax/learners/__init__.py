@@ -3,6 +3,7 @@
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
@@ -15,6 +16,7 @@ __all__ = [
     "Claim",
     "Learned",
     "Learner",
+    "MultiHeadLearner",
     "NetworkFound",
     "QueryCount",
     "ReluNetworkLearner",

@@ -11,6 +11,7 @@ from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = [
+    "CONSTANT_TEST",
     "ONE_ROW_TEST",
     "ORDER_TEST",
     "REPEAT_TEST",
@@ -21,6 +22,7 @@ __all__ = [
     "check_repeatable",
 ]
 
+CONSTANT_TEST = "sequences move the answer only if single rows do"
 ONE_ROW_TEST = "one-row answers are affine"
 REPEAT_TEST = "the same query gets the same answer"
 ORDER_TEST = "the order of earlier rows does not matter"
@@ -67,7 +69,7 @@ def check_constant(ledger: Ledger, c: float, rng: np.random.Generator) -> None:
             answers = ledger.ask(size * np.clip(rng.standard_normal((4, length, ledger.width)), -4, 4))
             if np.abs(answers - c).max() > 1e-12 * abs(c):
                 raise OutsideClass(
-                    "sequences move the answer only if single rows do",
+                    CONSTANT_TEST,
                     f"single unit rows all give {c:.6g}, but a sequence of {length} rows moved the answer by {np.abs(answers - c).max():.3g}",
                 )
 

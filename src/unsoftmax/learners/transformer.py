@@ -31,7 +31,9 @@ _CLAIM = Claim(
     source="this library; section 4.1 of arXiv 2601.16873 without the assumption Aᵀu ≠ 0",
     assumptions=(
         Assumption("one-row answers are a two-layer ReLU network", "the network learner's tests"),
-        Assumption("attention comes before the network, perhaps with a skip connection", "weights between 0 and 1 inside a linear piece; certificate"),
+        Assumption(
+            "attention comes before the network, perhaps with a skip connection", "weights between 0 and 1 inside a linear piece; certificate"
+        ),
         Assumption("answers are exact up to rounding", "collinear answers; early queries asked again"),
     ),
     queries=QueryCount("network: 1.08 (m + 1)(d + 1) + 8m + 4d + 120; attention: r(2d - r) + 3d + r + 97", "upper", _attention_queries),

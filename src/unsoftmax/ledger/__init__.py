@@ -1,6 +1,22 @@
 """Every answer billed, budgeted, kept."""
 
+from unsoftmax.ledger.binding import open_journal
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal
 from unsoftmax.ledger.ledger import VERIFICATION, Bill, Ledger, Progress
+from unsoftmax.ledger.sqlite_journal import SqliteJournal
+from unsoftmax.ledger.statement import PhaseStatement, Statement, read_statement
 
-__all__ = ["VERIFICATION", "Bill", "Entry", "Journal", "Ledger", "MemoryJournal", "Progress"]
+__all__ = [
+    "VERIFICATION",
+    "Bill",
+    "Entry",
+    "Journal",
+    "Ledger",
+    "MemoryJournal",
+    "PhaseStatement",
+    "Progress",
+    "SqliteJournal",
+    "Statement",
+    "open_journal",
+    "read_statement",
+]

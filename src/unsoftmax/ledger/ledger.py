@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal
-from unsoftmax.oracles import Array, Oracle, check_width, checked_answers
+from unsoftmax.errors import LedgerRefused, UsageError
+from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
+from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
 from unsoftmax.outcomes import BudgetSpent
 
 __all__ = ["Bill", "Ledger", "Progress"]
@@ -24,13 +24,14 @@ _WITNESSES_PER_PHASE = 2
 
 @dataclass(frozen=True)
 class Bill:
-    """What was paid: sequences sent to the oracle, in all and by phase.
+    """What was paid: sequences sent to the oracle, in all and by phase. Retries of an unreliable server are counted apart.
 
     >>> Bill(MappingProxyType({"values": 5, "verification": 3})).total
     8
     """
 
     by_phase: MappingProxyType[str, int] | dict[str, int] = field(default_factory=dict)
+    retries: int = 0
 
     @property
     def total(self) -> int:
@@ -87,6 +88,8 @@ class Ledger:
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
         self._counts: dict[str, int] = {}
+        self._retries = 0
+        self._replayed = 0
         self._position = 0
         self._phase = "unnamed"
         self._witnessed: dict[str, int] = {}
@@ -94,7 +97,12 @@ class Ledger:
     @property
     def bill(self) -> Bill:
         """What was paid until now."""
-        return Bill(MappingProxyType(dict(self._counts)))
+        return Bill(MappingProxyType(dict(self._counts)), self._retries)
+
+    @property
+    def only_replayed(self) -> bool:
+        """Whether every answer until now came from the journal of an earlier run, none from the target."""
+        return 0 < self._position == self._replayed
 
     @property
     def outputs(self) -> int | None:
@@ -134,25 +142,38 @@ class Ledger:
         n_queries, length, width = batch.shape
         if n_queries == 0:
             return np.empty((0,) if self.outputs is None else (0, self.outputs))
+        asked = sketch(batch) if self._journal.durable else (0.0, 0.0)
         entry = self._journal.recall(self._position)
         if entry is None:
             self._afford(n_queries)
+            self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (self.outputs or 1))
             self._count(n_queries)
+            before = retries_of(self.oracle)
             answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
-            entry = Entry(self._phase, (n_queries, length, width), answers)
+            entry = Entry(self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before)
             self._journal.record(self._position, entry)
         else:
-            if entry.shape != batch.shape or entry.phase != self._phase:
-                raise OracleFault(
-                    f"the journal has {entry.shape} in phase '{entry.phase}' where {batch.shape} in phase '{self._phase}' is asked; "
-                    "it belongs to another run: use a new one"
-                )
+            self._check_replay(entry, (n_queries, length, width), asked)
             self._count(n_queries)
+            self._replayed += 1
+        self._retries += entry.retries
         self._position += 1
         self._witness(batch, entry.answers)
         if self._listener is not None:
             self._listener(Progress(self._phase, self.bill.total, self.expected))
         return entry.answers
+
+    def _check_replay(self, entry: Entry, shape: tuple[int, int, int], asked: tuple[float, float]) -> None:
+        if entry.shape != shape or entry.phase != self._phase:
+            raise LedgerRefused(
+                f"call {self._position} of the ledger is {entry.shape} in phase '{entry.phase}', but this run asks {shape} in phase '{self._phase}'; "
+                "go on with the version and the options that it was begun with, or use a new ledger"
+            )
+        if not same_sketch(entry.sketch, asked):
+            raise LedgerRefused(
+                f"call {self._position} of the ledger (phase '{entry.phase}') asked other queries than this run does; "
+                "go on with the version and the options that it was begun with, or use a new ledger"
+            )
 
     def _afford(self, n_queries: int) -> None:
         paid = self.bill.total

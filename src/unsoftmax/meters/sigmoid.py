@@ -46,6 +46,7 @@ class SigmoidMeter:
         self._whole = BalancedProbes(v)
         self._cached: tuple[Array, bool, BalancedProbes] | None = None
         self._strength: float | None = None
+        self._typical: float | None = None  # the same from a whole column, known better
 
     @property
     def width(self) -> int:
@@ -54,7 +55,10 @@ class SigmoidMeter:
     @property
     def resolution(self) -> float:
         gamma, beta = self.scales
-        return float(8.0 * _EPS * (1.0 + (beta + abs(self._c) / self._loudness) / gamma) / (gamma * beta))
+        constant, bias = abs(self._c) / self._loudness, self._bias_strength()
+        own = (1.0 + (beta + constant) / gamma) / gamma
+        from_bias = (1.0 + constant * bias) * bias  # w0 was measured with an error, and is subtracted
+        return float(8.0 * _EPS * (own + from_bias) / beta)
 
     @property
     def strength(self) -> float:
@@ -91,9 +95,14 @@ class SigmoidMeter:
 
     def _W_part(self, probes: BalancedProbes, asking: Array) -> Array:
         """a_iᵀ W x for every probe and every asking row x, shape (n, k)."""
-        usual = float(np.linalg.norm(asking[0])) * self.strength + self._bias_strength()
-        forms = self._ranged(probes, asking, usual)
-        return forms if self._w0 is None else forms - probes.forms_of(self._w0)
+        length = float(np.linalg.norm(asking[0]))
+        typical = self._typical if self._typical is not None else self.strength
+        forms = self._ranged(probes, asking, length * typical + self._bias_strength())
+        if self._w0 is not None:
+            forms = forms - probes.forms_of(self._w0)
+        if probes is self._whole:
+            self._typical = _rms(forms[0]) / length
+        return forms
 
     def _ranged(self, probes: BalancedProbes, asking: Array, usual: float) -> Array:
         """a_iᵀ(W x + w0); on new probes a few rows teach the range of the others, and every call refines it."""

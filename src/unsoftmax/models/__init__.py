@@ -1,30 +1,41 @@
 """What may hide behind an oracle."""
 
 from unsoftmax.models.base import Model, softmax
+from unsoftmax.models.equivalence import Equivalence, equivalent
 from unsoftmax.models.folds import Folds
 from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network_signs import PlainNetwork, plain_network
-from unsoftmax.models.random import random_single_head
+from unsoftmax.models.random import random_multi_head, random_single_head
 from unsoftmax.models.random_networks import random_relu_network, random_transformer
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.storage import load
+from unsoftmax.models.torch_conversion import from_torch, to_torch
 from unsoftmax.models.transformer import Transformer
+from unsoftmax.models.witness import witness_pair
 
 __all__ = [
     "Dense",
+    "Equivalence",
     "Factors",
     "Folds",
     "Matrix",
     "Model",
+    "MultiHead",
     "PlainNetwork",
     "ReluNetwork",
     "SingleHead",
     "Transformer",
+    "equivalent",
+    "from_torch",
     "load",
     "plain_network",
+    "random_multi_head",
     "random_relu_network",
     "random_single_head",
     "random_transformer",
     "softmax",
+    "to_torch",
+    "witness_pair",
 ]

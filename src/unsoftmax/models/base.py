@@ -12,8 +12,6 @@ from unsoftmax.oracles import Array
 
 __all__ = ["Model", "as_batch", "softmax"]
 
-_LARGEST_SCORE = 1e300  # scores that overflow are held here, so that their differences stay numbers
-
 
 class Model:
     """Base of all models. Subclasses are immutable; `tensors` and `from_tensors` define the file."""
@@ -95,9 +93,7 @@ def as_batch(batch: object, width: int) -> Array:
 
 
 def softmax(scores: Array) -> Array:
-    """Softmax over the last axis, for scores of any size (overflowing ones included)."""
-    if not np.isfinite(scores).all():
-        scores = np.nan_to_num(scores, nan=0.0, posinf=_LARGEST_SCORE, neginf=-_LARGEST_SCORE)
+    """Softmax over the last axis, for finite scores of any size."""
     weights: Array = np.exp(scores - scores.max(axis=-1, keepdims=True))
     weights /= weights.sum(axis=-1, keepdims=True)
     return weights

@@ -149,7 +149,18 @@ class SingleHead(Model):
                 scores = np.einsum("bnd,bd->bn", X, self.matrix.apply(asking))
             if self.w0 is not None:
                 scores = scores + tokens[..., r]
+            if not np.isfinite(scores).all():
+                scores = self._wide_scores(X)
         return scores, tokens[..., r + 1 :]
+
+    def _wide_scores(self, X: Array) -> Array:
+        """Scores beyond the range of float64, relative to each sequence's largest, by arithmetic with a wider exponent."""
+        tokens = X.astype(np.longdouble)
+        against = np.einsum("de,be->bd", self.W.astype(np.longdouble), tokens[:, -1])
+        if self.w0 is not None:
+            against = against + self.w0
+        scores = np.einsum("bnd,bd->bn", tokens, against)
+        return np.asarray(np.maximum(scores - scores.max(axis=1, keepdims=True), -1e4), dtype=np.float64)
 
     def sensitivity(self, batch: Array) -> Array:
         X = as_batch(batch, self.width)

@@ -8,6 +8,7 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
+from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.transformer import Transformer
@@ -16,7 +17,7 @@ __all__ = ["load", "save"]
 
 _FORMAT = "unsoftmax"
 _VERSION = "1"
-_FAMILIES: dict[str, type[Model]] = {model.family: model for model in (ReluNetwork, SingleHead, Transformer)}
+_FAMILIES: dict[str, type[Model]] = {model.family: model for model in (MultiHead, ReluNetwork, SingleHead, Transformer)}
 
 
 def save(model: Model, path: str | Path) -> Path:

@@ -1,7 +1,8 @@
 """Where answers come from."""
 
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers
+from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers, retries_of
 from unsoftmax.oracles.function import FunctionOracle
+from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
 from unsoftmax.oracles.wrappers import BoundedInputs, Labels, Noisy, Rounded, WithinTolerance
 
 __all__ = [
@@ -16,4 +17,8 @@ __all__ = [
     "WithinTolerance",
     "check_width",
     "checked_answers",
+    "content_fingerprint",
+    "identity",
+    "pins_content",
+    "retries_of",
 ]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import OracleFault, UsageError
 
-__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers"]
+__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers", "retries_of"]
 
 Array = NDArray[np.float64]
 
@@ -22,6 +22,7 @@ class OracleSpec:
     width: number of columns of a sequence. outputs: None for one number a query, m for vectors (B, m).
     input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of sequences a call.
     deterministic: False when asking again may give another answer. name: for people.
+    fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text where it only names the target.
     """
 
     width: int | None = None
@@ -31,6 +32,7 @@ class OracleSpec:
     max_batch: int | None = None
     deterministic: bool = True
     name: str = "target"
+    fingerprint: str | None = None
 
 
 @runtime_checkable
@@ -89,3 +91,16 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             "an answer must be a finite number. If large inputs overflow inside the target, pass input_bound"
         )
     return answers
+
+
+def retries_of(oracle: object) -> int:
+    """How often the oracle, or the one that it wraps, has sent a request again; 0 for oracles that never do.
+
+    >>> retries_of(lambda X: X)
+    0
+    """
+    while not hasattr(oracle, "retries"):
+        oracle = getattr(oracle, "inner", None)
+        if oracle is None:
+            return 0
+    return int(oracle.retries)

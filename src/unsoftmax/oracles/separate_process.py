@@ -43,6 +43,7 @@ class SeparateProcess:
         try:
             magic, width, outputs, _ = _READY.unpack(self._receive(_READY.size))
         except OracleFault as fault:
+            self.close()
             raise UsageError(f"the target {target!r} could not be started in a process: {fault}") from fault
         assert magic == _MAGIC
         self.spec = OracleSpec(width=None if width < 0 else width, outputs=None if outputs < 0 else outputs, name=target)

@@ -1,0 +1,13 @@
+"""What ends one attempt without ending the learning: another base row and another circle are tried."""
+
+from __future__ import annotations
+
+__all__ = ["Restart", "SharedStep"]
+
+
+class Restart(Exception):
+    """This attempt cannot go on; the reason is told when the last attempt ends so."""
+
+
+class SharedStep(Restart):
+    """A step of the staircase holds several heads at every resolution."""

@@ -1,0 +1,119 @@
+"""A second look at heads that one base row shows badly: fresh pairs on their own planes, one linear correction of W.
+
+A pair (a, b) with a moderate score tells aᵀWb to a rounding that is relative to |a||W||b|, however close the heads are to each other;
+the base row's differences lose what its own rows are ill conditioned by.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, lsqr
+from scipy.special import expit
+
+from unsoftmax.meters.pairs import isolating_pairs, saturating_pairs
+from unsoftmax.meters.responses import Responses
+from unsoftmax.meters.sigmoid import logit
+from unsoftmax.oracles import Array
+
+__all__ = ["correct_matrix", "correct_readouts", "matrix_error", "readout_error"]
+
+_SURPLUS = 1.35  # measurements for each unknown
+_SILENCE = 34.0
+_PROBES = 8
+
+
+def matrix_error(respond: Responses, matrices: list[Array], readouts: Array, head: int, size: float, rng: np.random.Generator) -> float:
+    """Relative error of one matrix as far as a few fresh pairs show it; infinite when the head is not heard as predicted."""
+    forms, weights, good = _forms(respond, matrices, readouts, head, _PROBES, size, rng)
+    if good.sum() < _PROBES / 2:
+        return np.inf
+    return float(np.sqrt(np.mean((forms[good] / weights[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head]))
+
+
+def correct_matrix(
+    respond: Responses, matrices: list[Array], readouts: Array, head: int, rank: int | None, size: float, rng: np.random.Generator
+) -> Array | None:
+    """The head's matrix after one linear correction, at its rank; None when too few fresh pairs are read."""
+    W = matrices[head]
+    d, n = W.shape
+    r = min(d, n) if rank is None else rank
+    unknowns = r * (d + n - r)
+    forms, weights, good, A, B = _forms_and_pairs(respond, matrices, readouts, head, int(_SURPLUS * unknowns) + 8, size, rng)
+    if good.sum() < 1.1 * unknowns:
+        return None
+    A, B, forms = A[good] / weights[good, None], B[good], forms[good] / weights[good]
+    if r == min(d, n):
+        operator = LinearOperator(
+            (len(A), d * n),
+            matvec=lambda x: np.einsum("qi,qi->q", A @ x.reshape(d, n), B),
+            rmatvec=lambda y: ((A * y[:, None]).T @ B).ravel(),
+            dtype=np.float64,
+        )
+        return np.asarray(W + lsqr(operator, forms, atol=1e-14, btol=1e-14, iter_lim=600)[0].reshape(d, n))
+    U, _, Vt = np.linalg.svd(W, full_matrices=False)
+    U, V = U[:, :r], Vt[:r].T
+    AU, BV = A @ U, B @ V
+    tangent = LinearOperator(
+        (len(A), r * n + d * r),
+        matvec=lambda x: _tangent(x, A, B, AU, BV, r),
+        rmatvec=lambda y: np.concatenate([((AU * y[:, None]).T @ B).ravel(), ((A * y[:, None]).T @ BV).ravel()]),
+        dtype=np.float64,
+    )
+    found = lsqr(tangent, forms, atol=1e-14, btol=1e-14, iter_lim=600)[0]
+    moved = W + U @ found[: r * n].reshape(r, n) + found[r * n :].reshape(d, r) @ V.T
+    left, values, right = np.linalg.svd(moved, full_matrices=False)
+    return np.asarray((left[:, :r] * values[:r]) @ right[:r])
+
+
+def readout_error(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> float:
+    """Error of the readouts against the quietest of them, on pairs where every head is on or off."""
+    _, residual = _saturated(respond, matrices, readouts, _PROBES, size, rng)
+    return float(np.sqrt(np.mean(residual**2)) / size * np.sqrt(respond.width) / np.linalg.norm(readouts, axis=1).min())
+
+
+def correct_readouts(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> Array:
+    """All readouts after one linear correction; their sum is known already and is kept."""
+    H, d = readouts.shape
+    n = int(_SURPLUS * H * d) + 8
+    (A, on), residual = _saturated(respond, matrices, readouts, n, size, rng)
+    operator = LinearOperator(
+        (n, H * d),
+        matvec=lambda x: np.einsum("qh,qh->q", A @ x.reshape(H, d).T, on),
+        rmatvec=lambda y: ((on * y[:, None]).T @ A).ravel(),
+        dtype=np.float64,
+    )
+    return np.asarray(readouts + lsqr(operator, residual, atol=1e-14, btol=1e-14, iter_lim=600)[0].reshape(H, d))
+
+
+def _tangent(x: Array, A: Array, B: Array, AU: Array, BV: Array, r: int) -> Array:
+    n = B.shape[1]
+    inner = np.einsum("qc,qc->q", AU @ x[: r * n].reshape(r, n), B)
+    return np.asarray(inner + np.einsum("qr,qr->q", A @ x[r * n :].reshape(-1, r), BV))
+
+
+def _saturated(
+    respond: Responses, matrices: list[Array], readouts: Array, n: int, size: float, rng: np.random.Generator
+) -> tuple[tuple[Array, Array], Array]:
+    A, B = saturating_pairs(matrices, n, rng, size=size, silence=_SILENCE + 6, biased=respond.biased)
+    on = np.column_stack([expit(np.einsum("qi,qi->q", A @ matrix, B)) for matrix in matrices])
+    return (A, on), respond(A, B) - np.einsum("qh,qh->q", A @ readouts.T, on)
+
+
+def _forms(
+    respond: Responses, matrices: list[Array], readouts: Array, head: int, n: int, size: float, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    return _forms_and_pairs(respond, matrices, readouts, head, n, size, rng)[:3]
+
+
+def _forms_and_pairs(
+    respond: Responses, matrices: list[Array], readouts: Array, head: int, n: int, size: float, rng: np.random.Generator
+) -> tuple[Array, Array, Array, Array, Array]:
+    """(aᵀEb, |a||b|, readable, A, B) with E what is missing from the head's matrix."""
+    A, B = isolating_pairs(matrices, head, readouts[head], n, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    scores = np.array([np.einsum("qi,qi->q", A @ matrix, B) for matrix in matrices])
+    others = [k for k in range(len(matrices)) if k != head]
+    background = np.einsum("kq,kq->q", expit(scores[others]), readouts[others] @ A.T) if others else 0.0
+    weight = (respond(A, B) - background) / (A @ readouts[head])
+    good = (weight > 2e-3) & (weight < 1 - 2e-3)
+    forms = np.where(good, logit(np.clip(weight, 1e-3, 1 - 1e-3)) - scores[head], 0.0)
+    return forms, np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1), good, A, B

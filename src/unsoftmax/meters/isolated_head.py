@@ -1,0 +1,149 @@
+"""One head of several: asking rows that saturate all others leave y = b·v̄ + background + σ(t)·(a·v), inverted for the score t."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.meters.background import Background, SaturatedBackground
+from unsoftmax.meters.responses import Responses
+from unsoftmax.meters.sigmoid import logit
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["Block", "IsolatedHeadMeter", "ask_together"]
+
+_TARGET = 0.8  # typical change of a score by one step of a
+_TRIES = 16
+_LARGEST_WEIGHT = 0.99
+
+
+@dataclass
+class Block:
+    """Answers at a + step·direction for some directions and points, kept so that they can be read again with a better background."""
+
+    directions: Array  # (d, k)
+    points: slice
+    steps: Array  # (k, n)
+    answers: Array  # (k, n), NaN until asked
+
+
+class IsolatedHeadMeter:
+    """Measures one head of several. `points` are asking rows at which all others are saturated when `a` is the base row.
+
+    v: the head's own readout. background: what all other heads add to the response.
+    As a `Meter` (`forms`, `project`) it serves any solver; `open`, `ask_together` and `values` let many heads share their batches.
+    """
+
+    def __init__(self, respond: Responses, a: Array, v: Array, points: Array, reach: float, background: Background, *, row: Array) -> None:
+        self.respond = respond
+        self.a = a
+        self.v = v
+        self.points = points
+        self.background = background
+        self.base = np.full(len(points), np.nan)
+        self.step = (
+            _TARGET * np.sqrt(len(a)) * float(np.linalg.norm(a)) / (float(np.linalg.norm(row)) * float(np.mean(np.linalg.norm(points, axis=1))))
+        )
+        self.repeated = 0
+        self._reach = reach
+        self._row = row
+        self._smallest = max(1e-9, 1e-3 * np.sqrt(respond.rounding))
+
+    @property
+    def width(self) -> int:
+        return len(self.a)
+
+    @property
+    def resolution(self) -> float:
+        """From the rounding of the answer against the head's own voice, at the sizes used."""
+        loud = abs(float(self.a @ self.v))
+        blur = float(np.max(self.respond.blur(self.a, self.points)))
+        return 64.0 * blur / loud / (self.step * self._reach)
+
+    def open(self, directions: Array, points: slice) -> Block:
+        """A block of measurements still to be asked."""
+        n = len(self.points[points])
+        k = directions.shape[1]
+        return Block(directions, points, np.full((k, n), self.step), np.full((k, n), np.nan))
+
+    def pending(self, block: Block) -> tuple[Array, Array, Array]:
+        """(pairs, A, B) that the block still needs: pairs (i, j), with i = -1 for the base row itself."""
+        first = block.points.start
+        missing = np.argwhere(np.isnan(block.answers))
+        bare = first + np.flatnonzero(np.isnan(self.base[block.points]))
+        pairs = np.concatenate([np.column_stack([np.full(len(bare), -1), bare - first]), missing]).astype(int)
+        i, j = pairs.T
+        steps = np.where(i >= 0, block.steps[np.maximum(i, 0), j] if block.steps.size else 0.0, 0.0)
+        A = self.a + steps[:, None] * (block.directions.T[np.maximum(i, 0)] if block.steps.size else 0.0)
+        return pairs, A, self.points[first + j]
+
+    def receive(self, block: Block, pairs: Array, answers: Array) -> None:
+        """Takes the answers; those out of range are forgotten and will be asked again with a quarter of the step."""
+        i, j = pairs.T
+        base = i < 0
+        self.base[block.points.start + j[base]] = answers[base]
+        block.answers[i[~base], j[~base]] = answers[~base]
+        self.drop(block, ~self._readable(block))
+
+    def drop(self, block: Block, where: Array) -> None:
+        """Forgets measurements: they will be asked again, nearer to the base row."""
+        block.steps[where] /= 4
+        block.answers[where] = np.nan
+        self.repeated += int(where.sum())
+
+    def weights(self, block: Block) -> tuple[Array, Array]:
+        """Weights of the first row (k, n), and those at the base row (n,)."""
+        bare, stepped = self.background(block.directions, block.steps, block.points)
+        voice = float(self.a @ self.v)
+        return (block.answers - stepped) / (voice + block.steps * (block.directions.T @ self.v)[:, None]), (self.base[block.points] - bare) / voice
+
+    def values(self, block: Block) -> Array:
+        """(k + 1, n): the unit base row's form first, then directionᵀ W b."""
+        weights, bare = self.weights(block)
+        foot = logit(bare)
+        return np.vstack([foot / np.linalg.norm(self.a), (logit(weights) - foot) / block.steps])
+
+    def _readable(self, block: Block) -> Array:
+        weights, bare = self.weights(block)
+        if not np.all((bare > self._smallest) & (bare < _LARGEST_WEIGHT)):
+            raise Unresolved("the isolated head cannot be read at its own asking rows; another base row would help")
+        return np.asarray((weights > self._smallest) & (weights < _LARGEST_WEIGHT))
+
+    def forms(self, A: Array, B: Array) -> Array:
+        """a_kᵀ W b_k, each from its own four answers; for solvers that choose their pairs."""
+        return np.array(
+            [float(self.project(a[:, None] / np.linalg.norm(a), b[:, None])[0, 0]) * np.linalg.norm(a) for a, b in zip(A, B, strict=True)]
+        )
+
+    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+        """basisᵀ W B from differences against a point where only this head speaks: 1 + k answers a column, and 1 + k for the point."""
+        directions = np.eye(self.width) if basis is None else basis
+        scale = 0.5 * self._reach
+        moves = np.zeros((B.shape[1] + 1, self.points.shape[1]))
+        moves[1:, : self.width] = scale * B.T
+        quiet = SaturatedBackground(self.a, np.empty((0, self.width)), np.empty((0, len(moves))))
+        near = IsolatedHeadMeter(self.respond, self.a, self.v, self.points[0] + moves, self._reach, quiet, row=self._row)
+        block = near.open(directions, slice(0, len(moves)))
+        ask_together(self.respond, [(near, block)])
+        values = near.values(block)[1:]
+        return (values[:, 1:] - values[:, :1]) / scale
+
+
+def ask_together(respond: Responses, jobs: Iterable[tuple[IsolatedHeadMeter, Block]]) -> None:
+    """Fills the blocks of several heads from common batches, the ones out of range again until none is left."""
+    waiting = list(jobs)
+    for _ in range(_TRIES):
+        needs = [(meter, block, *meter.pending(block)) for meter, block in waiting]
+        needs = [need for need in needs if len(need[2])]
+        if not needs:
+            return
+        answers = respond(np.concatenate([need[3] for need in needs]), np.concatenate([need[4] for need in needs]))
+        start = 0
+        for meter, block, pairs, _, _ in needs:
+            meter.receive(block, pairs, answers[start : start + len(pairs)])
+            start += len(pairs)
+        waiting = [(meter, block) for meter, block, *_ in needs]
+    raise Unresolved("a head stays out of range however near the base row it is asked")

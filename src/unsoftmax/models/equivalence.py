@@ -1,0 +1,103 @@
+"""Are two models one function? Canonical forms decide it; a sequence that tells them apart proves every no."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.models.base import Model
+from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.single_head import SingleHead
+from unsoftmax.oracles import Array
+
+__all__ = ["Equivalence", "equivalent"]
+
+_EPS = float(np.finfo(float).eps)
+_ROUNDS = 40
+_PER_ROUND = 64
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """True or false, and why.
+
+    distance: of the canonical forms. separating: a sequence (N, d) on which the two differ, with `answers`, for every no.
+    """
+
+    equal: bool
+    distance: float
+    reason: str
+    separating: Array | None = None
+    answers: tuple[Array, Array] | None = None
+
+    def __bool__(self) -> bool:
+        return self.equal
+
+
+def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equivalence:
+    """Decides whether two attention models are the same function, parameters compared to a relative `rtol`.
+
+    Heads are the same function exactly when their canonical forms agree: for fixed rows a + b and b, repeated n and m times, the answer is a
+    rational function of n/m whose poles and residues are the heads' scores and values. A no comes with a sequence that shows it, larger
+    than rounding can explain. When the parameters differ but no sequence shows it in float64, the answer is yes, and the reason says so.
+
+    >>> from unsoftmax import MultiHead, SingleHead, equivalent
+    >>> W, U = np.diag([1.0, 2.0]), np.ones((2, 2))
+    >>> one = MultiHead([SingleHead(W, [1.0, 1.0]), SingleHead(U, [0.0, 2.0])])
+    >>> two = MultiHead([SingleHead(U, [0.0, 2.0]), SingleHead(W, [1.0, 0.0]), SingleHead(W, [0.0, 1.0])])
+    >>> bool(equivalent(one, two))
+    True
+    >>> answer = equivalent(one, MultiHead([SingleHead(W, [1.0, 1.0]), SingleHead(U, [0.0, 2.0 + 1e-6])]))
+    >>> bool(answer), abs(one(answer.separating[None]) - answer.answers[0]).max()
+    (False, np.float64(0.0))
+    """
+    first, second = _heads(f), _heads(g)
+    if first.width != second.width or first.outputs != second.outputs:
+        raise UsageError(f"equivalence needs equal shapes, not width {first.width} and {second.width} (outputs {first.outputs} and {second.outputs})")
+    first, second = first.canonical(), second.canonical()
+    distance = max(first.distance(second), second.distance(first))
+    if distance <= rtol:
+        return Equivalence(True, distance, f"their canonical forms agree to {distance:.1g}")
+    found = _separate(first, second, np.random.default_rng(seed))
+    if found is None:
+        return Equivalence(
+            True, distance, f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in float64; pass a larger rtol"
+        )
+    sequence = found
+    answers = (np.asarray(f(sequence[None])), np.asarray(g(sequence[None])))
+    gap = float(np.abs(answers[0] - answers[1]).max())
+    return Equivalence(False, distance, f"they differ by {gap:.3g} on a sequence of {len(sequence)} rows", sequence, answers)
+
+
+def _heads(model: Model) -> MultiHead:
+    if isinstance(model, MultiHead):
+        return model
+    if isinstance(model, SingleHead):
+        return MultiHead([model])
+    raise UsageError(f"equivalence is decided for SingleHead and MultiHead models, not {type(model).__name__}")
+
+
+def _separate(f: MultiHead, g: MultiHead, rng: np.random.Generator) -> Array | None:
+    """The sequence whose difference stands out most against its rounding; None when nothing does."""
+    d = f.width
+    strengths = [head.score_strength() for model in (f, g) for head in model.heads]
+    biases = [float(np.linalg.norm(head.w0)) / np.sqrt(d) for model in (f, g) for head in model.heads if head.w0 is not None]
+    scales = sorted({1.0, *(1.0 / np.sqrt(s) for s in strengths if s > 0), *(1.0 / s for s in biases if s > 0)})
+    best: tuple[float, Array] | None = None
+    for round_ in range(_ROUNDS):
+        scale = scales[round_ % len(scales)] * 4.0 ** (rng.uniform(-2.0, 2.0) if round_ >= len(scales) else 0.0)
+        length = (2, 3, 1, 5)[(round_ // len(scales)) % 4]
+        batch = scale * rng.standard_normal((_PER_ROUND, length, d))
+        if round_ % 2:
+            batch[:, :-1] = batch[:, -1:] + 2.0 ** rng.uniform(-6, 6) * (batch[:, :-1] - batch[:, -1:])
+        gap = np.abs(f(batch) - g(batch)).reshape(_PER_ROUND, -1).max(axis=1)
+        rounding = 64 * _EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
+        ratio = gap / np.where(rounding > 0, rounding, np.finfo(float).tiny)
+        index = int(ratio.argmax())
+        if best is None or ratio[index] > best[0]:
+            best = (float(ratio[index]), batch[index].copy())
+        if best[0] > 1e6 and round_ >= 2 * len(scales):
+            break
+    return best[1] if best is not None and best[0] > 1.0 else None

@@ -1,0 +1,239 @@
+"""Several heads that add up: f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h), α^h = softmax_i(x_iᵀ(W_h x_N + w0_h))."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+
+from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.base import Model, as_batch, softmax
+from unsoftmax.models.matrices import Factors, difference_norm
+from unsoftmax.models.single_head import SingleHead
+from unsoftmax.oracles import Array
+
+__all__ = ["MultiHead", "same_scores"]
+
+_EPS = float(np.finfo(float).eps)
+_SAME = 64 * _EPS  # scores that differ by less are equal up to rounding
+_CHUNK = 1 << 21  # numbers held at a time while a large batch is answered
+
+
+class MultiHead(Model):
+    """A sum of heads and a constant. The heads' own constants belong to the sum: `c` is all of it.
+
+    heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number, or (m,).
+
+    >>> head = SingleHead(np.eye(2), np.ones(2))
+    >>> both = MultiHead([head, head])
+    >>> both(np.ones((1, 3, 2))), len(both.canonical().heads)
+    (array([4.]), 1)
+    """
+
+    family: ClassVar[str] = "multi-head"
+
+    def __init__(self, heads: Sequence[SingleHead], c: object = 0.0) -> None:
+        self.heads: tuple[SingleHead, ...] = tuple(heads)
+        if not self.heads:
+            raise UsageError("a multi-head model needs at least one head; a constant is one head with v = 0")
+        if strange := [head for head in self.heads if not isinstance(head, SingleHead)]:
+            raise UsageError(f"heads must be SingleHead models, not {type(strange[0]).__name__}")
+        shapes = {head.v.shape for head in self.heads}
+        if len(shapes) > 1:
+            raise UsageError(f"all heads need one shape of v, not {' and '.join(str(shape) for shape in sorted(shapes))}")
+        constant = np.array(c, dtype=np.float64)
+        if constant.shape not in ((), self.heads[0].v.shape[1:]):
+            raise UsageError(f"c must be a number or of shape {self.heads[0].v.shape[1:]}, not {constant.shape}")
+        if not np.isfinite(constant).all():
+            raise UsageError("c holds NaN or infinity")
+        self._c: Array = np.asarray(constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64)
+
+    @property
+    def c(self) -> float | Array:
+        """The constant, those of the heads included."""
+        return float(self._c) if self._c.ndim == 0 else self._c
+
+    @property
+    def width(self) -> int:
+        return self.heads[0].width
+
+    @property
+    def outputs(self) -> int | None:
+        return self.heads[0].outputs
+
+    @property
+    def ranks(self) -> list[int]:
+        return [head.rank for head in self.heads]
+
+    @property
+    def v(self) -> Array:
+        """Σ_h v_h: all that one row can show."""
+        return np.asarray(sum(head.v for head in self.heads))
+
+    @cached_property
+    def parameters(self) -> int:
+        """Degrees of freedom: a rank-r matrix [W w0] a head (W alone without a bias), v or a rank-s V a head, and the constant."""
+        count = int(np.count_nonzero(self._c))
+        for head in self.heads:
+            d = head.width
+            biased = head.w0 is not None and bool(head.w0.any())
+            r = _rank(np.column_stack([head.W, head.w0])) if biased and head.w0 is not None else head.rank
+            count += r * (2 * d + biased - r)
+            s = _rank(head.v) if head.v.ndim == 2 else 1
+            count += s * (d + head.v.shape[1] - s) if head.v.ndim == 2 else d
+        return count
+
+    @cached_property
+    def _joined(self) -> tuple[Array, Array, list[int]] | None:
+        """Keys and queries of all heads side by side, when all are held as factors."""
+        if not all(isinstance(head.matrix, Factors) and head.matrix.left.shape[1] > 0 for head in self.heads):
+            return None
+        matrices = [head.matrix for head in self.heads if isinstance(head.matrix, Factors)]
+        widths = [m.left.shape[1] for m in matrices]
+        return np.hstack([m.left for m in matrices]), np.hstack([m.right for m in matrices]), [0, *np.cumsum(widths)[:-1].tolist()]
+
+    @cached_property
+    def _readouts(self) -> tuple[Array, Array]:
+        """Query biases (d, H) and values (d, H·m)."""
+        d = self.width
+        biases = np.column_stack([np.zeros(d) if head.w0 is None else head.w0 for head in self.heads])
+        return biases, np.hstack([head.v.reshape(d, -1) for head in self.heads])
+
+    def scores(self, batch: Array) -> Array:
+        """Scores of every head, shape (B, N, H)."""
+        return self._scores(as_batch(batch, self.width))
+
+    def _scores(self, X: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            asking = X[:, -1]
+            if self._joined is not None:
+                keys, queries, starts = self._joined
+                products = (X.reshape(-1, self.width) @ keys).reshape(*X.shape[:2], -1) * (asking @ queries)[:, None]
+                scores = np.add.reduceat(products, starts, axis=2)
+            else:
+                scores = np.stack([np.einsum("bnd,bd->bn", X, head.matrix.apply(asking)) for head in self.heads], axis=2)
+            biases = self._readouts[0]
+            return scores + X @ biases if biases.any() else scores
+
+    def __call__(self, batch: Array, /) -> Array:
+        X = as_batch(batch, self.width)
+        outputs = () if self.outputs is None else (self.outputs,)
+        answers = np.empty((len(X), *outputs))
+        widest = max(self.width, sum(self.ranks_held), self._readouts[1].shape[1])
+        step = max(1, _CHUNK // (X.shape[1] * widest))
+        for start in range(0, len(X), step):
+            part = X[start : start + step]
+            weights = softmax(np.moveaxis(self._scores(part), 2, 1))  # (B, H, N)
+            if self.outputs is None:
+                values = (part.reshape(-1, self.width) @ self._readouts[1]).reshape(*part.shape[:2], -1)
+                answers[start : start + step] = np.einsum("bhn,bnh->b", weights, values)
+            else:
+                mixed = (weights @ part).reshape(len(part), -1)  # (B, H·d)
+                answers[start : start + step] = mixed @ np.vstack([head.v for head in self.heads])
+        return np.asarray(answers + self._c)
+
+    @property
+    def ranks_held(self) -> list[int]:
+        """Columns of the factors a head is held in (d when dense)."""
+        return [head.matrix.left.shape[1] if isinstance(head.matrix, Factors) else head.width for head in self.heads]
+
+    def sensitivity(self, batch: Array) -> Array:
+        X = as_batch(batch, self.width)
+        return np.asarray(sum(head.sensitivity(X) for head in self._without_constants) + np.max(np.abs(self._c)))
+
+    @cached_property
+    def _without_constants(self) -> list[SingleHead]:
+        return [SingleHead(head.matrix, head.v, head.w0) for head in self.heads]
+
+    def score_strength(self) -> float:
+        return float(np.median([head.score_strength() for head in self.heads]))
+
+    def canonical(self) -> Self:
+        """Equal scores merge, silent heads vanish, and the loudest head comes first; the constant stands alone.
+
+        >>> W = np.diag([1.0, 2.0])
+        >>> silent = SingleHead(np.eye(2), np.zeros(2))
+        >>> merged = MultiHead([SingleHead(W, [1.0, 0.0]), silent, SingleHead(W, [0.0, 1.0])]).canonical()
+        >>> len(merged.heads), merged.heads[0].v
+        (1, array([1., 1.]))
+        """
+        groups: list[list[SingleHead]] = []
+        for head in self._without_constants:
+            for group in groups:
+                if same_scores(group[0], head):
+                    group.append(head)
+                    break
+            else:
+                groups.append([head])
+        merged = []
+        for group in groups:
+            v = np.asarray(sum(head.v for head in group))
+            if np.linalg.norm(v) > _SAME * sum(float(np.linalg.norm(head.v)) for head in group):
+                merged.append(SingleHead(group[0].matrix, v, group[0].w0).canonical())
+        if not merged:
+            d = self.width
+            merged = [SingleHead(np.zeros((d, d)), np.zeros_like(self.heads[0].v))]
+        merged.sort(key=_order)
+        return type(self)(merged, self._c)
+
+    def distance(self, other: Self) -> float:
+        """Largest relative difference over heads matched best, at least 1 when their numbers differ; canonical forms are compared.
+
+        >>> first, second = SingleHead(np.eye(2), np.ones(2)), SingleHead(-np.eye(2), np.ones(2))
+        >>> MultiHead([first, second]).distance(MultiHead([second, first]))
+        0.0
+        """
+        self._same_family(other)
+        mine, theirs = self.canonical(), other.canonical()
+        costs = np.array([[a.distance(b) for b in theirs.heads] for a in mine.heads])
+        from scipy.optimize import linear_sum_assignment
+
+        matched = float(costs[linear_sum_assignment(np.minimum(costs, 1e300))].max())
+        size = max(float(np.linalg.norm(mine._c)), max(float(np.linalg.norm(head.v)) for head in mine.heads))
+        constant = float(np.linalg.norm(mine._c - theirs._c))
+        missing = 1.0 if len(mine.heads) != len(theirs.heads) else 0.0
+        return max(matched, constant / size if size > 0 else constant, missing)
+
+    def tensors(self) -> dict[str, Array]:
+        parts: dict[str, Array] = {"c": self._c}
+        for index, head in enumerate(self._without_constants):
+            parts |= {f"heads.{index}.{name}": part for name, part in head.tensors().items() if name != "c"}
+        return parts
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        heads: dict[int, dict[str, Array]] = {}
+        for name, part in tensors.items():
+            if name == "c":
+                continue
+            prefix, _, rest = name.partition(".")
+            index, _, inner = rest.partition(".")
+            if prefix != "heads" or not index.isdigit() or not inner:
+                raise ModelFileError(f"a multi-head file has no tensor {name!r}")
+            heads.setdefault(int(index), {})[inner] = part
+        if sorted(heads) != list(range(len(heads))) or not heads:
+            raise ModelFileError(f"a multi-head file numbers its heads 0, 1, ...; this one has {sorted(heads)}")
+        return cls([SingleHead.from_tensors(heads[index]) for index in range(len(heads))], tensors.get("c", 0.0))
+
+    def __repr__(self) -> str:
+        return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks})"
+
+
+def same_scores(first: SingleHead, second: SingleHead) -> bool:
+    """Whether two heads have the same W and w0 up to rounding."""
+    size = max(first.matrix.norm(), second.matrix.norm())
+    biases = [np.zeros(head.width) if head.w0 is None else head.w0 for head in (first, second)]
+    bias_size = max(float(np.linalg.norm(bias)) for bias in biases)
+    return difference_norm(first.matrix, second.matrix) <= _SAME * size and float(np.linalg.norm(biases[0] - biases[1])) <= _SAME * bias_size
+
+
+def _order(head: SingleHead) -> tuple[float, float]:
+    """Loudest first; equally loud ones by the size of their scores."""
+    return (-float(f"{np.linalg.norm(head.v):.9e}"), -head.matrix.norm())
+
+
+def _rank(array: Array) -> int:
+    values = np.linalg.svd(array, compute_uv=False)
+    return int((values > values.max(initial=0.0) * max(array.shape) * _EPS).sum())

@@ -1,0 +1,98 @@
+"""A matrix of unknown rank on given right points: columns one by one, each begun with a few coordinates that show whether it is new.
+
+A generator asks and is sent measurements, so that many matrices can be solved side by side in common batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.oracles import Array
+
+__all__ = ["Request", "explore", "reassemble"]
+
+_LEAD = 3  # coordinates beyond the number of columns that make a rank test
+_ALWAYS = 48  # up to here every column is tested, then every eighth, because a test costs k³
+
+
+@dataclass(frozen=True)
+class Request:
+    """directionsᵀ W P[:, points], the base direction always included as the first row of what comes back."""
+
+    directions: Array
+    points: slice
+
+
+def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, None]:
+    """Asks what is needed to know W on n points: full columns until one adds nothing, then only their span.
+
+    left: orthonormal (d, d), its first column the base direction, which every answer includes. Sends back are (k + 1, columns).
+    """
+    d = left.shape[0]
+    columns: list[Array] = []
+    while len(columns) < n:
+        k = len(columns)
+        lead = k + _LEAD
+        point = slice(k, k + 1)
+        if k == 0 or lead >= d or (k > _ALWAYS and k % 8):
+            columns.append((yield Request(left[:, 1:], point))[:, 0])
+            continue
+        start = (yield Request(left[:, 1:lead], point))[:, 0]
+        if _nothing_new([column[:lead] for column in columns], start, tolerance):
+            span = _span(left @ np.column_stack(columns), tolerance)
+            yield Request(_inside(span, left[:, 0]), slice(k, n))
+            return
+        rest = yield Request(left[:, lead:], point)
+        columns.append(np.concatenate([start, rest[1:, 0]]))
+
+
+def reassemble(left: Array, requests: list[Request], answers: list[Array], n: int, tolerance: float) -> tuple[Array, int | None]:
+    """(C, rank): C (d, n) = W on all points, from everything that `explore` asked; rank None when all columns were full."""
+    d = left.shape[0]
+    full: dict[int, Array] = {}
+    inside: tuple[Request, Array] | None = None
+    for request, answer in zip(requests, answers, strict=True):
+        k = request.points.start
+        if request.points.stop - k == 1 and np.array_equal(request.directions, left[:, -request.directions.shape[1] :]):
+            lead = full[k] if k in full else answer[:1, 0]
+            full[k] = np.concatenate([lead, answer[1:, 0]])
+        elif request.points.stop - k == 1 and np.array_equal(request.directions, left[:, 1 : request.directions.shape[1] + 1]):
+            full[k] = answer[:, 0]
+        else:
+            inside = (request, answer)
+    columns = [full[k] for k in sorted(full) if len(full[k]) == d]
+    C = left @ np.column_stack(columns)
+    if inside is None:
+        return C, None
+    span = _span(C, tolerance)
+    request, answer = inside
+    seen = np.vstack([left[:, 0], request.directions.T]) @ span
+    rest = span @ np.linalg.lstsq(seen, answer, rcond=None)[0]
+    return np.column_stack([span @ (span.T @ C), rest]), span.shape[1]
+
+
+def _nothing_new(columns: list[Array], column: Array, tolerance: float) -> bool:
+    parts = np.column_stack([*columns, column])
+    sizes = np.linalg.norm(parts, axis=0)
+    if sizes[-1] == 0.0:
+        return True
+    values = np.linalg.svd(parts / np.where(sizes > 0, sizes, 1.0), compute_uv=False)
+    return bool(values[-1] < tolerance * values[0])
+
+
+def _span(columns: Array, tolerance: float) -> Array:
+    left, values, _ = np.linalg.svd(columns / np.linalg.norm(columns, axis=0), full_matrices=False)
+    return np.asarray(left[:, values > tolerance * values[0]])
+
+
+def _inside(span: Array, base: Array) -> Array:
+    """Directions that complete the base direction's part to the whole span."""
+    seen = span.T @ base
+    r = span.shape[1]
+    if r == 1:
+        return np.empty((len(base), 0))
+    turn = np.linalg.svd(seen[None])[2]  # rows: the seen part first, then its complement
+    return np.asarray(span @ turn[1:].T)

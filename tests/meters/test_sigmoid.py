@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases import heads
+from unsoftmax import FunctionOracle, Ledger, OutsideClass, SigmoidMeter
+from unsoftmax.meters.probes import BalancedProbes
+from unsoftmax.meters.ranging import choose_scales
+
+
+def _meter(head: unsoftmax.SingleHead, *, bias: bool = True, input_bound: float | None = None) -> tuple[Ledger, SigmoidMeter]:
+    ledger = Ledger(FunctionOracle(head), width=head.width, input_bound=input_bound)
+    return ledger, SigmoidMeter(ledger, head.v, float(head.c), head.w0 if bias else None, rng=np.random.default_rng(5))
+
+
+@pytest.mark.parametrize("kind", sorted(heads.ALL))
+@pytest.mark.parametrize("d", [1, 4, 23])
+def test_project_measures_any_subspace(kind: str, d: int) -> None:
+    head = heads.make(kind, d, seed=1)
+    rng = np.random.default_rng(2)
+    B = np.linalg.qr(rng.standard_normal((d, d)))[0][:, : max(1, d // 2)]
+    scale = head.matrix.norm() + (0.0 if head.w0 is None else float(np.linalg.norm(head.w0))) ** 2 + 1e-20
+    for k in {1, max(1, d // 3), d}:
+        _, meter = _meter(head)
+        Q = np.linalg.qr(rng.standard_normal((d, k)))[0]
+        np.testing.assert_allclose(meter.project(Q, B), Q.T @ head.W @ B, atol=1e-12 * scale)
+    _, meter = _meter(head)
+    np.testing.assert_allclose(meter.project(None, B), head.W @ B, atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize("v", ["orthogonal", "inside", "random"])
+def test_readout_outside_the_subspace_is_no_obstacle(v: str) -> None:
+    head = heads.low_rank(20, 4, seed=3, v=v)
+    Q = np.linalg.qr(head.W)[0][:, :4]
+    B = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 5)))[0]
+    for silent in (False, True):
+        ledger, meter = _meter(head)
+        np.testing.assert_allclose(meter.project(Q, B, rest_is_silent=silent), Q.T @ head.W @ B, atol=1e-12 * head.matrix.norm())
+        if silent:
+            assert ledger.bill.total <= 4 * 5 + 6
+
+
+def test_one_query_a_measurement() -> None:
+    head = heads.make("plain", 40, seed=0)
+    ledger, meter = _meter(head)
+    meter.project(None, np.eye(40)[:, :1])
+    before = ledger.bill.total
+    meter.project(None, np.eye(40)[:, 1:31])
+    assert ledger.bill.total - before <= 40 * 30 * 1.01
+
+
+@pytest.mark.parametrize("kind", ["biases", "query_bias_only", "zero_W_with_bias"])
+@pytest.mark.parametrize("d", [1, 3, 30])
+def test_query_bias_is_found(kind: str, d: int) -> None:
+    head = heads.make(kind, d, seed=4)
+    ledger, meter = _meter(head, bias=False)
+    found = meter.query_bias()
+    assert found is not None
+    assert head.w0 is not None
+    np.testing.assert_allclose(found, head.w0, atol=1e-12 * float(np.linalg.norm(head.w0)))
+    assert ledger.bill.total <= d + 12
+
+
+@pytest.mark.parametrize("kind", ["plain", "saturating", "tiny_v", "constant_only"])
+def test_no_query_bias_costs_a_look(kind: str) -> None:
+    ledger, meter = _meter(heads.make(kind, 30, seed=4))
+    assert meter.query_bias() is None
+    assert ledger.bill.total <= 6
+
+
+@pytest.mark.parametrize("bound", [1e-2, 1.0, 1e3])
+def test_no_row_is_longer_than_the_bound(bound: float) -> None:
+    head = heads.make("plain", 12, seed=0)
+    longest = [0.0]
+
+    def watched(X: np.ndarray) -> np.ndarray:
+        longest[0] = max(longest[0], float(np.linalg.norm(X, axis=2).max()))
+        return head(X)
+
+    result = unsoftmax.recover(watched, width=12, input_bound=bound)
+    assert 0.3 * bound < longest[0] <= bound * (1 + 1e-12) or bound > 1.0
+    assert longest[0] <= bound * (1 + 1e-12)
+    assert result.status.recovered
+    assert result.error_bound is not None
+    assert head.distance(result.unwrap()) <= result.error_bound  # type: ignore[arg-type]
+
+
+def test_forms_are_the_papers_measurements() -> None:
+    head = heads.make("plain", 6, seed=9)
+    ledger, meter = _meter(head)
+    A, B = np.random.default_rng(0).standard_normal((2, 10, 6))
+    np.testing.assert_allclose(meter.forms(A, B), np.einsum("kd,de,ke->k", A, head.W, B), rtol=1e-9)
+    assert ledger.bill.total == 10
+
+
+def test_answers_that_are_no_weights_are_refused() -> None:
+    ledger = Ledger(FunctionOracle(lambda X: 3.0 * X[:, 0, 0]), width=2)
+    with pytest.raises(OutsideClass, match="between 0 and 1"):
+        SigmoidMeter(ledger, np.array([1.0, 0.0])).project(None, np.eye(2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_balanced_probes_hear_v_equally_and_lead_back(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for d, k in ((1, 1), (5, 5), (9, 3)):
+        v = rng.standard_normal(d) * (np.arange(d) != 1)
+        basis = None if k == d else np.linalg.qr(rng.standard_normal((d, k)))[0]
+        probes = BalancedProbes(v, basis)
+        rows = probes.rows(0, k)
+        np.testing.assert_allclose(rows @ v, probes.readout)
+        np.testing.assert_allclose(rows @ rows.T, np.eye(k), atol=1e-12)
+        m = rng.standard_normal(d)
+        expected = m if basis is None else basis.T @ m
+        np.testing.assert_allclose(probes.coordinates((rows @ m)[None])[0], expected, atol=1e-12)
+        np.testing.assert_allclose(probes.forms_of(m), rows @ m, atol=1e-12)
+
+
+@pytest.mark.parametrize("strength", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("bias", [0.0, 1.0, 1e3])
+@pytest.mark.parametrize("bound", [None, 1.0])
+def test_scales_neither_saturate_nor_exceed_the_bound(strength: float, bias: float, bound: float | None) -> None:
+    gamma, beta = choose_scales(strength, bias=bias, bound=bound)
+    assert gamma * (beta * strength + bias) <= 1.0 + 1e-9
+    assert bound is None or gamma + beta <= bound * (1 + 1e-12)

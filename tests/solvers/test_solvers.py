@@ -1,0 +1,96 @@
+"""Solvers against a meter that is a plain matrix with noise: no oracle, no attention."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from tests.cases import heads
+from unsoftmax.models import Dense, Factors
+from unsoftmax.solvers import RandomBasis, RangeFinder, gaussian_probes, solve_columns, structured_probes
+
+Array = NDArray[np.float64]
+
+
+@dataclass
+class MatrixMeter:
+    W: Array
+    noise: float = 0.0
+    measured: int = 0
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    @property
+    def width(self) -> int:
+        return len(self.W)
+
+    @property
+    def resolution(self) -> float:
+        return 1e-16 * float(np.linalg.norm(self.W)) / self.width
+
+    def forms(self, A: Array, B: Array) -> Array:
+        self.measured += len(A)
+        return np.asarray(np.einsum("kd,de,ke->k", A, self.W, B))
+
+    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+        exact = self.W @ B if basis is None else basis.T @ self.W @ B
+        if basis is not None:
+            np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
+        self.measured += exact.size
+        return np.asarray(exact + self.noise * self.rng.standard_normal(exact.shape))
+
+
+@pytest.mark.parametrize("d", [1, 2, 17, 64])
+def test_random_basis_is_orthonormal_and_applied_as_stored(d: int) -> None:
+    basis = RandomBasis(d, np.random.default_rng(d))
+    G = basis.columns(0, d)
+    np.testing.assert_allclose(G.T @ G, np.eye(d), atol=1e-12)
+    x = np.random.default_rng(0).standard_normal((3, d))
+    np.testing.assert_allclose(basis.apply(x), x @ G.T, atol=1e-12)
+    np.testing.assert_allclose(basis.columns(d // 2, d), G[:, d // 2 :], atol=1e-12)
+
+
+@pytest.mark.parametrize(("d", "r"), [(1, 0), (1, 1), (6, 0), (6, 1), (6, 5), (6, 6), (40, 3), (40, 39), (40, 40)])
+@pytest.mark.parametrize("seed", range(3))
+def test_range_finder_pays_for_the_degrees_of_freedom(d: int, r: int, seed: int) -> None:
+    rng = np.random.default_rng([seed, d, r])
+    W = rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
+    meter = MatrixMeter(W)
+    left: list[int] = []
+    found = RangeFinder().solve(meter, rng, left.append)
+    np.testing.assert_allclose(found.dense(), W, atol=1e-10 * (1 + float(np.linalg.norm(W))))
+    assert meter.measured <= r * (2 * d - r) + r + 6
+    assert left == [r * (d - r)]
+    assert isinstance(found, Dense) if r == d else isinstance(found, Factors)
+    if isinstance(found, Factors):
+        assert found.left.shape[1] == r
+
+
+@pytest.mark.parametrize("decades", [0, 3, 8])
+@pytest.mark.parametrize("noise", [0.0, 1e-12])
+def test_spectra_that_decay_are_followed_down_to_the_noise(decades: int, noise: float) -> None:
+    d, r = 48, 12
+    W = heads.low_rank(d, r, seed=2, decades=decades).W
+    found = RangeFinder().solve(MatrixMeter(W, noise), np.random.default_rng(0))
+    assert np.linalg.norm(found.dense() - W) <= 1e-13 * np.linalg.norm(W) + 300 * noise * d
+
+
+def test_repeated_singular_values() -> None:
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((30, 30)))[0]
+    for W in (np.eye(30), Q, Q[:, :4] @ Q[:, :4].T, np.ones((30, 30))):
+        np.testing.assert_allclose(RangeFinder().solve(MatrixMeter(W), np.random.default_rng(3)).dense(), W, atol=1e-11)
+
+
+def test_columns_solve_both_kinds_of_probes() -> None:
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((7, 7))
+    v = np.array([0.0, 1.0, -3.0, 0.0, 0.5, 0.0, 2.0])
+    for probes in (gaussian_probes(7, rng), structured_probes(v)):
+        meter = MatrixMeter(W)
+        np.testing.assert_allclose(solve_columns(meter, probes), W, atol=1e-10)
+        assert meter.measured == 49
+    Z = structured_probes(v)(0)
+    assert (Z @ v != 0).all()
+    assert np.linalg.matrix_rank(Z) == 7
