@@ -78,6 +78,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
         explained = np.inf if learned.error_bound is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
+        explained = max(explained, learned.bound_at_least)
         status, reason = _judge(certificate, bound, explained, learned.model.exact_at)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from unsoftmax.errors import UsageError
-from unsoftmax.models import Model, load, random_multi_head, random_single_head
+from unsoftmax.models import Model, ReluNetwork, load, random_multi_head, random_single_head, random_transformer
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 
 __all__ = ["as_oracle", "demo_model"]
@@ -28,7 +28,7 @@ def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
     if isinstance(target, str | Path):
         return _with_outputs(_named(str(target)), outputs)
     if isinstance(target, Model):
-        return FunctionOracle(target, OracleSpec(width=target.width, outputs=target.outputs, name=type(target).__name__))
+        return _of_model(target, type(target).__name__)
     if isinstance(target, type):
         raise UsageError(f"the target is the class {target.__name__}; pass an instance or a function")
     if isinstance(target, Oracle) and isinstance(target.spec, OracleSpec):
@@ -40,37 +40,49 @@ def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
 
 def demo_model(spec: str) -> Model:
     """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1), or 'demo:multi-head?d=64&heads=8'
-    (also r=, scale=, biases=1, outputs=m).
+    (also r=, scale=, biases=1, outputs=m), or 'demo:transformer?d=32&m=64' (also r=, scale=, biases=1, residual=1).
 
     >>> demo_model("demo:single-head?d=6&r=2").parameters
     26
     """
     name, _, query = spec.removeprefix("demo:").partition("?")
-    if name not in ("single-head", "multi-head"):
-        raise UsageError(f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0' or 'demo:multi-head?d=64&heads=8&seed=0'")
+    if name not in ("single-head", "multi-head", "transformer"):
+        raise UsageError(
+            f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0', 'demo:multi-head?d=64&heads=8&seed=0' "
+            "or 'demo:transformer?d=32&m=64&seed=0'"
+        )
     options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
     if name == "multi-head":
         options |= {"heads": 8, "outputs": None}
+    if name == "transformer":
+        options |= {"m": None, "residual": 0.0}
     for key, text in parse_qsl(query, keep_blank_values=True):
         if key not in options:
             raise UsageError(f"the demo target has no option {key!r}; it takes {', '.join(options)}")
         try:
-            options[key] = float(text) if key == "scale" else int(text)
+            options[key] = float(text) if key in ("scale", "residual") else int(text)
         except ValueError:
             raise UsageError(f"the demo target's {key}={text!r} is no number; write for instance {key}=8") from None
     biases = bool(options.pop("biases"))
     if name == "multi-head":
         return random_multi_head(options.pop("d"), options.pop("heads"), options.pop("r"), biases=biases, **options)
+    if name == "transformer":
+        d, m = options.pop("d"), options.pop("m")
+        return random_transformer(d, d if m is None else m, options.pop("r"), biases=biases, **options)
     return random_single_head(options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=biases)
+
+
+def _of_model(model: Model, name: str) -> Oracle:
+    """The oracle of a model; a network alone takes single rows only."""
+    alone = 1 if isinstance(model, ReluNetwork) else None
+    return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, max_length=alone, name=name))
 
 
 def _named(target: str) -> Oracle:
     if target.startswith("demo:"):
-        model = demo_model(target)
-        return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=target))
+        return _of_model(demo_model(target), target)
     if target.endswith(".safetensors"):
-        model = load(target)
-        return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=Path(target).name))
+        return _of_model(load(target), Path(target).name)
     module, colon, attribute = target.partition(":")
     if colon and attribute and "/" not in target:
         return _imported(module, attribute)

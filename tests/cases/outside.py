@@ -59,11 +59,6 @@ def hard_max(d: int, seed: int) -> Box:
     return box
 
 
-def clipped_outputs(d: int, seed: int) -> Box:
-    *_, attend = _parts(d, seed)
-    return lambda X: np.clip(attend(X), -2.0, 2.0)
-
-
 def small_sine(d: int, seed: int) -> Box:
     *_, attend = _parts(d, seed)
     return lambda X: attend(X) + 1e-4 * np.sin(10 * X.sum(axis=(1, 2)))
@@ -258,7 +253,7 @@ def causal_dropout(d: int, seed: int) -> Box:
 BOXES: dict[str, Callable[[int, int], Box]] = {
     box.__name__: box
     for box in (
-        max_pooling, tanh_on_top, positional_term, first_row_asks, hard_max, clipped_outputs, small_sine, tiny_sine,
+        max_pooling, tanh_on_top, positional_term, first_row_asks, hard_max, small_sine, tiny_sine,
         scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows, sees_last_sixteen_rows,
         drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse, every_fiftieth_answer_stale,
         batch_normalised, float32_answers, random_noise, labels_of_wrong_thing, quadratic_values, mean_of_two_powers, key_norms_matter,

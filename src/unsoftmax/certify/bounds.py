@@ -6,13 +6,11 @@ import numpy as np
 
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
-from unsoftmax.certify.transformer_bound import transformer_error_bound
+from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
 __all__ = ["error_bound", "rounding_limit"]
-
-_TRANSFORMER_LIMIT = 1e-6  # narrow arcs and small pieces amplify rounding a million times at most
 
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
@@ -31,5 +29,5 @@ def rounding_limit(model: Model, input_bound: float | None) -> float:
     if isinstance(model, SingleHead):
         return single_head_rounding_limit(model, input_bound)
     if isinstance(model, Transformer):
-        return _TRANSFORMER_LIMIT
+        return transformer_rounding_limit(model, input_bound)
     return 0.0

@@ -9,7 +9,7 @@ from unsoftmax.meters.piece import Piece, choose_piece
 from unsoftmax.models import Transformer
 from unsoftmax.oracles import Array
 
-__all__ = ["transformer_error_bound"]
+__all__ = ["transformer_error_bound", "transformer_rounding_limit"]
 
 _PROBES = 16
 _FACTOR = 6.0  # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than 1e-6
@@ -25,7 +25,7 @@ def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.G
     """
     d = model.width
     folds = model.one_row.folds
-    piece, size = _place(ledger, model, rng)
+    _, piece, size = _place(ledger.input_bound, model, rng)
     a, b = _units(rng, d), _units(rng, d)
     toward = np.sign(a @ piece.gradient)
     slope = piece.gradient / np.linalg.norm(piece.gradient)
@@ -46,16 +46,23 @@ def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.G
     return float(_FACTOR * error / (norm if norm > 0 else 1.0)) + _FLOOR
 
 
-def _place(ledger: Ledger, model: Transformer, rng: np.random.Generator) -> tuple[Piece, float]:
-    """The piece, and the part of its room for a, at which the model's own scores promise the most exact measurement."""
+def transformer_rounding_limit(model: Transformer, input_bound: float | None) -> float:
+    """The relative error of W that float64 rounding explains, measuring where the model's own scores promise most."""
+    merit, _, _ = _place(input_bound, model, np.random.default_rng(0))
+    norm = model.matrix.norm()
+    return float(8.0 * np.finfo(float).eps * model.width**1.5 / (merit * (norm if norm > 0 else 1.0)))
+
+
+def _place(bound: float | None, model: Transformer, rng: np.random.Generator) -> tuple[float, Piece, float]:
+    """Where the model's own scores promise the most exact measurement: how exact, the piece, and the part of its room for a."""
     folds = model.one_row.folds
-    bound = ledger.input_bound
     natural = folds.reach * np.sqrt(model.width)
+    sizes = natural * 4.0 ** np.arange(-8.0, 9.0)
+    if bound is not None:
+        sizes = np.unique(np.minimum(sizes, bound / 4.0))
     best: tuple[float, Piece, float] | None = None
     directions = _units(rng, model.width)
-    for size in natural * 4.0 ** np.arange(-8.0, 9.0):
-        if bound is not None and size > bound / 4.0:
-            break
+    for size in sizes:
         piece = choose_piece(folds, float(size), rng, bound)
         room = _PART * float(np.median(piece.room(directions)))
         column = model.matrix.apply(piece.centre[None])[0] + (0.0 if model.w0 is None else model.w0)
@@ -65,10 +72,8 @@ def _place(ledger: Ledger, model: Transformer, rng: np.random.Generator) -> tupl
         merit /= float(folds.magnitude(piece.centre[None])[0])
         if best is None or merit > best[0]:
             best = (merit, piece, shrink)
-    if best is None:
-        piece = choose_piece(folds, float(bound or natural) / 4.0, rng, bound)
-        return piece, 1.0
-    return best[1], best[2]
+    assert best is not None
+    return best
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:

@@ -45,7 +45,8 @@ class AutoLearner:
         return SingleHeadLearner().claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        learner: Learner = SingleHeadLearner()
+        alone = ledger.oracle.spec.max_length == 1  # single rows only: there is no attention to see
+        learner: Learner = ReluNetworkLearner() if alone else SingleHeadLearner()
         untried = dict(_SUCCESSORS)
         while True:
             try:

@@ -231,10 +231,12 @@ class ConeMeter:
             sent = shrink * full[:, None] * rows
             pairs = np.concatenate([sent, -sent])
             answers = self._ledger.ask(np.stack([pairs + piece.centre, np.broadcast_to(piece.centre, pairs.shape)], axis=1))
-            weights = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, count)
-            mixing = 1.0 / float(np.median(weights.sum(axis=0)))
-            if not 0.0 < mixing < 1e6:
-                raise OutsideClass(SIGMOID_TEST, f"the weights of a row and of its negative add up to {1.0 / mixing:.6g}, which no softmax does")
+            with np.errstate(divide="ignore", invalid="ignore"):
+                weights = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, count)
+            total = float(np.median(weights.sum(axis=0)))
+            if not 1e-6 < total < 1e6:
+                raise OutsideClass(SIGMOID_TEST, f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does")
+            mixing = 1.0 / total
             score = np.abs(logit(weights[0] * mixing))
             if (score <= _LARGEST_SCORE).all():
                 typical = float(np.sqrt(np.mean(score**2)))

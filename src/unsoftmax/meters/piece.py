@@ -43,18 +43,21 @@ def choose_piece(folds: Folds, size: float, rng: np.random.Generator, bound: flo
     d = folds.width
     points = rng.standard_normal((_CANDIDATES, d))
     points *= size * rng.uniform(0.5, 1.5, (_CANDIDATES, 1)) / np.linalg.norm(points, axis=1)[:, None]
-    nearest = np.ones(_CANDIDATES)
+    nearest, steep = np.ones(_CANDIDATES), np.full(_CANDIDATES, float(np.linalg.norm(folds.linear)))
     if folds.count:
-        nearest = (np.abs(folds.sides(points)) / folds.sizes).min(axis=1)
+        sides = folds.sides(points)
+        nearest = (np.abs(sides) / folds.sizes).min(axis=1)
+        steep = np.linalg.norm((np.sign(sides) * folds.signs) @ folds.normals + folds.linear, axis=1)
+    promise = nearest**3 * steep / np.maximum(folds.magnitude(points), np.finfo(float).tiny)
     directions = np.linalg.qr(rng.standard_normal((d, d)))[0]
     best: tuple[float, Piece] | None = None
-    for i in np.argsort(-nearest)[:_FINALISTS]:
+    for i in np.argsort(-promise)[:_FINALISTS]:
         centre = points[i]
         limit = _FURTHEST * size if bound is None else min(_FURTHEST * size, 0.99 * max(bound - float(np.linalg.norm(centre)), 0.0))
         value = float(folds(centre[None])[0])
         piece = Piece(folds, centre, folds.gradient(centre), value, limit)
         room = 1.0 / np.sqrt(np.mean(1.0 / np.maximum(piece.room(directions), np.finfo(float).tiny) ** 2))
-        quality = float(np.linalg.norm(piece.gradient)) * room**3 / float(folds.magnitude(centre[None])[0])
+        quality = float(np.linalg.norm(piece.gradient)) * room**3 / max(float(folds.magnitude(centre[None])[0]), np.finfo(float).tiny)
         if best is None or quality > best[0]:
             best = (quality, piece)
     assert best is not None
