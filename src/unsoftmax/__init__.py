@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AnswerModel": "learners",
     "BoundedInputs": "oracles",
     "Certificate": "certify",
+    "Clipped": "oracles",
     "Equivalence": "models",
+    "FlippedLabels": "oracles",
     "Folds": "models",
     "FunctionOracle": "oracles",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
@@ -50,7 +54,9 @@ _HOMES = {
     "as_oracle": "targets",
     "equivalent": "models",
     "from_torch": "models",
+    "identify": "learners",
     "load": "models",
+    "milli_2019": "learners",
     "plain_network": "models",
     "plan": "planning",
     "random_multi_head": "models",
@@ -61,6 +67,7 @@ _HOMES = {
     "recover_network": "network_recovery",
     "theorem_4_1": "learners",
     "to_torch": "models",
+    "within_tolerance": "learners",
     "witness_pair": "models",
 }
 
@@ -71,11 +78,15 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import identify as identify
+    from unsoftmax.learners import milli_2019 as milli_2019
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
@@ -98,8 +109,11 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import witness_pair as witness_pair
     from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
+    from unsoftmax.oracles import Clipped as Clipped
+    from unsoftmax.oracles import FlippedLabels as FlippedLabels
     from unsoftmax.oracles import FunctionOracle as FunctionOracle
     from unsoftmax.oracles import Labels as Labels
+    from unsoftmax.oracles import LowPrecision as LowPrecision
     from unsoftmax.oracles import Noisy as Noisy
     from unsoftmax.oracles import Oracle as Oracle
     from unsoftmax.oracles import OracleSpec as OracleSpec

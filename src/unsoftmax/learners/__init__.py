@@ -3,6 +3,7 @@
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.milli import Milli2019, milli_2019
 from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
@@ -16,6 +17,7 @@ __all__ = [
     "Claim",
     "Learned",
     "Learner",
+    "Milli2019",
     "MultiHeadLearner",
     "NetworkFound",
     "QueryCount",
@@ -24,5 +26,6 @@ __all__ = [
     "Theorem41",
     "TransformerLearner",
     "learner_for",
+    "milli_2019",
     "theorem_4_1",
 ]

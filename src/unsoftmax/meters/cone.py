@@ -10,12 +10,14 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters.piece import Piece, choose_piece
 from unsoftmax.meters.probes import BalancedProbes
 from unsoftmax.meters.ranging import TARGET_SCORE
-from unsoftmax.meters.sigmoid import SIGMOID_TEST, logit
+from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import Folds
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
-__all__ = ["ConeMeter"]
+__all__ = ["PIECE_TEST", "ConeMeter"]
+
+PIECE_TEST = "inside a linear piece of the network two rows share by softmax"
 
 _EPS = float(np.finfo(float).eps)
 _PART = 0.45  # of the room, for b and for a each: together they stay inside
@@ -171,7 +173,7 @@ class ConeMeter:
             where = where[again]
             factor = np.where(np.isfinite(score[again]), np.minimum(TARGET_SCORE / np.maximum(np.abs(score[again]), 1.0), 0.25), 2.0**-6)
             gamma[where[:, 0], where[:, 1]] *= factor
-        raise OutsideClass(SIGMOID_TEST, "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly")
+        raise OutsideClass(PIECE_TEST, "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly")
 
     def _weights(self, A: Array, X: Array, signal: Array) -> Array:
         """The attention weight of the first row of [a + b; b], b = b0 + x."""
@@ -182,9 +184,7 @@ class ConeMeter:
         strange = ~((weights >= -slack) & (weights <= 1.0 + slack))
         if strange.any():
             worst = float(weights[strange][0])
-            raise OutsideClass(
-                SIGMOID_TEST, f"inside one linear piece of the network a row's weight would be {worst:.6g}, and a weight lies between 0 and 1"
-            )
+            raise OutsideClass(PIECE_TEST, f"a row's weight would be {worst:.6g}, and a weight lies between 0 and 1")
         return np.asarray(weights)
 
     def _settle(self) -> Piece:
@@ -235,14 +235,14 @@ class ConeMeter:
                 weights = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, count)
             total = float(np.median(weights.sum(axis=0)))
             if not 1e-6 < total < 1e6:
-                raise OutsideClass(SIGMOID_TEST, f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does")
+                raise OutsideClass(PIECE_TEST, f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does")
             mixing = 1.0 / total
             score = np.abs(logit(weights[0] * mixing))
             if (score <= _LARGEST_SCORE).all():
                 typical = float(np.sqrt(np.mean(score**2)))
                 return typical / shrink, min(1.0, shrink * TARGET_SCORE / max(typical, 1e-300)), mixing
             shrink /= 8.0
-        raise OutsideClass(SIGMOID_TEST, "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly")
+        raise OutsideClass(PIECE_TEST, "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly")
 
     def _merit(self, piece: Piece, shrink: float) -> float:
         """Inverse of the error to expect in W: answers' rounding over signal, score size and the step of b."""
