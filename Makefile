@@ -1,7 +1,7 @@
 # Everything happens inside the checkout: .venv/ for tools, out/ for results.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test check bench clean
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Learned, Learner, learner_for
+from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, learner_for
 from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
@@ -32,6 +32,7 @@ def recover(
     budget: int | None = None,
     seed: int = 0,
     ledger: str | Path | None = None,
+    tolerance: float | None = None,
     input_bound: float | None = None,
     outputs: int | None = None,
     learner: Learner | None = None,
@@ -42,6 +43,7 @@ def recover(
     target: a callable (B, N, d) -> (B,), an oracle, a model, 'demo:...', a .safetensors file, or 'package.module:callable'.
     width: d, where the target does not tell. budget: largest number of queries, earlier runs on the same ledger included. seed: all randomness.
     ledger: a file that keeps every answer; a run that was stopped goes on from it without asking anything again.
+    tolerance: how far an answer may be off (None: what kind of answers they are is found out, see `Result.findings`).
     input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default.
     progress: called after every batch with a `Progress`.
 
@@ -53,12 +55,17 @@ def recover(
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
-    chosen = learner if learner is not None else learner_for(family)
+    chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
     oracle = as_oracle(target, outputs=outputs)
     with ExitStack() as stack:
         journal = None
         if ledger is not None:
-            options = {"width": width or oracle.spec.width, "outputs": outputs or oracle.spec.outputs, "input_bound": input_bound}
+            options = {
+                "width": width or oracle.spec.width,
+                "tolerance": tolerance,
+                "outputs": outputs or oracle.spec.outputs,
+                "input_bound": input_bound,
+            }
             journal = stack.enter_context(open_journal(ledger, oracle, seed=int(seed), learner=chosen, options=options))
         books = Ledger(oracle, width=width, budget=budget, input_bound=input_bound, journal=journal, listener=progress)
         return _recover(books, chosen, int(seed))
@@ -74,12 +81,14 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
     bound: float | None = None
     try:
         learned = chosen.learn(ledger, learning)
-        certificate = certify(ledger, learned.model, checking, tolerance=learned.tolerance, caveat=learned.caveat)
-        bound = learned.error_bound if learned.error_bound is not None else error_bound(ledger, learned.model, checking)
+        own = learned.error_bound
+        allowed = learned.model.exact_at if own is None else max(learned.model.exact_at, 2.0 * own)
+        certificate = certify(ledger, learned.model, checking, allowed=allowed, tolerance=learned.tolerance, caveat=learned.caveat)
+        bound = own if own is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
-        explained = np.inf if learned.error_bound is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
+        explained = np.inf if own is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
         explained = max(explained, learned.bound_at_least)
-        status, reason = _judge(certificate, bound, explained, learned.model.exact_at)
+        status, reason = _judge(certificate, bound, explained, learned.model.exact_at if learned.exact_answers else 0.0)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)
         reason = f"{learned.note}; {reason}" if learned.note else reason
@@ -95,12 +104,20 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         model=learned.model if learned is not None and status.recovered else None,
         certificate=certificate,
         error_bound=bound,
+        findings=tuple(ledger.known.get("findings", ())),
     )
 
 
+def _checked_tolerance(tolerance: float | None) -> float | None:
+    if tolerance is None:
+        return None
+    if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not (np.isfinite(tolerance) and tolerance >= 0):
+        raise UsageError(f"tolerance must be a finite number >= 0, not {tolerance!r}")
+    return float(tolerance)
+
+
 def _judge(certificate: Certificate, bound: float | None, explained: float, exact: float) -> tuple[Status, str]:
-    """The status that the evidence allows. `explained`: the error of parameters that the answers' own errors account for;
-    `exact`: the error up to which this family counts as exact.
+    """The status that the evidence allows. `explained`: the error of parameters that the answers' own errors account for.
 
     A bound or a deviation beyond that means another function than the one learnt, however small it is.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
-from unsoftmax.learners import Claim
+from unsoftmax.learners import Claim, Finding
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status
@@ -37,6 +37,7 @@ class Result:
     certificate: Certificate | None = None
     error_bound: float | None = None
     artifacts: dict[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
 
     def unwrap(self) -> Model:
         """The model, or `NotRecovered` with the reason."""
@@ -60,5 +61,6 @@ class Result:
             "certificate": certificate,
             "error_bound": self.error_bound,
             "artifacts": dict(self.artifacts),
+            "findings": [asdict(finding) for finding in self.findings],
             "reason": self.reason,
         }

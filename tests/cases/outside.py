@@ -212,7 +212,7 @@ def linear_attention(d: int, seed: int) -> Box:
     W, v, _ = _parts(d, seed)
 
     def box(X: Array) -> Array:
-        scores = np.logaddexp(0.0, np.einsum("bnd,de,be->bn", X, W, X[:, -1]))
+        scores = np.logaddexp(0.0, np.einsum("bnd,de,be->bn", X, W, X[:, -1])) + 1e-12
         return np.asarray(np.einsum("bn,bnd,d->b", scores / scores.sum(axis=1, keepdims=True), X, v))
 
     return box

@@ -43,10 +43,16 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
 
 
 def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> float:
-    """The relative error of W that float64 rounding alone explains: large when rows must be short, or biases drown the scores."""
+    """The relative error of W and w0 that float64 rounding alone explains: large when rows must be short, or a constant drowns the scores."""
+    d = head.width
+    constant = float(np.max(np.abs(head.c))) * np.sqrt(d) / float(np.linalg.norm(head.v))
     gamma, beta = _scales(head, input_bound)
-    drowned = (beta + float(np.max(np.abs(head.c))) * np.sqrt(head.width) / float(np.linalg.norm(head.v))) / gamma
-    return float(_FLOOR * (1.0 + drowned) / (gamma * beta) * head.width / (head.matrix.norm() or 1.0))
+    limit = (1.0 + (beta + constant) / gamma) / (gamma * beta) * d / (head.matrix.norm() or 1.0)
+    if head.w0 is not None:
+        loudest = np.sqrt(d) / float(np.linalg.norm(head.w0))
+        gamma = loudest if input_bound is None else min(loudest, input_bound)
+        limit = max(limit, (1.0 + constant / gamma) * loudest / gamma)
+    return float(_FLOOR * limit)
 
 
 def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:

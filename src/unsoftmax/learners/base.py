@@ -20,6 +20,7 @@ class Learned:
 
     error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None: it is measured
     afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the model's (0: exact answers).
+    exact_answers: False when answers carry errors, so that the outcome is at best WITHIN_BOUND.
     note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """
@@ -30,6 +31,7 @@ class Learned:
     note: str = ""
     caveat: str = ""
     bound_at_least: float = 0.0
+    exact_answers: bool = True
 
 
 class Learner(Protocol):

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from unsoftmax.oracles import Array
 
-__all__ = ["Answers", "Meter"]
+__all__ = ["Answers", "BoundedMeter", "Meter"]
 
 
 class Answers(Protocol):
@@ -43,3 +43,10 @@ class Meter(Protocol):
         The meter chooses which combinations inside the span it measures: k a column, and what it must ask again.
         `rest_is_silent` promises that Wᵀ vanishes on everything orthogonal to `basis`, so the meter may add any of that.
         """
+
+
+class BoundedMeter(Meter, Protocol):
+    """A meter that says how far off it can be."""
+
+    def measure(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None) -> tuple[Array, Array]:
+        """As `project`, and for every column a bound on the length of its error. length: what to expect of a column's length."""

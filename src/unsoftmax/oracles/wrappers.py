@@ -10,7 +10,9 @@ import numpy as np
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import Array, Oracle, OracleSpec
 
-__all__ = ["BoundedInputs", "Labels", "Noisy", "Rounded", "WithinTolerance"]
+__all__ = ["BoundedInputs", "Clipped", "FlippedLabels", "Labels", "LowPrecision", "Noisy", "Rounded", "WithinTolerance", "in_precision"]
+
+PRECISIONS = ("bfloat16", "float16", "float32")
 
 
 class _Wrapper:
@@ -40,6 +42,67 @@ class Labels(_Wrapper):
 
     def _change(self, batch: Array, answers: Array) -> Array:
         return (answers > 0).astype(np.float64)
+
+
+class FlippedLabels(Labels):
+    """Labels of which each is flipped with probability `flip`, afresh at every query.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> oracle = FlippedLabels(FunctionOracle(lambda X: X[:, -1, 0]), 0.25, seed=0)
+    >>> float(oracle(np.ones((1000, 1, 1))).mean().round(1))
+    0.8
+    """
+
+    def __init__(self, inner: Oracle, flip: float, seed: int = 0) -> None:
+        super().__init__(inner)
+        if not 0.0 <= flip < 0.5:
+            raise UsageError(f"a label may be flipped with a probability from 0 to below 0.5, not {flip!r}")
+        self.flip = float(flip)
+        self._rng = np.random.default_rng(seed)
+
+    @property
+    def spec(self) -> OracleSpec:
+        return replace(self.inner.spec, deterministic=False)
+
+    def _change(self, batch: Array, answers: Array) -> Array:
+        labels = super()._change(batch, answers)
+        return np.where(self._rng.random(labels.shape) < self.flip, 1.0 - labels, labels)
+
+
+class LowPrecision(_Wrapper):
+    """Answers computed exactly and then stored as float32, float16 or bfloat16.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> float(LowPrecision(FunctionOracle(lambda X: X[:, -1, 0]), "bfloat16")(np.array([[[3.14159]]]))[0])
+    3.140625
+    """
+
+    def __init__(self, inner: Oracle, precision: str) -> None:
+        super().__init__(inner)
+        if precision not in PRECISIONS:
+            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
+        self.precision = precision
+
+    def _change(self, batch: Array, answers: Array) -> Array:
+        return in_precision(answers, self.precision)
+
+
+class Clipped(_Wrapper):
+    """Answers held between -limit and limit.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> Clipped(FunctionOracle(lambda X: X[:, -1, 0]), 2.0)(np.array([[[5.0]], [[-1.0]]]))
+    array([ 2., -1.])
+    """
+
+    def __init__(self, inner: Oracle, limit: float) -> None:
+        super().__init__(inner)
+        if not (np.isfinite(limit) and limit > 0):
+            raise UsageError(f"the limit must be a finite number > 0, not {limit!r}")
+        self.limit = float(limit)
+
+    def _change(self, batch: Array, answers: Array) -> Array:
+        return np.clip(answers, -self.limit, self.limit)
 
 
 class Rounded(_Wrapper):
@@ -139,3 +202,21 @@ class BoundedInputs(_Wrapper):
                 f"a row of norm {longest:.6g} was sent, but the target takes at most {self.bound:.6g}; pass input_bound={self.bound:.6g}"
             )
         return self.inner(batch)
+
+
+def in_precision(values: Array, precision: str) -> Array:
+    """The nearest float32, float16 or bfloat16 of every value, as float64; infinite beyond the format's range.
+
+    >>> in_precision(np.array([1.0 + 2.0**-9]), "bfloat16")
+    array([1.])
+    """
+    with np.errstate(over="ignore"):
+        if precision == "float16":
+            return np.asarray(values, dtype=np.float16).astype(np.float64)
+        single = np.asarray(values, dtype=np.float32)
+        if precision == "float32":
+            return single.astype(np.float64)
+    bits = np.atleast_1d(single).view(np.uint32).astype(np.uint64)
+    nearest_even = bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))
+    rounded = (nearest_even & np.uint64(0xFFFF0000)).astype(np.uint32).view(np.float32)
+    return np.asarray(rounded.reshape(single.shape).astype(np.float64))

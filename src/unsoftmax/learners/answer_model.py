@@ -1,0 +1,236 @@
+"""What kind of answers are these: exact, rounded, in low precision, off by a tolerance, noisy, clipped, or labels?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Array, in_precision
+
+__all__ = ["AnswerModel", "Finding", "answers_look_exact", "identify"]
+
+IDENTIFY = "identify"
+_EPS = float(np.finfo(float).eps)
+_FARTHEST = 1e4  # how far out to look when the rows have no bound
+_MOST_DECIMALS = 12
+_COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
+_SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
+_HALF_FLOAT = 3e4  # float16 overflows at 65504
+
+
+@dataclass(frozen=True)
+class AnswerModel:
+    """What the answers do to the function's values.
+
+    kind: exact, decimals (rounded to `decimals` places), float32, float16, bfloat16, tolerance (a fixed error up to `tau`), noise (fresh
+    errors of standard deviation `sigma`), labels (one of two values), flipped labels (each wrong with probability `flip`),
+    or constant (no row moves the answer). clip: (lowest, highest) answer ever given, when that is a limit.
+    evidence: what was seen. queries: what seeing it cost.
+
+    >>> AnswerModel("decimals", decimals=2, evidence="36 answers are whole multiples of 0.01", queries=40).name
+    'decimals'
+    """
+
+    kind: str
+    evidence: str
+    queries: int
+    decimals: int | None = None
+    tau: float = 0.0
+    sigma: float = 0.0
+    flip: float = 0.0
+    clip: tuple[float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """The kind, with 'clipped' in front where a limit was seen."""
+        return self.kind if self.clip is None else "clipped" if self.kind == "exact" else f"clipped {self.kind}"
+
+    @property
+    def exact(self) -> bool:
+        """Whether answers are the function's values in float64."""
+        return self.kind in ("exact", "constant") and self.clip is None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something found out about the target on the way: what it is about, what was found, what was seen, and what that cost.
+
+    >>> Finding("answers", "exact", "full float64 answers on a line", 3).value
+    'exact'
+    """
+
+    subject: str
+    value: str
+    evidence: str
+    queries: int
+
+
+def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
+    """A first look with three queries: full float64 answers, on a line along a ray. No proof, and no refutation of a curved function.
+
+    >>> import unsoftmax
+    >>> answers_look_exact(Ledger(unsoftmax.as_oracle("demo:single-head?d=4")), np.random.default_rng(0))
+    True
+    """
+    size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 32)
+    x = _units(rng, 1, ledger.width)
+    with ledger.phase(IDENTIFY):
+        near, middle, far = ledger.ask(np.concatenate([x, 2.0 * x, 32.0 * x])[:, None] * size)
+    largest = float(max(abs(near), abs(middle), abs(far)))
+    bend = abs(float((far - middle) - 30.0 * (middle - near)))
+    if largest == 0.0 or bend > 1e-11 * largest:
+        return False
+    answers = np.array([near, middle, far])
+    return _decimals(answers) is None and _precision(answers) is None
+
+
+def identify(ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
+    """The answer model of an oracle, from 40 to 90 one-row queries (more where labels are flipped).
+
+    >>> import unsoftmax
+    >>> oracle = unsoftmax.Rounded(unsoftmax.as_oracle("demo:single-head?d=4"), 2)
+    >>> found = identify(unsoftmax.Ledger(oracle), np.random.default_rng(0))
+    >>> found.kind, found.decimals, found.queries
+    ('decimals', 2, 40)
+    """
+    before = ledger.bill.total
+    with ledger.phase(IDENTIFY):
+        found = _identify(ledger, rng, before)
+    return replace(found, queries=ledger.bill.total - before)
+
+
+def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerModel:
+    farthest = _FARTHEST if ledger.input_bound is None else ledger.input_bound
+    size = min(1.0, farthest / 4)
+    while True:
+        rows = size * _units(rng, 6, ledger.width)
+        thrice = np.stack([_ask(ledger, rows) for _ in range(3)])
+        near = np.concatenate([thrice.ravel(), _ask(ledger, -rows), _ask(ledger, 3.7 * rows)])
+        repeats = bool((thrice == thrice[0]).all())
+        if len(np.unique(near)) > 1 or 30.0 * 4 * size > farthest:
+            break
+        size *= 30.0
+    if len(np.unique(near)) == 1:
+        return AnswerModel("constant", f"every row up to a norm of {3.7 * size:.3g} is answered {near[0]:.6g}", 0)
+    if len(np.unique(near)) == 2 and (found := _labels(ledger, rng, rows * (farthest / size), rows, near, repeats)) is not None:
+        return found
+    precision = _precision(near) if repeats else None
+    if precision == "float16":
+        slope = float(np.abs(near).max()) / size
+        farthest = min(farthest, max(size, _HALF_FLOAT / (3 * slope)))
+    clip, straight = _limits(ledger, rows[0], size, farthest, thrice if not repeats else None)
+    inside = near if clip is None else near[(near > clip[0]) & (near < clip[1])]
+    if repeats and len(inside) >= 4:
+        decimals = _decimals(inside)
+        precision = _precision(inside)
+        if decimals == 0 or (decimals is not None and precision is None):
+            step = 10.0**-decimals
+            return AnswerModel("decimals", f"{len(inside)} answers are whole multiples of {step:g}", 0, decimals=decimals, tau=step / 2, clip=clip)
+        if precision is not None:
+            return AnswerModel(precision, f"{len(inside)} answers are {precision} numbers", 0, clip=clip)
+    deviations, level = _deviations(ledger, rng, size, straight, clip)
+    if not len(deviations):
+        return AnswerModel("labels", "hardly an answer lies between the lowest and the highest one", 0, clip=clip)
+    worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
+    if not repeats:
+        sigma = float(np.std(deviations))
+        return AnswerModel("noise", f"the same row is answered differently, with a standard deviation of {sigma:.2g}", 0, sigma=sigma, clip=clip)
+    if worst <= 32.0 * _EPS * np.sqrt(ledger.width) * level or _smooth(ledger, rng, size, clip, worst):
+        text = (
+            f"answers repeat, use all digits and lie on lines to {worst:.1g}" if clip is None else f"answers stop at {clip[0]:.6g} and {clip[1]:.6g}"
+        )
+        return AnswerModel("exact", text, 0, clip=clip)
+    tau = _COVER * worst
+    return AnswerModel("tolerance", f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line", 0, tau=tau, clip=clip)
+
+
+def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, near: Array, repeats: bool) -> AnswerModel | None:
+    """Two values near zero are labels when rows far away give no third one (coarse rounding would)."""
+    values = np.unique(np.concatenate([near, _ask(ledger, far)]))
+    if len(values) > 2:
+        return None
+    seen = f"every answer is {values[0]:g} or {values[1]:g}"
+    again = np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (_SAME_RAY, 1))) == values[1])
+    if repeats and again in (0.0, 1.0):
+        return AnswerModel("labels", seen, 0)
+    share = float(np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (150, 1))) == values[1]))
+    share = (150 * share + _SAME_RAY * float(again)) / (150 + _SAME_RAY)
+    flip = min(share, 1.0 - share)
+    return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip)
+
+
+def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Array | None) -> tuple[tuple[float, float] | None, float]:
+    """The answers' lowest and highest value if growing rows end there, and the largest size at which they had not."""
+    sizes = np.unique(np.minimum(np.append(size * 10.0 ** np.arange(4), farthest), farthest))
+    up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
+    low, high = float(min(up.min(), down.min())), float(max(up.max(), down.max()))
+    spread = 0.0 if noisy is None else float(np.std(noisy - noisy.mean(axis=0)))
+    flat = (lambda path: path[-1] == path[-2]) if noisy is None else (lambda path: abs(path[-1] - path[-2]) < 12.0 * spread)
+    stands_out = 0.0 if noisy is None else 30.0 * spread
+    if not ((flat(up) and abs(up[-1]) > stands_out) or (flat(down) and abs(down[-1]) > stands_out)) or sizes[-1] < 5 * sizes[-2] * 0.99:
+        return None, float(sizes[-1])
+    if noisy is None:
+        free = [s for s, a, b in zip(sizes, up, down, strict=True) if low < a < high and low < b < high]
+        return (low, high), float(max(free, default=0.0))
+    free = [
+        s for s, a, b in zip(sizes, up, down, strict=True) if low + stands_out < a < high - stands_out and low + stands_out < b < high - stands_out
+    ]
+    return (low, high), float(max(free, default=0.0))
+
+
+def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: float, clip: tuple[float, float] | None) -> tuple[Array, float]:
+    """Answers to short rows against lines through the origin's answer and a far one, and the largest answer among the short ones."""
+    low, high = clip if clip is not None else (-np.inf, np.inf)
+    far = max(far, 1e-3 * size)
+    for _ in range(8):
+        rows = _units(rng, 4, ledger.width)
+        ends, origin = _ask(ledger, far * rows), float(_ask(ledger, np.zeros((1, ledger.width)))[0])
+        inside = (ends > low) & (ends < high)
+        if inside.sum() >= 2:
+            break
+        far *= 0.3
+    rows, slopes = rows[inside], (ends[inside] - origin) / far
+    parts = rng.uniform(0.1, 1.0, (len(rows), 7)) * min(size, 0.9 * far)
+    answers = _ask(ledger, (parts[:, :, None] * rows[:, None]).reshape(-1, ledger.width)).reshape(parts.shape)
+    deviations = (answers - origin - parts * slopes[:, None]).ravel()
+    kept = ((answers > low) & (answers < high)).ravel()
+    return deviations[kept], float(np.abs(answers).max(initial=0.0))
+
+
+def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[float, float] | None, worst: float) -> bool:
+    """Whether a function that is not affine is exact: straight on short segments, where errors of answers would still jump about."""
+    straight = 0
+    for row in 0.3 * size * _units(rng, 3, ledger.width):
+        answers = _ask(ledger, (1.0 + 1e-4 * np.arange(5.0))[:, None] * row)
+        bends = np.abs(np.diff(answers, 2)).max()
+        moves = np.abs(np.diff(answers)).min()
+        straight += bool(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
+    return straight >= 2
+
+
+def _decimals(answers: Array) -> int | None:
+    """The smallest number of decimals that writes every answer, if there is one."""
+    for places in range(_MOST_DECIMALS + 1):
+        scaled = answers * 10.0**places
+        if (np.abs(scaled - np.round(scaled)) <= 4.0 * _EPS * np.maximum(1.0, np.abs(scaled))).all():
+            return places if np.abs(scaled).max() < 0.01 / _EPS else None
+    return None
+
+
+def _precision(answers: Array) -> str | None:
+    """The smallest float format that holds every answer, if float64 is not needed."""
+    for precision in ("bfloat16", "float16", "float32"):
+        if (in_precision(answers, precision) == answers).all():
+            return precision
+    return None
+
+
+def _ask(ledger: Ledger, rows: Array) -> Array:
+    return ledger.ask(rows[:, None])
+
+
+def _units(rng: np.random.Generator, n: int, width: int) -> Array:
+    rows = rng.standard_normal((n, width))
+    return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])

@@ -1,0 +1,72 @@
+"""Which learner fits the answers? A first look costs three queries; only answers that do not look exact cost a full identification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
+from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.within_tolerance import ToleranceLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.outcomes import OutsideClass, Unresolved
+
+__all__ = ["AnswerAwareLearner"]
+
+
+@dataclass(frozen=True)
+class AnswerAwareLearner:
+    """`base` where answers are exact, else the single-head learner for the kind of answers that was found, or was told by `tolerance`."""
+
+    base: Learner
+    tolerance: float | None = None
+
+    @property
+    def family(self) -> str:
+        return self.base.family
+
+    @property
+    def claim(self) -> Claim:
+        return self.base.claim
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if self.tolerance is not None:
+            note(ledger, Finding("answers", "tolerance", f"told by the user: off by up to {self.tolerance:g}", 0))
+            return self.base.learn(ledger, rng) if self.tolerance == 0.0 else self._with_errors(ToleranceLearner(self.tolerance), ledger, rng)
+        if ledger.outputs is not None:
+            return self.base.learn(ledger, rng)
+        if answers_look_exact(ledger, rng):
+            note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
+            try:
+                return self.base.learn(ledger, rng)
+            except OutsideClass:
+                found = self._identify(ledger, rng)
+                if found.exact:
+                    raise
+        else:
+            found = self._identify(ledger, rng)
+            if found.exact:
+                return self.base.learn(ledger, rng)
+        return self._with_errors(learner_for_answers(found), ledger, rng)
+
+    def _identify(self, ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
+        found = identify(ledger, rng)
+        note(ledger, Finding("answers", found.name, found.evidence, found.queries))
+        return found
+
+    def _with_errors(self, learner: Learner, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if self.family not in ("auto", learner.family):
+            raise Unresolved(f"answers carry errors, and the family {self.family!r} is only recovered from exact ones; ask a target without them")
+        return learner.learn(ledger, rng)
+
+
+def learner_for_answers(found: AnswerModel) -> Learner:
+    """The single-head learner for a kind of answers."""
+    return ToleranceLearner(found.tau)
+
+
+def note(ledger: Ledger, finding: Finding) -> None:
+    """Adds a finding to what the result will report."""
+    ledger.known.setdefault("findings", []).append(finding)

@@ -1,0 +1,138 @@
+"""One head whose answers are off by up to tau: the longest rows allowed, one pass, and a bound that follows from the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.answer_model import identify
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters import LoudReadout, ToleranceMeter
+from unsoftmax.models import SingleHead
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers import BoundedRangeFinder, Solution
+
+__all__ = ["ToleranceLearner", "learn_scores", "relative_bound", "within_tolerance"]
+
+_USEFUL = 0.1
+
+
+def _queries(d: int, r: int) -> int:
+    return int(1.5 * (r * (2 * d - r) + d)) + 100
+
+
+_CLAIM = Claim(
+    title="One head from answers within a tolerance",
+    source="this library; extends Theorem 6.1 of arXiv 2601.16873",
+    assumptions=(
+        Assumption("every answer is within tau of the function", "identified when not given; the certificate at the end"),
+        Assumption("no query bias, and a constant of at most tau or well above it", "rows around a row of zeros; the answer to a row of zeros"),
+        Assumption("R|v|/tau is at least about 100", "the bound itself"),
+    ),
+    queries=QueryCount("1.5 (r(2d - r) + d) + 100", "upper", _queries),
+    recovers="W and v to a relative error of about 2 tau / (R |v|), R the longest row, with a bound from interval arithmetic",
+    symmetry="none",
+    departs="long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and is limited to tau itself",
+)
+
+
+@dataclass(frozen=True)
+class ToleranceLearner:
+    """Recovers W and v when answers may be off by `tau` (None: found by `identify`).
+
+    Claim: relative error of W about 2 tau/(R|v|). Queries: 1.5 parameters + 100 at most. Assumes: see `claim`. Recovers: W (any rank), v, c.
+    Departs from the paper: rows as long as allowed. Fails when: R|v|/tau is below about 100 (UNRESOLVED, with the R or tau that would do).
+    """
+
+    family: ClassVar[str] = "single-head"
+    tau: float | None = None
+    solver: BoundedRangeFinder = field(default_factory=BoundedRangeFinder)
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        tau = self.tau if self.tau is not None else identify(ledger, rng).tau
+        readout = read_loud_values(ledger, tau, rng)
+        check_linear_within(ledger, readout, rng)
+        check_no_query_bias(ledger, readout, rng)
+        with ledger.phase("values"):
+            meter = ToleranceMeter(ledger, readout, rng)
+        found = learn_scores(ledger, meter, self.solver, rng)
+        bound = relative_bound(found, readout)
+        refuse_noise(bound, readout)
+        v = readout.v
+        note = f"answers are off by up to {readout.tau:.2g}, and rows of norm {readout.bound:.3g} were asked"
+        return Learned(SingleHead(found.matrix, v, None, readout.c), bound, readout.tau, note, exact_answers=False)
+
+
+def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator) -> Solution:
+    """W with its error: first the row z = Wᵀu that the loudest direction u hears, then everything orthogonal to z, where u is silent."""
+    d = meter.width
+    with ledger.phase("range"):
+        ledger.expect(ledger.bill.total + d * d + 3 * d)
+        assert meter.strength >= 0.0
+        z, z_error = meter.carrier_row()
+    length = float(np.linalg.norm(z))
+    direction = z / length if length > 0.0 else np.eye(d)[0]
+    with ledger.phase("scores"):
+        column, column_error = meter.measure(None, direction[:, None])
+        meter.silent_for = direction
+        floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
+        solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
+        found = solver.solve(meter, rng, _turned_complement(direction, rng), lambda left: ledger.expect(ledger.bill.total + left))
+    return found.plus_column(column[:, 0], direction, float(column_error[0]))
+
+
+def relative_bound(found: Solution, readout: LoudReadout) -> float:
+    """The larger of the relative errors of W and v; infinite when W cannot be told from zero."""
+    size = found.matrix.norm()
+    of_W = found.error / (size - found.error) if size > found.error else np.inf
+    of_v = readout.tau * np.sqrt(len(readout.v)) / (readout.bound * readout.norm)
+    return float(max(of_W, of_v))
+
+
+def refuse_noise(bound: float, readout: LoudReadout) -> None:
+    """Raises `Unresolved` with what would help, when the bound is as large as the parameters."""
+    if bound <= _USEFUL:
+        return
+    if not np.isfinite(bound):
+        raise Unresolved(
+            f"no score is told from zero with rows of norm {readout.bound:.3g} and answers off by {readout.tau:.2g}; "
+            "either W = 0, or much longer rows (input_bound) or a smaller tolerance are needed"
+        )
+    times = bound / _USEFUL
+    raise Unresolved(
+        f"the parameters are only known to a relative error of {bound:.2g}; rows of norm {1.2 * times * readout.bound:.2g} instead of "
+        f"{readout.bound:.3g} (input_bound), or answers off by {readout.tau / times / 1.2:.2g} instead of {readout.tau:.2g}, "
+        f"would bring it to {_USEFUL:g}"
+    )
+
+
+def _turned_complement(direction: Array, rng: np.random.Generator) -> Array:
+    """A random orthonormal basis (d, d-1) of what is orthogonal to a unit vector."""
+    d = len(direction)
+    return np.asarray(np.linalg.qr(np.column_stack([direction, rng.standard_normal((d, d - 1))]))[0][:, 1:])
+
+
+def within_tolerance(tau: float | None = None) -> ToleranceLearner:
+    """The learner for answers off by up to `tau`, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> oracle = unsoftmax.BoundedInputs(unsoftmax.WithinTolerance(unsoftmax.as_oracle(head), 0.01), 1000.0)
+    >>> result = unsoftmax.recover(oracle, learner=unsoftmax.within_tolerance(0.01))
+    >>> str(result.status), head.distance(result.model) <= result.error_bound < 1e-3
+    ('WITHIN_BOUND', True)
+    """
+    if tau is not None and not (np.isfinite(tau) and tau >= 0.0):
+        raise UsageError(f"tau must be a finite number >= 0, not {tau!r}")
+    return ToleranceLearner(None if tau is None else float(tau))
