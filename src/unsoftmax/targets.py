@@ -1,4 +1,4 @@
-"""What a user may point at, turned into an oracle: a callable, a model, a file, `package.module:name`, or a demo."""
+"""What a user may point at, turned into an oracle: a callable, a model, a torch module, a file, an address, `package.module:name`, or a demo."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 
 __all__ = ["as_oracle", "demo_model"]
 
-_FORMS = "a callable (B, N, d) -> (B,), a model, 'demo:single-head?d=64&r=8&seed=0', a .safetensors file, or 'package.module:callable'"
+_FORMS = (
+    "a callable (B, N, d) -> (B,), a model, a torch module, 'demo:single-head?d=64&r=8&seed=0', a .safetensors or .onnx file, "
+    "'http(s)://host/v2/models/NAME', a .json file that describes an endpoint, or 'package.module:callable'"
+)
 
 
 def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
@@ -29,6 +32,11 @@ def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
         return _with_outputs(_named(str(target)), outputs)
     if isinstance(target, Model):
         return FunctionOracle(target, OracleSpec(width=target.width, outputs=target.outputs, name=type(target).__name__))
+    torch = sys.modules.get("torch")  # whoever passes a module has imported it
+    if torch is not None and isinstance(target, torch.nn.Module):
+        from unsoftmax.oracles.torch_module import TorchOracle
+
+        return TorchOracle(target, outputs=outputs)
     if isinstance(target, type):
         raise UsageError(f"the target is the class {target.__name__}; pass an instance or a function")
     if isinstance(target, Oracle) and isinstance(target.spec, OracleSpec):
@@ -71,6 +79,19 @@ def _named(target: str) -> Oracle:
     if target.endswith(".safetensors"):
         model = load(target)
         return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=Path(target).name))
+    if target.endswith(".onnx"):
+        from unsoftmax.oracles.onnx_file import OnnxOracle
+
+        return OnnxOracle(target)
+    if target.startswith(("http://", "https://")):
+        from unsoftmax.oracles.http import http_oracle
+
+        return http_oracle(target)
+    if target.endswith(".json"):
+        from unsoftmax.oracles.http import http_oracle
+        from unsoftmax.oracles.http.options import read_endpoint_file
+
+        return http_oracle(*read_endpoint_file(target))
     module, colon, attribute = target.partition(":")
     if colon and attribute and "/" not in target:
         return _imported(module, attribute)
