@@ -208,8 +208,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._error(422, str(error))
                 return
             content, headers = write_answer(model.name, answers, model.datatype, as_bytes and model.binary, fault)
-            self._reply(200, content, headers)
             model.answered(len(batch))
+            self._reply(200, content, headers)
 
     def _authorised(self) -> bool:
         token = self.server.model.token

@@ -167,6 +167,8 @@ def _tensor(tensor: dict[str, Any], raw: bytes | None) -> Any:
         values = np.asarray(tensor.get("data"))
         if values.dtype.kind not in "fiub":
             raise OracleFault("the server answered with null or text among the numbers")
+        if datatype.startswith("FP"):
+            values = values.astype(_TYPES[datatype])  # text may be the shortest that names a float32: only there it is exact
         return values.reshape(shape)
     except ValueError as error:
         raise OracleFault(f"the server announced shape {shape}, but sent other data ({error})") from error
