@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +23,14 @@ _FORMS = (
 )
 
 
-def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
-    """The oracle behind a target.
+def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, Any] | None = None) -> Oracle:
+    """The oracle behind a target. `http`: options for a target behind a web address, by the names of `HttpOptions`.
 
     >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
     8
     """
     if isinstance(target, str | Path):
-        return _with_outputs(_named(str(target)), outputs)
+        return _with_outputs(_named(str(target), http), outputs)
     if isinstance(target, Model):
         return FunctionOracle(target, OracleSpec(width=target.width, outputs=target.outputs, name=type(target).__name__))
     torch = sys.modules.get("torch")  # whoever passes a module has imported it
@@ -72,7 +73,11 @@ def demo_model(spec: str) -> Model:
     return random_single_head(options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=biases)
 
 
-def _named(target: str) -> Oracle:
+def _named(target: str, http: Mapping[str, Any] | None) -> Oracle:
+    if target.startswith(("http://", "https://")) or target.endswith(".json"):
+        return _served(target, http)
+    if http:
+        raise UsageError(f"{next(iter(http))} is an option for web addresses, and {target!r} is none; leave it out")
     if target.startswith("demo:"):
         model = demo_model(target)
         return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, name=target))
@@ -83,21 +88,21 @@ def _named(target: str) -> Oracle:
         from unsoftmax.oracles.onnx_file import OnnxOracle
 
         return OnnxOracle(target)
-    if target.startswith(("http://", "https://")):
-        from unsoftmax.oracles.http import http_oracle
-
-        return http_oracle(target)
-    if target.endswith(".json"):
-        from unsoftmax.oracles.http import http_oracle
-        from unsoftmax.oracles.http.options import read_endpoint_file
-
-        return http_oracle(*read_endpoint_file(target))
     module, colon, attribute = target.partition(":")
     if colon and attribute and "/" not in target:
         return _imported(module, attribute)
     if Path(target).exists():
         raise UsageError(f"{target} is no model file that this library reads; a target is {_FORMS}")
     raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
+
+
+def _served(target: str, http: Mapping[str, Any] | None) -> Oracle:
+    """The server at an address, or at the one that an endpoint file names."""
+    from unsoftmax.oracles.http import HttpOptions, http_oracle
+    from unsoftmax.oracles.http.options import read_endpoint_file
+
+    url, options = read_endpoint_file(target) if target.endswith(".json") else (target, HttpOptions())
+    return http_oracle(url, replace(options, **(http or {})))
 
 
 def _imported(module: str, attribute: str) -> Oracle:
