@@ -31,6 +31,7 @@ def serve(
         list[str] | None,
         typer.Option("--fault", help="unavailable=0.15, drop=, slow=, error=, null=, nan=, shape=, slow_seconds=, die_after=; repeatable."),
     ] = None,
+    delay: Annotated[float, typer.Option("--delay", help="Seconds that every answer takes longer, as over a network.", min=0.0)] = 0.0,
     need_token: Annotated[bool, typer.Option("--need-token", help="Ask for the token in UNSOFTMAX_HTTP_TOKEN.")] = False,
     binary: Annotated[bool, typer.Option("--binary/--no-binary", help="Offer tensors as bytes.")] = True,
     seed: Seed = 0,
@@ -54,7 +55,9 @@ def serve(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with ModelServer(oracle, name=name, port=port, datatype=datatype, binary=binary, token=token, rate_limit=rate_limit, faults=plan) as server:
+    with ModelServer(
+        oracle, name=name, port=port, datatype=datatype, binary=binary, token=token, rate_limit=rate_limit, delay=delay, faults=plan
+    ) as server:
         if as_json:
             print_json({"url": server.url, "width": server.width, "datatype": datatype})
         else:
