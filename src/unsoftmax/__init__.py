@@ -22,14 +22,18 @@ _HOMES = {
     "FlippedLabels": "oracles",
     "Folds": "models",
     "FunctionOracle": "oracles",
+    "HttpOptions": "oracles.http",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LedgerFault": "errors",
+    "LedgerRefused": "errors",
     "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
+    "OnnxOracle": "oracles.onnx_file",
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
@@ -46,6 +50,7 @@ _HOMES = {
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "TorchOracle": "oracles.torch_module",
     "Transformer": "models",
     "TransformerLearner": "learners",
     "UnsoftmaxError": "errors",
@@ -54,6 +59,7 @@ _HOMES = {
     "as_oracle": "targets",
     "equivalent": "models",
     "from_torch": "models",
+    "http_oracle": "oracles.http",
     "identify": "learners",
     "load": "models",
     "milli_2019": "learners",
@@ -73,6 +79,8 @@ _HOMES = {
 
 if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.certify import Certificate as Certificate
+    from unsoftmax.errors import LedgerFault as LedgerFault
+    from unsoftmax.errors import LedgerRefused as LedgerRefused
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
@@ -119,7 +127,11 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import OracleSpec as OracleSpec
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
+    from unsoftmax.oracles.http import HttpOptions as HttpOptions
+    from unsoftmax.oracles.http import http_oracle as http_oracle
+    from unsoftmax.oracles.onnx_file import OnnxOracle as OnnxOracle
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan

@@ -58,6 +58,8 @@ def recover(
     chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
     oracle = as_oracle(target, outputs=outputs)
     with ExitStack() as stack:
+        if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
+            stack.callback(close)
         journal = None
         if ledger is not None:
             options = {
