@@ -6,6 +6,7 @@ import numpy as np
 
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
+from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, MultiHead, SingleHead
 
@@ -14,6 +15,8 @@ __all__ = ["error_bound", "rounding_limit"]
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is known."""
+    if model.outputs is not None and isinstance(model, SingleHead | MultiHead):
+        return vector_error_bound(ledger, model, rng)
     if isinstance(model, SingleHead):
         return single_head_error_bound(ledger, model, rng)
     if isinstance(model, MultiHead):

@@ -9,6 +9,7 @@ from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "SingleHeadLearner",
     "Theorem41",
     "ToleranceLearner",
+    "VectorOutputsLearner",
     "identify",
     "learner_for",
     "theorem_4_1",

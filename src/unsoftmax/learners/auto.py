@@ -14,6 +14,7 @@ from unsoftmax.learners.checks import CONSTANT_TEST, SOFTMAX_TEST
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.sigmoid import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
@@ -43,6 +44,8 @@ class AutoLearner:
         return SingleHeadLearner().claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if ledger.outputs is not None:
+            return VectorOutputsLearner().learn(ledger, rng)
         learner: Learner = SingleHeadLearner()
         untried = dict(_SUCCESSORS)
         while True:

@@ -94,5 +94,6 @@ def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) 
             for length in (2, 5):
                 batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
                 answers = ledger.ask(batch)
-                worst = max(worst, float((np.abs(answers - model(batch)) / model.sensitivity(batch)).max()))
+                gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
+                worst = max(worst, float((gap / model.sensitivity(batch)).max()))
     return worst
