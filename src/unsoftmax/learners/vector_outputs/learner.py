@@ -26,12 +26,16 @@ __all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
 
 ONE_ROW_VECTOR_TEST = "one-row answers are affine"
 
+_RANK_TOLERANCES = (1e-5, 1e-8, 1e-10)  # what one head leaks into another's scores at first; finer when the model turns out wrong
+
 _CLAIM = Claim(
     title="Vector answers: many scores a query",
     source="this library; extends Theorem 4.1 of arXiv 2601.16873",
     assumptions=(
         Assumption("one-row answers are affine", "fresh rows of three sizes"),
-        Assumption("the heads' outputs are independent, for all heads at once", "rank of the plateaus' differences; otherwise one readout is learnt first"),
+        Assumption(
+            "the heads' outputs are independent, for all heads at once", "rank of the plateaus' differences; otherwise one readout is learnt first"
+        ),
         Assumption("rows may be large enough to saturate the scores, for several heads", "ends of a line of asking rows"),
     ),
     queries=QueryCount("one head with m >= d: 3d + r + 40", "upper", lambda d, r: 3 * d + r + 40),
@@ -65,9 +69,10 @@ class VectorOutputsLearner:
         if not V.any() and not _answers_move(respond, rng):
             raise NotIdentifiable("V = 0: every answer is the constant c, which is recovered, but W and w0 leave no trace in any answer")
         reasons: list[str] = []
-        for _ in range(self.attempts):
+        for attempt in range(self.attempts):
+            tolerance = max(_RANK_TOLERANCES[min(attempt, len(_RANK_TOLERANCES) - 1)], 1e3 * rounding)
             try:
-                model = _all_heads(respond, rng)
+                model = _all_heads(respond, tolerance, rng)
             except (Restart, np.linalg.LinAlgError) as reason:
                 reasons.append(str(reason))
                 if "dimensions in all" in str(reason):
@@ -134,7 +139,7 @@ def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
     return _head(W, respond.V, w0, rank, respond.c)
 
 
-def _all_heads(respond: VectorResponses, rng: np.random.Generator) -> MultiHead:
+def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Generator) -> MultiHead:
     ledger = respond.ledger
     with ledger.phase("plateaus"):
         voices = find_plateaus(respond, rng)
@@ -143,18 +148,14 @@ def _all_heads(respond: VectorResponses, rng: np.random.Generator) -> MultiHead:
     if separation.condition > 1e8:
         raise Restart(f"the heads' outputs have {separation.joined.shape[1]} dimensions in all, nearly dependent")
     unmixing = Unmixing(separation, respond.V)
-    coarse = max(1e-7, 1e3 * respond.rounding)
     with ledger.phase("scores"):
-        book = measure_scores(respond, unmixing, rng, coarse)
-    matrices, biases, ranks = book.solve(unmixing, coarse)
+        book = measure_scores(respond, unmixing, rng, tolerance)
+    matrices, biases, ranks = book.solve(unmixing, tolerance)
     with ledger.phase("polish"):
         separation = polished_separation(respond, separation, matrices, biases, rng)
     unmixing = Unmixing(separation, respond.V)
-    matrices, biases, ranks = book.solve(unmixing, coarse)
-    heads = [
-        _head(W, (T @ G).T, w0, rank)
-        for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)
-    ]
+    matrices, biases, ranks = book.solve(unmixing, tolerance)
+    heads = [_head(W, (T @ G).T, w0, rank) for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)]
     return MultiHead(heads, respond.c)
 
 

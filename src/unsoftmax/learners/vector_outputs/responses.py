@@ -37,7 +37,7 @@ class VectorResponses:
 
     @property
     def width(self) -> int:
-        return self.V.shape[0]
+        return len(self.V)
 
     def __call__(self, rows: Array, B: Array) -> Array:
         """Responses (Q, m) to rows (Q, n, d), or (n, d) for all, and asking rows B (Q, d)."""

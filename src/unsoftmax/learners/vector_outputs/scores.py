@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.learners.multi_head.attempt import Restart
 from unsoftmax.learners.vector_outputs.responses import VectorResponses
@@ -27,18 +28,25 @@ class Unmixing:
         self.separation = separation
         self.values = separation.values(V)
         self._unmix = separation.unmix()
+        self._solved: dict[int, tuple[Array, list[Array]]] = {}  # by identity of the rows, which are kept alive here
+
+    def _inverses(self, rows: Array) -> list[Array]:
+        """For every head, what takes its part of a response to the weights of these rows."""
+        if id(rows) not in self._solved:
+            self._solved[id(rows)] = (rows, [np.asarray(np.linalg.pinv(G @ rows.T), dtype=np.float64) for G in self.values])
+        return self._solved[id(rows)][1]
 
     @property
     def heads(self) -> int:
         return len(self.values)
 
-    def scores(self, rows: Array, scales: Array, responses: Array) -> tuple[Array, Array]:
+    def scores(self, rows: Array, scales: Array, responses: Array) -> tuple[Array, NDArray[np.bool_]]:
         """(scores (H, n, Q), readable (Q,)) for rows (n, d) sent at `scales` (Q,): aᵀ(Wb + w0) of the rows as sent."""
         parts = self._unmix @ responses.T
         found = np.empty((self.heads, len(rows), len(responses)))
         good = np.ones(len(responses), dtype=bool)
-        for h, (G, part) in enumerate(zip(self.values, self.separation.slices, strict=True)):
-            weights = np.linalg.lstsq(G @ rows.T, parts[part], rcond=None)[0] / scales
+        for h, (inverse, part) in enumerate(zip(self._inverses(rows), self.separation.slices, strict=True)):
+            weights = inverse @ parts[part] / scales
             rest = 1.0 - weights.sum(axis=0)
             positive = (weights > 0).all(axis=0) & (rest > 0)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -52,7 +60,7 @@ class _Page:
     """The answers for one group of rows on some asking rows."""
 
     rows: Array
-    columns: Array
+    columns: NDArray[np.intp]
     scales: Array
     responses: Array
 
@@ -114,7 +122,7 @@ def measure_scores(respond: VectorResponses, unmixing: Unmixing, rng: np.random.
     return book
 
 
-def _ask(respond: VectorResponses, unmixing: Unmixing, book: ScoreBook, rows: Array, columns: Array, scale: float) -> Array:
+def _ask(respond: VectorResponses, unmixing: Unmixing, book: ScoreBook, rows: Array, columns: NDArray[np.intp], scale: float) -> Array:
     """aᵀ(Wb + w0) of all heads (H, n, Q), asked smaller until every score is moderate; the answers go into the book."""
     scales = np.full(len(columns), scale)
     responses = np.empty((len(columns), len(respond.c)))

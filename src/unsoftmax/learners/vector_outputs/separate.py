@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ class Separation:
     @property
     def slices(self) -> list[slice]:
         edges = np.cumsum([0, *(block.shape[1] for block in self.blocks)])
-        return [slice(int(x), int(y)) for x, y in zip(edges[:-1], edges[1:], strict=True)]
+        return [slice(int(x), int(y)) for x, y in itertools.pairwise(edges)]
 
     @property
     def joined(self) -> Array:
@@ -92,7 +93,7 @@ def find_plateaus(respond: VectorResponses, rng: np.random.Generator) -> Voices:
         values = np.linalg.svd(jumps / np.linalg.norm(jumps, axis=1)[:, None], compute_uv=False)
         rank = int((values > _RANK * values[0]).sum())
         history.append(len(open_))
-        apart = all(x[1] < y[0] - 1e-12 for x, y in zip(open_[:-1], open_[1:], strict=True))
+        apart = all(x[1] < y[0] - 1e-12 for x, y in itertools.pairwise(open_))
         widest = max(piece[1] - piece[0] for piece in open_)
         if len(open_) == rank and apart and widest < 0.02 and len(set(history[-_STABLE:])) == 1 and len(history) > _STABLE:
             edges = [-limit, *(edge for piece in open_ for edge in piece[:2]), limit]
@@ -120,7 +121,7 @@ def separate_by_plateaus(respond: VectorResponses, voices: Voices, rng: np.rando
     seen = [[part] for part in base]  # one list of vectors a head
     used = 0
     while used < d:
-        count = min(d - used, max(1, min(len(seen[0]), 8)))
+        count = min(d - used, 2)
         rows = voices.a + step * directions[used : used + count]
         used += count
         parts = _parts(respond, voices, rows)
