@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Ledger
@@ -26,6 +26,10 @@ def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float
 
 def rounding_limit(model: Model, input_bound: float | None) -> float:
     """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about it."""
+    if isinstance(model, SingleHead) and model.outputs is not None:
+        return multi_head_rounding_limit(MultiHead([model]))
     if isinstance(model, SingleHead):
         return single_head_rounding_limit(model, input_bound)
+    if isinstance(model, MultiHead):
+        return multi_head_rounding_limit(model)
     return 0.0

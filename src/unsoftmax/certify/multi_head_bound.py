@@ -9,7 +9,7 @@ from unsoftmax.meters.pairs import isolating_pairs, saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["multi_head_error_bound"]
+__all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
 _PROBES = 12
 _FACTOR = 6.0  # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
@@ -26,7 +26,7 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
     biased = any(head.w0 is not None for head in heads)
-    matrices = [np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W for head in heads]
+    matrices = _matrices(heads, biased)
     batches, slopes, sizes = [], [], []
     for h in range(len(heads)):
         found = _alone(ledger, matrices, heads[h], h, biased, rng)
@@ -53,6 +53,31 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
         silent = np.zeros((1, 1, model.width))
         constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(quietest, float(np.max(np.abs(model.c))))
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
+
+
+def multi_head_rounding_limit(model: MultiHead) -> float:
+    """The relative error that float64 rounding alone explains: the closer the heads, the larger the rows that tell them apart.
+
+    A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may amplify it d² times.
+    """
+    heads = [head for head in model.heads if head.matrix.norm() > 0]
+    if not heads:
+        return 0.0
+    biased = any(head.w0 is not None for head in heads)
+    matrices = _matrices(heads, biased)
+    rng = np.random.default_rng(0)
+    largest = 1.0
+    for h, head in enumerate(heads):
+        v = head.v if head.v.ndim == 1 else head.v @ rng.standard_normal(head.v.shape[1])
+        A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
+        sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
+        largest = max(largest, float(np.median(sizes)))
+    return float(np.finfo(float).eps) * largest * model.width**2
+
+
+def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
+    """[W w0] of every head, or W where no head has a query bias."""
+    return [np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W for head in heads]
 
 
 def _alone(

@@ -106,7 +106,10 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
     coarse = list(range(top - 4, _SMALLEST_LEVEL, -8))
     look([top, top - 2, *coarse])
     reference = float(np.median([values[top], values[top - 2], values[top - 4]]))
-    size = max(abs(value) for value in values.values()) + abs(float(circle.a @ respond.v))
+    total = abs(float(circle.a @ respond.v))
+    loud = max(abs(values[top]), total)
+    clear = [level for level in values if float(respond.blur(circle.a, 2.0**level * circle.p)[0]) <= 1e-3 * loud]
+    size = max((abs(values[level]) for level in clear), default=loud) + total
     if size == 0.0:
         raise Restart("the base row is not heard")
 
