@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, learner_for
+from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
@@ -57,6 +57,8 @@ def recover(
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
     chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
     oracle = as_oracle(target, outputs=outputs)
+    if learner is None and oracle.spec.outputs is not None:
+        chosen = VectorOutputsLearner()
     with ExitStack() as stack:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
@@ -75,8 +77,6 @@ def recover(
 
 def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
     """The recovery itself, on an open ledger."""
-    if ledger.outputs is not None:
-        raise UsageError(f"the target answers with {ledger.outputs} numbers a query; pass a function that returns one of them, or a weighted sum")
     learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
     learned: Learned | None = None
     certificate: Certificate | None = None

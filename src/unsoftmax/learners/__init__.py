@@ -11,6 +11,7 @@ from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
 from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "Theorem41",
     "ToleranceLearner",
     "TransformerLearner",
+    "VectorOutputsLearner",
     "identify",
     "learner_for",
     "milli_2019",

@@ -9,6 +9,7 @@ import numpy as np
 from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -49,6 +50,13 @@ class AnswerAwareLearner:
             found = self._identify(ledger, rng)
             if found.exact:
                 return self.base.learn(ledger, rng)
+        if found.kind == "float32" and self.family in ("auto", "multi-head"):  # several heads know by themselves how well float32 answers tell
+            try:
+                return ToleranceLearner(found.tau).learn(ledger, rng) if self.family == "auto" else self.base.learn(ledger, rng)
+            except OutsideClass:
+                if self.family == "multi-head":
+                    raise
+                return MultiHeadLearner().learn(ledger, rng)
         return self._with_errors(learner_for_answers(found), ledger, rng)
 
     def _identify(self, ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
