@@ -87,7 +87,9 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
     scores = head.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
     slope = (A @ head.v) / (2.0 + 2.0 * np.cosh(score))
-    return np.asarray((ledger.ask(batch) - head(batch)) / slope / np.linalg.norm(A, axis=1))
+    answers = ledger.ask(batch)
+    deviation = np.abs(answers - head(batch)) + np.finfo(float).eps * np.abs(answers)  # less than an answer's last digit cannot be seen
+    return np.asarray(deviation / np.abs(slope) / np.linalg.norm(A, axis=1))
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:
