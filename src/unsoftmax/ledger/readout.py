@@ -50,6 +50,9 @@ class ReadoutLedger(Ledger):
     def batch_size(self, length: int) -> int:
         return self.base.batch_size(length)
 
+    def blank(self, n_queries: int, length: int) -> Array:
+        return self.base.blank(n_queries, length)
+
     def ask(self, batch: Array) -> Array:
         answers = self.base.ask(batch) @ self.weights
         if len(self.witnesses) < 8 and len(batch):
