@@ -57,12 +57,16 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "clipped": "learners",
     "equivalent": "models",
+    "from_labels": "learners",
     "from_torch": "models",
     "http_oracle": "oracles.http",
     "identify": "learners",
     "load": "models",
+    "low_precision": "learners",
     "milli_2019": "learners",
+    "noisy": "learners",
     "plain_network": "models",
     "plan": "planning",
     "random_multi_head": "models",
@@ -71,7 +75,10 @@ _HOMES = {
     "random_transformer": "models",
     "recover": "recovery",
     "recover_network": "network_recovery",
+    "rounded": "learners",
     "theorem_4_1": "learners",
+    "theorem_6_1": "learners",
+    "theorem_b_1": "learners",
     "to_torch": "models",
     "within_tolerance": "learners",
     "witness_pair": "models",
@@ -91,9 +98,16 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import clipped as clipped
+    from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
+    from unsoftmax.learners import low_precision as low_precision
     from unsoftmax.learners import milli_2019 as milli_2019
+    from unsoftmax.learners import noisy as noisy
+    from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_6_1 as theorem_6_1
+    from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress

@@ -85,7 +85,16 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         learned = chosen.learn(ledger, learning)
         own = learned.error_bound
         allowed = learned.model.exact_at if own is None else max(learned.model.exact_at, 2.0 * own)
-        certificate = certify(ledger, learned.model, checking, allowed=allowed, tolerance=learned.tolerance, caveat=learned.caveat)
+        certificate = certify(
+            ledger,
+            learned.model,
+            checking,
+            allowed=allowed,
+            tolerance=learned.tolerance,
+            caveat=learned.caveat,
+            deviation=learned.deviation,
+            repeats=learned.repeats,
+        )
         bound = own if own is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
         explained = np.inf if own is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)

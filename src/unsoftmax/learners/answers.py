@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.clipped import ClippedLearner
+from unsoftmax.learners.labels import LabelLearner
+from unsoftmax.learners.low_precision import LowPrecisionLearner
 from unsoftmax.learners.multi_head import MultiHeadLearner
+from unsoftmax.learners.noisy import NoiseLearner
+from unsoftmax.learners.rounded import RoundedLearner
+from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.zero_centred import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["AnswerAwareLearner"]
@@ -51,11 +58,11 @@ class AnswerAwareLearner:
             if found.exact:
                 return self.base.learn(ledger, rng)
         if found.kind == "float32" and self.family in ("auto", "multi-head"):  # several heads know by themselves how well float32 answers tell
+            if self.family == "multi-head":
+                return self.base.learn(ledger, rng)
             try:
-                return ToleranceLearner(found.tau).learn(ledger, rng) if self.family == "auto" else self.base.learn(ledger, rng)
+                return learner_for_answers(found).learn(ledger, rng)
             except OutsideClass:
-                if self.family == "multi-head":
-                    raise
                 return MultiHeadLearner().learn(ledger, rng)
         return self._with_errors(learner_for_answers(found), ledger, rng)
 
@@ -72,6 +79,16 @@ class AnswerAwareLearner:
 
 def learner_for_answers(found: AnswerModel) -> Learner:
     """The single-head learner for a kind of answers."""
+    if found.clip is not None:
+        return ClippedLearner(found.clip, learner_for_answers(replace(found, clip=None)) if found.kind != "exact" else SingleHeadLearner())
+    if found.kind == "noise":
+        return NoiseLearner(found.sigma)
+    if found.kind == "decimals" and found.decimals is not None:
+        return RoundedLearner(found.decimals)
+    if found.kind in ("labels", "flipped labels"):
+        return LabelLearner(24 if found.flip else 48, found.flip, found.middle)
+    if found.kind in PASSES:
+        return LowPrecisionLearner(found.kind)
     return ToleranceLearner(found.tau)
 
 

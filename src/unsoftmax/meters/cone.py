@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.even_rows import EvenRows
+from unsoftmax.meters.even_rows import EvenRows, even_rows_for
 from unsoftmax.meters.piece import Piece, choose_piece
 from unsoftmax.meters.ranging import TARGET_SCORE
 from unsoftmax.meters.sigmoid import logit
@@ -120,17 +120,7 @@ class ConeMeter:
             return self._whole
         if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
             return self._cached[2]
-        slope = self._piece.gradient
-        size = float(np.linalg.norm(slope))
-        seen = basis.T @ slope
-        unseen = slope - basis @ seen
-        carrier: Array | None = None
-        if rest_is_silent:
-            length = float(np.linalg.norm(unseen))
-            carrier = unseen / length if length > 1e-3 * size else None
-        elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(self.width):
-            carrier = slope / size
-        probes = EvenRows(slope, basis, carrier)
+        probes = even_rows_for(self._piece.gradient, basis, rest_is_silent=rest_is_silent)
         self._cached = (basis, rest_is_silent, probes)
         return probes
 

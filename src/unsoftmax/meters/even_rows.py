@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["EvenRows"]
+__all__ = ["EvenRows", "even_rows_for"]
 
 
 class EvenRows:
@@ -53,6 +53,24 @@ class EvenRows:
     def _combine(self, basis: Array) -> Array:
         rows = basis.T - 2.0 * np.outer(self._normal, basis @ self._normal)
         return rows if self.carrier is None else rows + self.carrier
+
+
+def even_rows_for(v: Array, basis: Array, *, rest_is_silent: bool) -> EvenRows:
+    """Even rows of a subspace, with a carrier: a silent one where the rest is silent, v itself where the subspace hardly hears v.
+
+    >>> even_rows_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_silent=False).carrier
+    array([0., 1.])
+    """
+    seen = basis.T @ v
+    size = float(np.linalg.norm(v))
+    unseen = v - basis @ seen
+    carrier: Array | None = None
+    if rest_is_silent:
+        length = float(np.linalg.norm(unseen))
+        carrier = unseen / length if length > 1e-3 * size else None
+    elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):
+        carrier = v / size
+    return EvenRows(v, basis, carrier)
 
 
 def _reflector(visible: Array) -> Array:

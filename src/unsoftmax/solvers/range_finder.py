@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
-from unsoftmax.solvers.bases import RandomBasis
+from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 
 __all__ = ["RangeFinder"]
 
@@ -32,15 +32,18 @@ class RangeFinder:
     - up to margin·(k + 1)·noise;
     - up to margin·noise·sqrt(1 + |y|²), where y are the coefficients of W b in the columns: errors of weak columns, magnified by y, look
       like something new. Believed up to |y| = 1000, and only asked for when |aᵀWb| is small enough for that.
+
+    facing: a vector that every b shall see alike, for meters that need b·v > 0.
     """
 
     margin: float = 10.0
     block_bytes: int = 1 << 20
+    facing: Array | None = None
 
     def solve(self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None) -> Matrix:
         """W, as factors when its rank is below d. `announce` hears the number of measurements still to come."""
         d = meter.width
-        basis = RandomBasis(d, rng)
+        basis = RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
         found = _Columns(d)
         noise = 0.0
         while found.count < d:
@@ -66,6 +69,8 @@ class RangeFinder:
                 return True
             mix = np.zeros((1, basis.width))
             mix[0, found.count :] = rng.standard_normal(basis.width - found.count)
+            if self.facing is not None:
+                mix = np.abs(mix)
             b = basis.apply(mix / np.linalg.norm(mix)).T
             form = abs(float(meter.project(a[:, None], b)[0, 0]))
             if form > limit:
