@@ -22,14 +22,18 @@ _HOMES = {
     "FlippedLabels": "oracles",
     "Folds": "models",
     "FunctionOracle": "oracles",
+    "HttpOptions": "oracles.http",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LedgerFault": "errors",
+    "LedgerRefused": "errors",
     "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
+    "OnnxOracle": "oracles.onnx_file",
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
@@ -46,18 +50,23 @@ _HOMES = {
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "TorchOracle": "oracles.torch_module",
     "Transformer": "models",
+    "TransformerLearner": "learners",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
     "clipped": "learners",
+    "equivalent": "models",
     "from_labels": "learners",
+    "from_torch": "models",
+    "http_oracle": "oracles.http",
     "identify": "learners",
     "load": "models",
     "low_precision": "learners",
-    "equivalent": "models",
-    "from_torch": "models",
+    "milli_2019": "learners",
+    "noisy": "learners",
     "plain_network": "models",
     "plan": "planning",
     "random_multi_head": "models",
@@ -65,12 +74,11 @@ _HOMES = {
     "random_single_head": "models",
     "random_transformer": "models",
     "recover": "recovery",
+    "recover_network": "network_recovery",
     "rounded": "learners",
-    "noisy": "learners",
     "theorem_4_1": "learners",
     "theorem_6_1": "learners",
     "theorem_b_1": "learners",
-    "recover_network": "network_recovery",
     "to_torch": "models",
     "within_tolerance": "learners",
     "witness_pair": "models",
@@ -78,6 +86,8 @@ _HOMES = {
 
 if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.certify import Certificate as Certificate
+    from unsoftmax.errors import LedgerFault as LedgerFault
+    from unsoftmax.errors import LedgerRefused as LedgerRefused
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
@@ -87,10 +97,12 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import TransformerLearner as TransformerLearner
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
     from unsoftmax.learners import low_precision as low_precision
+    from unsoftmax.learners import milli_2019 as milli_2019
     from unsoftmax.learners import noisy as noisy
     from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
@@ -129,7 +141,11 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import OracleSpec as OracleSpec
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
+    from unsoftmax.oracles.http import HttpOptions as HttpOptions
+    from unsoftmax.oracles.http import http_oracle as http_oracle
+    from unsoftmax.oracles.onnx_file import OnnxOracle as OnnxOracle
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan

@@ -8,8 +8,10 @@ import typer
 
 from unsoftmax import __version__
 from unsoftmax.cli.demo import demo
+from unsoftmax.cli.ledger import ledger_app
 from unsoftmax.cli.plan import plan
 from unsoftmax.cli.recover import recover
+from unsoftmax.cli.serve import serve
 
 __all__ = ["app", "main"]
 
@@ -21,8 +23,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (recover, plan, demo):
+for _command in (recover, plan, serve, demo):
     app.command()(_command)
+app.add_typer(ledger_app, name="ledger")
 
 
 def _version(wanted: bool) -> None:

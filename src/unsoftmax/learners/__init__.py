@@ -8,6 +8,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.clipped import ClippedLearner, clipped
 from unsoftmax.learners.labels import LabelLearner, from_labels
 from unsoftmax.learners.low_precision import LowPrecisionLearner, low_precision
+from unsoftmax.learners.milli import Milli2019, milli_2019
 from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.noisy import NoiseLearner, noisy
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
@@ -16,6 +17,8 @@ from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
 from unsoftmax.learners.theorem_6_1 import Theorem61, theorem_6_1
 from unsoftmax.learners.theorem_b_1 import TheoremB1, theorem_b_1
+from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
 
 __all__ = [
@@ -31,6 +34,7 @@ __all__ = [
     "Learned",
     "Learner",
     "LowPrecisionLearner",
+    "Milli2019",
     "MultiHeadLearner",
     "NetworkFound",
     "NoiseLearner",
@@ -42,11 +46,14 @@ __all__ = [
     "Theorem61",
     "TheoremB1",
     "ToleranceLearner",
+    "TransformerLearner",
+    "VectorOutputsLearner",
     "clipped",
     "from_labels",
     "identify",
     "learner_for",
     "low_precision",
+    "milli_2019",
     "noisy",
     "rounded",
     "theorem_4_1",

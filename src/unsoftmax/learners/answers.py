@@ -12,13 +12,14 @@ from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.clipped import ClippedLearner
 from unsoftmax.learners.labels import LabelLearner
 from unsoftmax.learners.low_precision import LowPrecisionLearner
+from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.noisy import NoiseLearner
 from unsoftmax.learners.rounded import RoundedLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.zero_centred import PASSES
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["AnswerAwareLearner"]
 
@@ -57,7 +58,7 @@ class AnswerAwareLearner:
         found = identify(ledger, rng)
         ledger.known["answers"] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
-        return None if found.exact else _OfFamily(self.family, learner_for_answers(found))
+        return None if found.exact else _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class _OfFamily:
 
     asked: str
     inner: Learner
+    several: bool = False  # several heads know by themselves how well float32 answers tell
 
     @property
     def family(self) -> str:
@@ -76,6 +78,13 @@ class _OfFamily:
         return self.inner.claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if self.several and self.asked == "multi-head":
+            return MultiHeadLearner().learn(ledger, rng)
+        if self.several and self.asked == "auto":
+            try:
+                return self.inner.learn(ledger, rng)
+            except OutsideClass:
+                return MultiHeadLearner().learn(ledger, rng)
         if self.asked not in ("auto", self.family):
             raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
         return self.inner.learn(ledger, rng)

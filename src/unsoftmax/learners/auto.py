@@ -10,22 +10,25 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned, Learner
-from unsoftmax.learners.checks import CONSTANT_TEST, SOFTMAX_TEST
+from unsoftmax.learners.checks import CONSTANT_TEST, ONE_ROW_TEST, SOFTMAX_TEST
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.multi_head import MultiHeadLearner
+from unsoftmax.learners.relu_network import ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.sigmoid import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FAMILIES", "AutoLearner", "learner_for"]
 
-FAMILIES = ("auto", "single-head", "multi-head")
-
+FAMILIES = ("auto", "single-head", "multi-head", "transformer", "relu-network")
 _SUCCESSORS: dict[str, Callable[[], Learner]] = {  # a test that failed -> the class to try instead
     SIGMOID_TEST: MultiHeadLearner,
     SOFTMAX_TEST: MultiHeadLearner,
     CONSTANT_TEST: MultiHeadLearner,
+    ONE_ROW_TEST: TransformerLearner,
 }
 
 
@@ -43,7 +46,10 @@ class AutoLearner:
         return SingleHeadLearner().claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        learner: Learner = SingleHeadLearner()
+        if ledger.outputs is not None:
+            return VectorOutputsLearner().learn(ledger, rng)
+        alone = ledger.oracle.spec.max_length == 1  # single rows only: there is no attention to see
+        learner: Learner = ReluNetworkLearner() if alone else SingleHeadLearner()
         untried = dict(_SUCCESSORS)
         while True:
             try:
@@ -65,6 +71,10 @@ def learner_for(family: str) -> Learner:
         return AutoLearner()
     if family == "single-head":
         return SingleHeadLearner()
+    if family == "transformer":
+        return TransformerLearner()
+    if family == "relu-network":
+        return ReluNetworkLearner()
     if family == "multi-head":
         return MultiHeadLearner()
     raise UsageError(f"there is no family {family!r}; choose one of {', '.join(FAMILIES)}")

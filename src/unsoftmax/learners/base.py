@@ -26,6 +26,7 @@ class Learned:
     deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
     None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
     note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
+    bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """
 
     model: Model
@@ -33,6 +34,7 @@ class Learned:
     tolerance: float = 0.0
     note: str = ""
     caveat: str = ""
+    bound_at_least: float = 0.0
     exact_answers: bool = True
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1

@@ -20,9 +20,11 @@ from unsoftmax.learners.relu.sketching import Sketcher
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Folds, ReluNetwork
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["NetworkFound", "ReluNetworkLearner"]
+__all__ = ["HYPERPLANE_TEST", "NetworkFound", "ReluNetworkLearner"]
+
+HYPERPLANE_TEST = "kinks lie on whole hyperplanes"
 
 _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
@@ -87,7 +89,7 @@ class ReluNetworkLearner:
     polish: float = 0.03
     goal: float = 1e-10
     thoroughness: float = 1.0
-    max_neurons: int = 4096
+    max_neurons: int = 2048
 
     def __post_init__(self) -> None:
         for name, value, least in (("polish", self.polish, 0.0), ("goal", self.goal, 0.0), ("max_neurons", self.max_neurons, 1)):
@@ -170,10 +172,24 @@ class _Search:
             self.failed = [*self.failed, deviating][-16:]
             near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
             through = deviating if near or not self.biased else None
+        assert deviating is not None
+        self._refute(folds, deviating)
         raise Unresolved(
             f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} kinks); the answers may carry errors "
             f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
         )
+
+    def _refute(self, folds: Folds, row: Array) -> None:
+        """Exact answers and a large deviation that line after line does not explain: kinks are there, but not on hyperplanes."""
+        with self.ledger.phase(VERIFICATION):
+            off = float(self._deviations(folds, row[None], self.function(row[None]))[0])
+        size = self.sketcher.size
+        if self.sketcher.noise <= 1e-11 * size and off > 1e-6 * size:
+            raise OutsideClass(
+                HYPERPLANE_TEST,
+                f"{_ROUNDS} lines each show kinks ({folds.count} on the last), but a fresh row is answered {off / size:.2g} of the answers' size "
+                "away from every network that has them",
+            )
 
     def _rows(self, n: int) -> Array:
         """Random rows of the line's own unit, a third of them much further out, a sixth much nearer; and those that deviated before."""

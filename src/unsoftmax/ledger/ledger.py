@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.errors import LedgerRefused, UsageError
+from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
 from unsoftmax.outcomes import BudgetSpent
@@ -19,6 +20,8 @@ __all__ = ["Bill", "Ledger", "Progress"]
 
 VERIFICATION = "verification"
 _BATCH_BYTES = 4 << 20  # stays in the processor's cache between building a batch and answering it
+_WORTHWHILE = 128  # as many sequences as it takes to pay for reading the weights of a wide target ...
+_LARGEST_BATCH_BYTES = 32 << 20  # ... within this memory
 _WITNESSES_PER_PHASE = 2
 
 
@@ -85,6 +88,7 @@ class Ledger:
         self.expected: int | None = None
         self.witnesses: list[tuple[Array, Array]] = []
         self.known: dict[str, Any] = {}  # facts that one learner has paid for and the next need not ask again
+        self._memory = BatchMemory()
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
         self._counts: dict[str, int] = {}
@@ -123,10 +127,15 @@ class Ledger:
         self.expected = total
 
     def batch_size(self, length: int) -> int:
-        """How many sequences of `length` rows make a good batch: about 4 MB, within the oracle's own limit."""
-        fitting = max(1, _BATCH_BYTES // (8 * length * self.width))
+        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the oracle's own limit."""
+        sequence = 8 * length * self.width
+        fitting = max(1, _BATCH_BYTES // sequence, min(_WORTHWHILE, _LARGEST_BATCH_BYTES // sequence))
         limit = self.oracle.spec.max_batch
         return min(fitting, limit) if limit is not None else fitting
+
+    def blank(self, n_queries: int, length: int) -> Array:
+        """A batch to fill and ask. Its memory serves again afterwards, unless the oracle keeps the batch."""
+        return self._memory.blank((n_queries, length, self.width))
 
     def ask(self, batch: Array) -> Array:
         """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches."""

@@ -6,7 +6,24 @@ from typing import Protocol
 
 from unsoftmax.oracles import Array
 
-__all__ = ["BoundedMeter", "Meter"]
+__all__ = ["Answers", "BoundedMeter", "Meter"]
+
+
+class Answers(Protocol):
+    """Where a meter asks: a ledger, or something that asks one in its place."""
+
+    @property
+    def input_bound(self) -> float | None:
+        """Largest norm of a row, if there is one."""
+
+    def batch_size(self, length: int) -> int:
+        """How many sequences of `length` rows make a good batch."""
+
+    def blank(self, n_queries: int, length: int) -> Array:
+        """A batch to fill and ask; its memory may serve again afterwards."""
+
+    def ask(self, batch: Array) -> Array:
+        """Answers to a batch."""
 
 
 class Meter(Protocol):

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.probes import BalancedProbes, probes_for
+from unsoftmax.meters.even_rows import EvenRows, even_rows_for
 from unsoftmax.oracles import Array
 
 __all__ = ["CrossingMeter", "crossing_rows", "crossing_size"]
@@ -41,7 +41,7 @@ class CrossingMeter:
         self._ledger = ledger
         self._v = v / np.linalg.norm(v)
         self._rng = rng
-        self._whole = BalancedProbes(self._v)
+        self._whole = EvenRows(self._v)
         self._strength: float | None = None
 
     @property
@@ -75,14 +75,14 @@ class CrossingMeter:
             return columns
         if basis is None:
             return self._whole.coordinates(self._grid(self._whole, B, self.strength)).T
-        probes = probes_for(self._v, basis, rest_is_silent=rest_is_silent)
+        probes = even_rows_for(self._v, basis, rest_is_silent=rest_is_silent)
         strength = self.strength * (np.sqrt(self.width / probes.count) if rest_is_silent else 1.0)
         forms = self._grid(probes, B, strength)
         if probes.carrier is not None and not rest_is_silent:
-            forms = forms - self._grid(BalancedProbes(self._v, probes.carrier[:, None]), B, strength)
+            forms = forms - self._grid(EvenRows(self._v, probes.carrier[:, None]), B, strength)
         return probes.coordinates(forms).T
 
-    def _grid(self, probes: BalancedProbes, B: Array, strength: float) -> Array:
+    def _grid(self, probes: EvenRows, B: Array, strength: float) -> Array:
         """a_iᵀWb_j for every probe and column, shape (n, k)."""
         rows = probes.rows(0, probes.count)
         signs = np.where(rows @ self._v < 0.0, -1.0, 1.0)

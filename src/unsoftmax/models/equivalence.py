@@ -9,7 +9,9 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
+from unsoftmax.models.transformer import Transformer
 from unsoftmax.oracles import Array
 
 __all__ = ["Equivalence", "equivalent"]
@@ -53,6 +55,8 @@ def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equi
     >>> bool(answer), abs(one(answer.separating[None]) - answer.answers[0]).max()
     (False, np.float64(0.0))
     """
+    if isinstance(f, ReluNetwork | Transformer) or isinstance(g, ReluNetwork | Transformer):
+        return _with_networks(f, g, rtol, seed)
     first, second = _heads(f), _heads(g)
     if first.width != second.width or first.outputs != second.outputs:
         raise UsageError(f"equivalence needs equal shapes, not width {first.width} and {second.width} (outputs {first.outputs} and {second.outputs})")
@@ -71,12 +75,45 @@ def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equi
     return Equivalence(False, distance, f"they differ by {gap:.3g} on a sequence of {len(sequence)} rows", sequence, answers)
 
 
+def _with_networks(f: Model, g: Model, rtol: float, seed: int) -> Equivalence:
+    """Networks by their folds, Transformers by W and folds; a Transformer whose network is affine is a single head."""
+    first, second = _simplest(f), _simplest(g)
+    if not isinstance(first, ReluNetwork | Transformer) and not isinstance(second, ReluNetwork | Transformer):
+        return equivalent(first, second, rtol=rtol, seed=seed)
+    if isinstance(first, ReluNetwork) != isinstance(second, ReluNetwork):
+        raise UsageError(f"a {type(f).__name__} takes other inputs than a {type(g).__name__}; compare two of one kind")
+    if first.width != second.width:
+        raise UsageError(f"equivalence needs equal shapes, not width {first.width} and {second.width}")
+    distance = max(first.distance(second), second.distance(first)) if type(first) is type(second) else np.inf
+    if distance <= rtol:
+        return Equivalence(True, distance, f"their canonical forms agree to {distance:.1g}")
+    rng = np.random.default_rng(seed)
+    best: tuple[float, Array] = (0.0, np.zeros((1, f.width)))
+    for size in 4.0 ** np.arange(-6.0, 7.0):
+        batch = size * rng.standard_normal((_PER_ROUND, 1 if isinstance(f, ReluNetwork) else 2, f.width))
+        rounding = 64 * _EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
+        ratio = np.abs(f(batch) - g(batch)) / np.where(rounding > 0, rounding, np.finfo(float).tiny)
+        if ratio.max() > best[0]:
+            best = (float(ratio.max()), batch[int(ratio.argmax())].copy())
+    if best[0] <= 1.0:
+        return Equivalence(True, distance, f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in float64")
+    answers = (np.asarray(f(best[1][None])), np.asarray(g(best[1][None])))
+    gap = float(np.abs(answers[0] - answers[1]).max())
+    return Equivalence(False, distance, f"they differ by {gap:.3g} on a sequence of {len(best[1])} rows", best[1], answers)
+
+
+def _simplest(model: Model) -> Model:
+    if isinstance(model, Transformer) and model.network.folds.count == 0 and model.residual == 0.0:
+        return SingleHead(model.matrix, model.network.folds.linear, model.w0, model.network.folds.constant)
+    return model
+
+
 def _heads(model: Model) -> MultiHead:
     if isinstance(model, MultiHead):
         return model
     if isinstance(model, SingleHead):
         return MultiHead([model])
-    raise UsageError(f"equivalence is decided for SingleHead and MultiHead models, not {type(model).__name__}")
+    raise UsageError(f"equivalence is decided for the models of this library, not {type(model).__name__}")
 
 
 def _separate(f: MultiHead, g: MultiHead, rng: np.random.Generator) -> Array | None:

@@ -12,6 +12,7 @@ from unsoftmax.learners.checks import check_repeatable
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.multi_head.attempt import Restart
 from unsoftmax.learners.multi_head.isolate import isolate_heads
+from unsoftmax.learners.multi_head.refine import parameter_error
 from unsoftmax.learners.multi_head.tests_of_class import check_opposite_rows, has_query_bias
 from unsoftmax.learners.values import read_values
 from unsoftmax.ledger import VERIFICATION, Ledger
@@ -79,7 +80,11 @@ class MultiHeadLearner:
                 f"the answers are those of several heads as far as tested, but {self.attempts} attempts could not tell the heads apart: "
                 f"{'; '.join(dict.fromkeys(reasons))}; another seed or larger rows may help"
             )
-        return Learned(best[1].canonical())
+        model = best[1].canonical()
+        if rounding < 1e-12:
+            return Learned(model)
+        with ledger.phase(VERIFICATION):
+            return Learned(model, error_bound=parameter_error(respond, model, rng), exact_answers=False, note="answers are float32 numbers")
 
 
 def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float:
@@ -94,5 +99,6 @@ def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) 
             for length in (2, 5):
                 batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
                 answers = ledger.ask(batch)
-                worst = max(worst, float((np.abs(answers - model(batch)) / model.sensitivity(batch)).max()))
+                gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
+                worst = max(worst, float((gap / model.sensitivity(batch)).max()))
     return worst

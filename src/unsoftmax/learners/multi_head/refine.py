@@ -13,9 +13,10 @@ from scipy.special import expit
 from unsoftmax.meters.pairs import isolating_pairs, saturating_pairs
 from unsoftmax.meters.responses import Responses
 from unsoftmax.meters.sigmoid import logit
+from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["correct_matrix", "correct_readouts", "matrix_error", "readout_error"]
+__all__ = ["correct_matrix", "correct_readouts", "matrix_error", "parameter_error", "readout_error"]
 
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
@@ -83,6 +84,23 @@ def correct_readouts(respond: Responses, matrices: list[Array], readouts: Array,
         dtype=np.float64,
     )
     return np.asarray(readouts + lsqr(operator, residual, atol=1e-14, btol=1e-14, iter_lim=600)[0].reshape(H, d))
+
+
+def parameter_error(respond: Responses, model: MultiHead, rng: np.random.Generator) -> float:
+    """A bound on the relative error of all parameters, six times what fresh pairs show; for answers that carry errors."""
+    d = respond.width
+    heads = [head for head in model.heads if head.matrix.norm() > 0]
+    matrices = [np.column_stack([head.W, _bias(head) / respond.unit]) if respond.biased else head.W for head in heads]
+    readouts = np.array([head.v for head in heads])
+    size = 2.0**16 if respond.ledger.input_bound is None else respond.ledger.input_bound / 8
+    errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(heads))]
+    alone = 2.0**6 * rng.standard_normal((_PROBES, 1, d))
+    silence = np.abs(respond.ledger.ask(alone) - model(alone)).max() / 2.0**6
+    return float(6 * max(*errors, readout_error(respond, matrices, readouts, size, rng), silence / np.linalg.norm(readouts, axis=1).min()))
+
+
+def _bias(head: SingleHead) -> Array:
+    return np.zeros(head.width) if head.w0 is None else head.w0
 
 
 def _tangent(x: Array, A: Array, B: Array, AU: Array, BV: Array, r: int) -> Array:

@@ -6,6 +6,7 @@ staircase whose step of head h has the height a·v_h. Bisection finds the steps;
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -105,7 +106,10 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
     coarse = list(range(top - 4, _SMALLEST_LEVEL, -8))
     look([top, top - 2, *coarse])
     reference = float(np.median([values[top], values[top - 2], values[top - 4]]))
-    size = max(abs(value) for value in values.values()) + abs(float(circle.a @ respond.v))
+    total = abs(float(circle.a @ respond.v))
+    loud = max(abs(values[top]), total)
+    clear = [level for level in values if float(respond.blur(circle.a, 2.0**level * circle.p)[0]) <= 1e-3 * loud]
+    size = max((abs(values[level]) for level in clear), default=loud) + total
     if size == 0.0:
         raise Restart("the base row is not heard")
 
@@ -188,7 +192,7 @@ class _Look:
         edges = sorted({0.0, np.pi} | {edge for b in known for edge in (b.left, b.right)})
         inner = np.array([edge for edge in edges if 0.0 < edge < np.pi])
         values = {0.0: self.start, np.pi: self.total - self.start, **dict(zip(inner.tolist(), self.ask(inner).tolist(), strict=True))}
-        open_ = [_Bracket(x, y, values[x], values[y]) for x, y in zip(edges[:-1], edges[1:], strict=True)]
+        open_ = [_Bracket(x, y, values[x], values[y]) for x, y in itertools.pairwise(edges)]
         tolerance = 4 * (
             _plateau(self.respond) * self.size
             + 4 * float(self.respond.blur(self.circle.a, self.scale * self.circle.q)[0]) * (not self.respond.biased)
@@ -225,7 +229,7 @@ class _Look:
         below, jump = np.array([b.below for b in brackets]), np.array([b.above - b.below for b in brackets])
 
         def fraction(angles: Array, which: Array) -> Array:
-            return (self.ask(angles[which]) - below[which]) / jump[which]
+            return np.asarray((self.ask(angles[which]) - below[which]) / jump[which])
 
         angles, widths = self._hit(brackets, fraction)
         slopes, angles = self._slopes(angles, widths, fraction)

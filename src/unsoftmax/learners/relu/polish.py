@@ -49,7 +49,7 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
     design = np.vstack([patterns * errors / weights[:, None], np.eye(J + 1)])
     target = np.vstack([differences / weights[:, None], np.zeros((J + 1, folds.width + 1))])
     shift = errors[:, None] * np.linalg.lstsq(design, target, rcond=None)[0]
-    spread = errors * np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
+    spread = errors * np.sqrt(np.clip(np.diag(np.linalg.inv(design.T @ design)), 0.0, 1.0))
     halves = np.diff(shift, axis=0) / 2
     ends = (shift[0] + shift[-1]) / 2
     better = Folds(

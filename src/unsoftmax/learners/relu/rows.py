@@ -10,7 +10,7 @@ from unsoftmax.learners.relu.circle import EPS, RowFunction
 from unsoftmax.learners.relu.kinks import PIECES_TEST
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
 
@@ -33,6 +33,7 @@ def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.
     places = unit * rng.standard_normal((_PLACES, width))
     steps = _STEP * unit * rng.standard_normal((_PLACES, width))
     first, second, third = function(np.concatenate([places, places + steps, places + 2 * steps])).reshape(3, _PLACES)
+    _refuse_rounded(np.concatenate([first, second, third]))
     bend = np.abs(first - 2.0 * second + third)
     allowed = 1e-12 * np.maximum(np.abs(np.stack([first, second, third])).max(), np.finfo(float).tiny)
     if (bend > allowed).sum() == _PLACES:
@@ -41,6 +42,19 @@ def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.
             f"at {_PLACES} of {_PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of {_STEP:g} of the row "
             f"(allowed {allowed:.1g}); a ReLU network bends only at kinks",
         )
+
+
+def _refuse_rounded(answers: Array) -> None:
+    """Answers that all fit into fewer digits than float64 has are rounded, and a rounded function has a kink at every step."""
+    if len(np.unique(answers)) < len(answers) // 2:
+        return
+    if (answers == answers.astype(np.float32)).all():
+        raise Unresolved(
+            "all answers are float32 numbers; the network's kinks are found from float64 answers only, so ask a float64 copy of the target"
+        )
+    for decimals in range(12):
+        if (np.round(answers, decimals) == answers).all():
+            raise Unresolved(f"all answers are rounded to {decimals} decimals; the network's kinks are found from unrounded answers only")
 
 
 @dataclass(frozen=True)

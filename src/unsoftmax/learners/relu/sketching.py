@@ -7,8 +7,9 @@ import numpy as np
 from unsoftmax.learners.relu.arcs import Arcs, settle_arcs
 from unsoftmax.learners.relu.circle import HalfCircle, RowFunction, rounding_level
 from unsoftmax.learners.relu.gradients import Sketch, measure_gradients
-from unsoftmax.learners.relu.kinks import Kinks, find_kinks
+from unsoftmax.learners.relu.kinks import PIECES_TEST, Kinks, find_kinks
 from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["Sketcher"]
 
@@ -48,7 +49,13 @@ class Sketcher:
                     continue
                 found = _merge(found, closest)
             found, arcs = settle_arcs(circle, found, self.rng, self.limit)
-            return circle, arcs
+            if np.isfinite(arcs.values).all():
+                return circle, arcs
+            redrawn += 1
+            if redrawn > 2 * _REDRAWS:
+                raise OutsideClass(
+                    PIECES_TEST, f"{redrawn} lines in a row have stretches that no sinusoid fits, shorter than rounding lets one resolve"
+                )
 
     def _wrong_unit(self, found: Kinks) -> bool:
         if not self.biased or len(found.angles) == 0 or self._rescaled >= _RESCALES:
