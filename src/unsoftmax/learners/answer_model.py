@@ -127,7 +127,8 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     if precision == "float16":
         slope = float(np.abs(near).max()) / size
         farthest = min(farthest, max(size, _HALF_FLOAT / (3 * slope)))
-    clip, straight = _limits(ledger, rows[0], size, farthest, thrice if not repeats else None)
+    loudest = rows[int(np.abs(thrice.mean(axis=0)).argmax())]
+    clip, straight = _limits(ledger, loudest, size, farthest, thrice if not repeats else None)
     inside = near if clip is None else near[(near > clip[0]) & (near < clip[1])]
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
