@@ -111,7 +111,7 @@ def test_tables_keep_every_bit_and_finished_cells_are_not_run_again(tmp_path: Pa
 
 
 def test_a_cell_that_kills_its_worker_is_a_row_and_takes_nobody_along(tmp_path: Path) -> None:
-    spec = parse_spec('[grid]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly")
+    spec = parse_spec('[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly")
     done = sweep(spec, tmp_path, workers=2)
     rows = read_table(done.table)
     assert [row["status"] for row in rows if row["learner"] == "default"] == ["EXACT"] * 2
