@@ -32,6 +32,6 @@ def reproduce(
         print_json({"holds": done.holds, "checks": checks, "artifacts": {"page": str(done.page), "folder": str(folder)}})
     else:
         for key, check in done.checks:
-            typer.echo(f"{'holds' if check.holds else 'FAILS':<6}{key:<10}{check.claim}: {check.measured}")
+            typer.echo(f"{'holds' if check.holds else 'FAILS':<6}{key:<13}{check.claim}: {check.measured}")
         typer.echo(f"page  {done.page}")
     raise typer.Exit(RECOVERED if done.holds else NOT_RECOVERED)

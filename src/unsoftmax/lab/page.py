@@ -116,7 +116,7 @@ def _checks(found: Sequence[tuple[Experiment, Findings]]) -> list[Check]:
 
 
 def _markdown(table: Table) -> list[str]:
-    rows = [[show(value) for value in row] for row in table.rows]
+    rows = [[show(value).replace("|", "\\|") for value in row] for row in table.rows]
     return ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns), *("| " + " | ".join(row) + " |" for row in rows)]
 
 

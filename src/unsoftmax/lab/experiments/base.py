@@ -92,19 +92,20 @@ def learn_raw(learner: Learner, target: Model | Oracle, seed: int) -> tuple[Any,
 
 
 def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int | None = None) -> SingleHead:
-    """A head with |v| = 1, every |v_i| at least `mu` where that fits (mu ≤ 1/√d), and |W| = `norm` in the Frobenius norm.
+    """A head with |v| = 1, least |v_i| equal to `mu` (or to 1/√d, if that is less), and |W| = `norm` in the Frobenius norm.
 
     >>> head = head_with_margin(4, 0, mu=0.5)
-    >>> float(abs(head.v).min()), round(float(np.linalg.norm(head.v)), 12)
+    >>> round(float(abs(head.v).min()), 12), round(float(np.linalg.norm(head.v)), 12)
     (0.5, 1.0)
     """
     rng = np.random.default_rng([seed, d, 0x3A])
     W = rng.standard_normal((d, d)) if r is None else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
     least = min(mu, 1.0 / np.sqrt(d))
-    squares = rng.dirichlet(np.ones(d)) * (1.0 - d * least**2) + least**2
-    v = np.sqrt(squares) * rng.choice([-1.0, 1.0], d)
-    v[np.abs(v) < least] = least
-    return SingleHead(norm * W / np.linalg.norm(W), v)
+    squares = np.full(d, least**2)
+    loud = rng.permutation(d)[1:]
+    if len(loud):
+        squares[loud] += rng.dirichlet(np.ones(len(loud))) * max(0.0, 1.0 - d * least**2)
+    return SingleHead(norm * W / np.linalg.norm(W), np.sqrt(squares) * rng.choice([-1.0, 1.0], d))
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:

@@ -37,11 +37,15 @@ def _run(fast: bool, seed: int) -> Findings:
     spread = max(scaled) / min(scaled)
     falling = all(rows[k][2] > rows[k + len(sigmas)][2] > rows[k + 2 * len(sigmas)][2] for k in range(len(sigmas)))
     return Findings(
-        tables=(Table("noise", ("mu", "sigma", "median Frobenius error of W", "worst", "median of error / (sigma·|1/v|)"), tuple(rows)),),
+        tables=(Table("noise", ("mu", "sigma", "median Frobenius error of W", "worst", "median of error / (sigma·norm of 1/v)"), tuple(rows)),),
         checks=(
-            Check("the error is linear in sigma", f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}", max(abs(x - 1) for x in slopes) < 0.05),
+            Check(
+                "the error is linear in sigma",
+                f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}",
+                max(abs(x - 1) for x in slopes) < 0.05,
+            ),
             Check("and falls with the margin", "at every sigma" if falling else "not at every sigma", falling),
-            Check("error = O(sigma/|v_i|)", f"error/(sigma·|1/v|) varies by a factor {spread:.2g} over all margins and sigmas", spread < 3.0),
+            Check("error = O(sigma/|v_i|)", f"error / (sigma·norm of 1/v) varies by a factor {spread:.2g} over all margins and sigmas", spread < 3.0),
         ),
         charts=(Chart("noise", "sigma", "median Frobenius error of W", tuple(lines)),),
     )

@@ -21,7 +21,7 @@ def _run(fast: bool, seed: int) -> Findings:
             for s in range(n_seeds):
                 model = random_transformer(d, m, seed=1000 * seed + s)
                 gap = max(gap, _identity_gap(model, s))
-                result = recover(model, learner=TransformerLearner(meter=meter), seed=s)  # type: ignore[arg-type]
+                result = recover(model, learner=TransformerLearner(meter=meter), seed=s)
                 scores.append(result.queries.by_phase.get("scores", 0) + result.queries.by_phase.get("piece", 0))
                 totals.append(result.queries.learning)
                 if isinstance(result.model, Transformer):
@@ -38,14 +38,18 @@ def _run(fast: bool, seed: int) -> Findings:
         tables=(Table("recovery", columns, tuple(rows)), blind),
         checks=(
             Check("f(X) - f(-X) is attention with v = Aᵀu", f"answers deviate by at most {gap:.1e} relative", gap < 1e-11),
-            Check("network and W are recovered", f"in every run, worst error {max(row[4] for row in rows):.1e}" if all_right else "not always", all_right),
+            Check(
+                "network and W are recovered",
+                f"in every run, worst error {max(row[4] for row in rows):.1e}" if all_right else "not always",
+                all_right,
+            ),
             Check("(ours) Aᵀu = 0: the pairs say that they are blind, one linear piece still shows W", blind.rows[-1][-1], blind_right),
         ),
         remarks=(
-            "The reduction takes two queries a measurement and is blind when Aᵀu = 0, with biases, and behind a skip connection. Measuring inside one "
-            "linear piece of the network takes one query each and has none of these limits; it is the default.",
-            "The paper's section rests on a learner of two-layer ReLU networks with independent rows, and conjectures one without. The one used here "
-            "needs no independence: m > d is among the rows above.",
+            "The reduction takes two queries a measurement and is blind when Aᵀu = 0, with biases, and behind a skip connection. Measuring inside "
+            "one linear piece of the network takes one query each and has none of these limits; it is the default.",
+            "The paper's section rests on a learner of two-layer ReLU networks with independent rows, and conjectures one without. The one used "
+            "here needs no independence: m > d is among the rows below.",
         ),
     )
 

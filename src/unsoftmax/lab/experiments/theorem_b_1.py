@@ -54,8 +54,8 @@ def _run(fast: bool, seed: int) -> Findings:
         ),
         charts=(Chart("error", "queries (labels)", "worst error", lines),),
         remarks=(
-            f"Averaging pays 1/eps² for v: {queries_v[-1]:,} labels for an error of {rows[-1][2]:.0e}, and W inherits it. Bisecting the ratios of v as well pays "
-            f"one label a bit: {ours.rows[-1][1]:,} labels give v and W to {ours.rows[-1][2]:.0e}.",
+            f"Averaging pays 1/eps² for v: {queries_v[-1]:,} labels for an error of {rows[-1][2]:.0e}, and W inherits it. Bisecting the ratios of v "
+            f"as well pays one label a bit: {ours.rows[-1][1]:,} labels give v and W to {ours.rows[-1][2]:.0e}.",
         ),
     )
 
