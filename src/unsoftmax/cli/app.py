@@ -11,7 +11,9 @@ from unsoftmax.cli.demo import demo
 from unsoftmax.cli.ledger import ledger_app
 from unsoftmax.cli.plan import plan
 from unsoftmax.cli.recover import recover
+from unsoftmax.cli.reproduce import reproduce
 from unsoftmax.cli.serve import serve
+from unsoftmax.cli.sweep import sweep
 
 __all__ = ["app", "main"]
 
@@ -23,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (recover, plan, serve, demo):
+for _command in (recover, plan, serve, demo, sweep, reproduce):
     app.command()(_command)
 app.add_typer(ledger_app, name="ledger")
 
