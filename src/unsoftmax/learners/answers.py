@@ -48,9 +48,7 @@ class AnswerAwareLearner:
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
         known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
-        if known is not None:
-            return self.base.learn(ledger, rng) if known.exact else self._with_errors(learner_for_answers(known), ledger, rng)
-        if answers_look_exact(ledger, rng):
+        if known is None and answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             try:
                 return self.base.learn(ledger, rng)
@@ -59,7 +57,7 @@ class AnswerAwareLearner:
                 if found.exact:
                     raise
         else:
-            found = self._identify(ledger, rng)
+            found = known if known is not None else self._identify(ledger, rng)
             if found.exact:
                 return self.base.learn(ledger, rng)
         if found.kind == "float32" and self.family in ("auto", "multi-head"):  # several heads know by themselves how well float32 answers tell
