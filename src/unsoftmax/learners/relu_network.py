@@ -10,7 +10,8 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.relu.circle import EPS, RowFunction
+from unsoftmax.learners.relu.arcs import Arcs
+from unsoftmax.learners.relu.circle import EPS, HalfCircle, RowFunction
 from unsoftmax.learners.relu.gradients import Sketch
 from unsoftmax.learners.relu.leftovers import learn_leftover
 from unsoftmax.learners.relu.polish import polish
@@ -156,7 +157,7 @@ class _Search:
         pieces, through = 8, None
         for _ in range(_ROUNDS):
             with self.ledger.phase("kinks"):
-                circle, arcs = self.sketcher.line(pieces=pieces, through=through)
+                circle, arcs = self._line(pieces, through)
             self.ledger.expect(self.ledger.bill.total + (arcs.count + 1) * circle.dimensions)
             with self.ledger.phase("gradients"):
                 sketch = self.sketcher.gradients(circle, arcs)
@@ -165,9 +166,8 @@ class _Search:
             folds, deviating = self._looked(folds, errors, allowed)
             if deviating is None:
                 return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(folds))
-            if not self.biased and self._only_scale(deviating, folds, allowed):
+            if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
-                self.failed = []
             pieces *= 4
             self.failed = [*self.failed, deviating][-16:]
             near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
@@ -178,6 +178,17 @@ class _Search:
             f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} kinks); the answers may carry errors "
             f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
         )
+
+    def _line(self, pieces: int, through: Array | None) -> tuple[HalfCircle, Arcs]:
+        """A line; when a function that looked homogeneous bends everywhere on its circle, it may have biases after all."""
+        try:
+            return self.sketcher.line(pieces=pieces, through=through)
+        except OutsideClass:
+            rows = self.sketcher.unit * self.rng.standard_normal((3, self.width))
+            if self.biased or not any(self._has_biases(row) for row in rows):
+                raise
+            self.sketcher.biased = True
+            return self.sketcher.line(pieces=pieces)
 
     def _refute(self, folds: Folds, row: Array) -> None:
         """Exact answers and a large deviation that line after line does not explain: kinks are there, but not on hyperplanes."""
@@ -286,8 +297,8 @@ class _Search:
         density = float(np.mean(np.exp(-0.5 / sizes**2) / (sizes * np.sqrt(2.0 * np.pi))))
         return float(-np.log(1.0 - _CONFIDENCE) / (density * looks) * self._reach(folds))
 
-    def _only_scale(self, row: Array, folds: Folds, allowed: float) -> bool:
-        """Whether the function is not homogeneous after all."""
+    def _has_biases(self, row: Array) -> bool:
+        """Whether the function is not homogeneous after all, seen on one ray."""
         with self.ledger.phase("shape"):
             answers = self.function(np.stack([row, 2.0**12 * row, 2.0**-12 * row]))
         ratios = answers * np.array([1.0, 2.0**-12, 2.0**12])
