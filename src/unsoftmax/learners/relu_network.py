@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -32,6 +32,7 @@ _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
 _CHECKS = 12
 _LOOKS = 120  # fresh rows that look for bumps, times thoroughness
+_WRONG = 200.0  # hyperplanes this many units away, or that near, need another unit
 _FAR = 1e6  # units to which a line is followed
 _CONFIDENCE = 0.99
 
@@ -128,14 +129,16 @@ class ReluNetworkLearner:
         return _Search(self, ledger, function, not shape.homogeneous, shape.unit, rng).run()
 
     def _one_dimension(self, ledger: Ledger, function: RowFunction, unit: float) -> NetworkFound:
+        """Homogeneous on a line: two slopes, each measured at three sizes, whose spread is the rounding."""
+        sizes = unit * np.array([1.0, 0.83, 0.71])
         with ledger.phase("gradients"):
-            right, left = function(np.array([[unit], [-unit]])) / unit
+            slopes = function(np.concatenate([sizes, -sizes])[:, None]).reshape(2, 3) / sizes
+        right, left = slopes.mean(axis=1)
+        noise = float(np.ptp(slopes, axis=1).max())
         fold = (right + left) / 2
-        there = abs(fold) > 4 * EPS * (abs(right) + abs(left))
-        folds = Folds(
-            np.full((int(there), 1), abs(fold)), np.zeros(int(there)), np.full(int(there), np.sign(fold)), np.array([(right - left) / 2]), 0.0
-        )
-        return NetworkFound(folds, 8 * EPS, 0.0)
+        there = int(abs(fold) > 4.0 * (noise + EPS * (abs(right) + abs(left))))
+        folds = Folds(np.full((there, 1), abs(fold)), np.zeros(there), np.full(there, np.sign(fold)), np.array([(right - left) / 2]), 0.0)
+        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(folds.norm(), np.finfo(float).tiny), 0.0)
 
 
 class _Search:
@@ -148,6 +151,7 @@ class _Search:
         self.width = ledger.width
         self.sketcher = Sketcher(function, self.width, biased, rng, unit=unit, limit=12 * options.max_neurons + 2000)
         self.failed: list[Array] = []
+        self._corrected = False
 
     @property
     def biased(self) -> bool:
@@ -162,6 +166,8 @@ class _Search:
             with self.ledger.phase("gradients"):
                 sketch = self.sketcher.gradients(circle, arcs)
             folds, errors = self._checked(sketch)
+            if self._misjudged(folds):
+                continue
             allowed = self._allowed(errors)
             folds, deviating = self._looked(folds, errors, allowed)
             if deviating is None:
@@ -240,7 +246,23 @@ class _Search:
             with self.ledger.phase("polish"):
                 better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
             folds, errors = better.folds, better.errors
-        return folds, errors
+        return self._without_dust(folds, errors), errors
+
+    def _without_dust(self, folds: Folds, errors: Array) -> Folds:
+        """Offsets (and a constant) that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
+        doubt = 16.0 * (errors[1:] + errors[:-1])
+        dust = abs(folds.constant) <= 16.0 * (errors[0] + errors[-1])
+        return replace(folds, offsets=np.where(np.abs(folds.offsets) <= doubt, 0.0, folds.offsets), constant=0.0 if dust else folds.constant)
+
+    def _misjudged(self, folds: Folds) -> bool:
+        """Whether the hyperplanes lie elsewhere than the line's unit says, so that their offsets are lost; then the unit is set right, once."""
+        if not self.biased or self._corrected or not folds.offsets.any():
+            return False
+        self._corrected = True
+        if 1.0 / _WRONG <= folds.reach / self.sketcher.unit <= _WRONG:
+            return False
+        self.sketcher.unit = folds.reach
+        return True
 
     def _looked(self, folds: Folds, errors: Array, allowed: float) -> tuple[Folds, Array | None]:
         """Fresh rows until a whole set of them agrees; bumps that they meet are learnt. Returns a row that still deviates, if any."""

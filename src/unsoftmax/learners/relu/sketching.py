@@ -37,6 +37,9 @@ class Sketcher:
             circle = HalfCircle(self.function, self.width, self.biased, self.rng, self.unit, through)
             self.noise, self.size = rounding_level(circle, self.rng)
             if self.noise > 0.01 * self.size > 0.0:
+                if self.unit != 1.0 and through is None:  # the unit was found from rounding alone
+                    self.unit = 1.0
+                    continue
                 raise Unresolved(
                     f"the answers ({self.size:.2g} at most) are hardly larger than their own rounding ({self.noise:.2g}); "
                     "as far as they show the function is constant there"
