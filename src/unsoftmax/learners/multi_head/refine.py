@@ -22,6 +22,7 @@ __all__ = ["correct_matrix", "correct_readouts", "matrix_error", "parameter_erro
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
 _PROBES = 8
+_SCALE_PROBES = 24
 
 
 def matrix_error(respond: Responses, matrices: list[Array], readouts: Array, head: int, size: float, rng: np.random.Generator) -> float:
@@ -60,7 +61,8 @@ def correct_matrix(
             rmatvec=lambda y: ((A * y[:, None]).T @ B).ravel(),
             dtype=np.float64,
         )
-        return np.asarray(W + lsqr(operator, forms, atol=1e-9, btol=1e-9, iter_lim=150)[0].reshape(d, n))
+        moved = W + lsqr(operator, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0].reshape(d, n)
+        return _rescaled(respond, matrices, readouts, head, moved, size, rng)
     U, _, Vt = np.linalg.svd(W, full_matrices=False)
     U, V = U[:, :r], Vt[:r].T
     AU, BV = A @ U, B @ V
@@ -70,10 +72,21 @@ def correct_matrix(
         rmatvec=lambda y: np.concatenate([((AU * y[:, None]).T @ B).ravel(), ((A * y[:, None]).T @ BV).ravel()]),
         dtype=np.float64,
     )
-    found = lsqr(tangent, forms, atol=1e-9, btol=1e-9, iter_lim=150)[0]
+    found = lsqr(tangent, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0]
     moved = W + U @ found[: r * n].reshape(r, n) + found[r * n :].reshape(d, r) @ V.T
     left, values, right = np.linalg.svd(moved, full_matrices=False)
-    return np.asarray((left[:, :r] * values[:r]) @ right[:r])
+    return _rescaled(respond, matrices, readouts, head, (left[:, :r] * values[:r]) @ right[:r], size, rng)
+
+
+def _rescaled(respond: Responses, matrices: list[Array], readouts: Array, head: int, W: Array, size: float, rng: np.random.Generator) -> Array:
+    """W with its scale measured apart: pairs on the head's own plane tell everything else much better than that."""
+    known = [W if k == head else matrix for k, matrix in enumerate(matrices)]
+    A, B = isolating_pairs(known, head, readouts[head], _SCALE_PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    missing, good, scores = _missing(respond, known, readouts, head, np.concatenate([A, A]), np.concatenate([B, mirrored(W, A, B)]))
+    both = good[:_SCALE_PROBES] & good[_SCALE_PROBES:]
+    change = (missing[:_SCALE_PROBES] - missing[_SCALE_PROBES:])[both]
+    step = (scores[:_SCALE_PROBES] - scores[_SCALE_PROBES:])[both]
+    return np.asarray(W * (1.0 + float(change @ step) / float(step @ step))) if len(step) else W
 
 
 def readout_error(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> float:
