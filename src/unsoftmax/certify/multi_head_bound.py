@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
@@ -15,6 +16,8 @@ _PROBES = 12
 _FACTOR = 6.0  # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _QUIET = 14.0  # score beyond which another head's error reaches the answer less than a millionth
 _BASE = 2.0**16
+_TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
+_MOST_EXPLAINED = 1e-8
 _FLOOR = 16 * float(np.finfo(float).eps)
 
 
@@ -32,7 +35,7 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     for h in range(len(heads)):
         found = _alone(ledger, matrices, heads[h], h, biased, rng)
         if found is None:
-            return None
+            return joint_error_bound(ledger, model, rng)
         probes.append(found)
     plain = _saturated(ledger, matrices, biased, rng) if heads else None
     if heads and plain is None:
@@ -72,7 +75,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
         A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
-    return float(np.finfo(float).eps) * largest * model.width**2
+    return min(float(np.finfo(float).eps) * largest * model.width**2, _MOST_EXPLAINED)
 
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
@@ -89,9 +92,10 @@ def _alone(
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)
     slopes = (A @ head.v) / (2.0 + 2.0 * np.cosh(scores))
     batch, kappa = _sequences(A, B, biased)
-    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
+    sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    if not np.isfinite(batch).all() or not _allowed(ledger, batch) or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE:
         return None
-    return batch, kappa * slopes, np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1), scores
+    return batch, kappa * slopes, sizes, scores
 
 
 def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:

@@ -242,7 +242,9 @@ class _Look:
         deviation = np.abs(scores - (centre[:, None] + gain[:, None] * _STEP_POINTS)).max(axis=1)
         noise = 240 * self.respond.rounding * self.size / np.abs(jump) + 120 * 1e-16 * np.abs(slopes)
         allowed = np.maximum(1e-9, 20 * noise)
-        if np.any(deviation > allowed) or np.any((deviation > 1e-6) & (self.respond.rounding < 1e-12)):
+        if self.respond.rounding < 1e-12:
+            allowed = np.minimum(allowed, 1e-3)
+        if np.any(deviation > allowed):
             raise _Unclear(f"its logit bends by {deviation.max():.2g}", float(deviation.max()))
         if np.any(gain <= 0):
             raise _Unclear("a step does not rise evenly")
