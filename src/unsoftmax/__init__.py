@@ -44,6 +44,7 @@ _HOMES = {
     "random_single_head": "models",
     "recover": "recovery",
     "theorem_4_1": "learners",
+    "theorem_5_1": "learners",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
@@ -55,6 +56,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import UsageError as UsageError
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_5_1 as theorem_5_1
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter

@@ -2,6 +2,18 @@
 
 from unsoftmax.solvers.bases import RandomBasis
 from unsoftmax.solvers.columns import gaussian_probes, solve_columns, structured_probes
+from unsoftmax.solvers.fixed_rank import FixedRank, FixedRankSolution
+from unsoftmax.solvers.nuclear_norm import NuclearNorm, NuclearNormSolution
 from unsoftmax.solvers.range_finder import RangeFinder
 
-__all__ = ["RandomBasis", "RangeFinder", "gaussian_probes", "solve_columns", "structured_probes"]
+__all__ = [
+    "FixedRank",
+    "FixedRankSolution",
+    "NuclearNorm",
+    "NuclearNormSolution",
+    "RandomBasis",
+    "RangeFinder",
+    "gaussian_probes",
+    "solve_columns",
+    "structured_probes",
+]
