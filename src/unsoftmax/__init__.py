@@ -83,6 +83,7 @@ _HOMES = {
     "recover_network": "network_recovery",
     "rounded": "learners",
     "theorem_4_1": "learners",
+    "theorem_5_1": "learners",
     "theorem_6_1": "learners",
     "theorem_b_1": "learners",
     "to_torch": "models",
@@ -96,6 +97,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.audit.defend import Defences as Defences
     from unsoftmax.audit.defend import defend as defend
     from unsoftmax.audit.pipeline import Audit as Audit
+    from unsoftmax.audit.pipeline import audit as audit
     from unsoftmax.audit.pipeline import audit_target as audit_target
     from unsoftmax.audit.report import write_report as write_report
     from unsoftmax.certify import Certificate as Certificate
@@ -119,6 +121,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import noisy as noisy
     from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_5_1 as theorem_5_1
     from unsoftmax.learners import theorem_6_1 as theorem_6_1
     from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
