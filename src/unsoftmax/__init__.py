@@ -60,7 +60,6 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
-    "audit": "audit.pipeline",
     "audit_target": "audit.pipeline",
     "clipped": "learners",
     "defend": "audit.defend",
@@ -97,7 +96,6 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.audit.defend import Defences as Defences
     from unsoftmax.audit.defend import defend as defend
     from unsoftmax.audit.pipeline import Audit as Audit
-    from unsoftmax.audit.pipeline import audit as audit
     from unsoftmax.audit.pipeline import audit_target as audit_target
     from unsoftmax.audit.report import write_report as write_report
     from unsoftmax.certify import Certificate as Certificate
