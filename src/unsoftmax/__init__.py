@@ -15,9 +15,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AnswerModel": "learners",
+    "Audit": "audit.pipeline",
     "BoundedInputs": "oracles",
     "Certificate": "certify",
     "Clipped": "oracles",
+    "Defence": "audit.defences",
+    "Defences": "audit.defend",
     "Equivalence": "models",
     "FlippedLabels": "oracles",
     "Folds": "models",
@@ -57,7 +60,9 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "audit_target": "audit.pipeline",
     "clipped": "learners",
+    "defend": "audit.defend",
     "equivalent": "models",
     "from_labels": "learners",
     "from_torch": "models",
@@ -77,14 +82,22 @@ _HOMES = {
     "recover_network": "network_recovery",
     "rounded": "learners",
     "theorem_4_1": "learners",
+    "theorem_5_1": "learners",
     "theorem_6_1": "learners",
     "theorem_b_1": "learners",
     "to_torch": "models",
     "within_tolerance": "learners",
     "witness_pair": "models",
+    "write_report": "audit.report",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.audit.defences import Defence as Defence
+    from unsoftmax.audit.defend import Defences as Defences
+    from unsoftmax.audit.defend import defend as defend
+    from unsoftmax.audit.pipeline import Audit as Audit
+    from unsoftmax.audit.pipeline import audit_target as audit_target
+    from unsoftmax.audit.report import write_report as write_report
     from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import LedgerFault as LedgerFault
     from unsoftmax.errors import LedgerRefused as LedgerRefused
@@ -106,6 +119,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import noisy as noisy
     from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_5_1 as theorem_5_1
     from unsoftmax.learners import theorem_6_1 as theorem_6_1
     from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance

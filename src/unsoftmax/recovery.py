@@ -101,7 +101,10 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
         explained = max(explained, learned.bound_at_least)
         status, reason = _judge(certificate, bound, explained, learned.model.exact_at if learned.exact_answers else 0.0)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
-            confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)
+            confirming = np.random.default_rng([_STREAM, seed, 3])
+            confirm_target(
+                ledger, learned.model, certificate, confirming, tolerance=learned.tolerance, deviation=learned.deviation, repeats=learned.repeats
+            )
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason

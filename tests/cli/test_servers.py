@@ -117,6 +117,27 @@ def test_an_interrupt_ends_at_once_and_says_how_to_go_on(tmp_path: Path) -> None
     assert again.returncode == 2
 
 
+def test_killed_at_any_moment_the_same_bits_come_out(tmp_path: Path) -> None:
+    ledger, out = tmp_path / "run.ledger", tmp_path / "out"
+    arguments = ["--ledger", str(ledger), "--out", str(out)]
+    with ModelServer(unsoftmax.as_oracle(HEAD)) as server:
+        plain = run("recover", server.url, "--out", str(tmp_path / "plain"), "--json")
+        whole = json.loads(plain.stdout)["queries"]["total"]
+        before = server.queries
+        for share in (0.1, 0.5, 0.9):
+            with subprocess.Popen([sys.executable, "-m", "unsoftmax", "recover", server.url, *arguments]) as process:
+                while server.queries - before < share * whole:
+                    time.sleep(0.001)
+                process.kill()
+        done = run("recover", server.url, *arguments, "--json")
+        seen = server.queries - before
+    assert json.loads(done.stdout)["queries"]["total"] == whole
+    shown = json.loads(run("ledger", "show", str(ledger), "--json").stdout)
+    assert (shown["queries"], shown["runs"]) == (whole, 4)
+    assert seen <= whole + shown["lost"]
+    assert (out / "model.safetensors").read_bytes() == (tmp_path / "plain" / "model.safetensors").read_bytes()
+
+
 def test_a_foreign_ledger_is_exit_2(tmp_path: Path) -> None:
     ledger = str(tmp_path / "run.ledger")
     run("recover", "demo:single-head?d=4", "--ledger", ledger, "--budget", "5")

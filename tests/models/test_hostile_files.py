@@ -19,9 +19,9 @@ HEAD = unsoftmax.random_single_head(4, 2, seed=0, biases=True)
 METADATA = {"format": "unsoftmax", "version": "1", "family": "single-head"}
 
 
-def crafted(path: Path, tensors: dict[str, tuple[str, list[int]]], *, sizes: dict[str, int] | None = None) -> Path:
+def crafted(path: Path, tensors: dict[str, tuple[str, list[int]]], *, sizes: dict[str, int] | None = None, family: str = "single-head") -> Path:
     """A file with a well-formed header and sparse content, however large it claims to be."""
-    header: dict[str, Any] = {"__metadata__": METADATA}
+    header: dict[str, Any] = {"__metadata__": METADATA | {"family": family}}
     offset = 0
     for name, (dtype, shape) in tensors.items():
         n_bytes = (sizes or {}).get(name, int(np.prod(shape)) * {"F64": 8, "F32": 4, "BF16": 2, "I64": 8}[dtype])
@@ -59,6 +59,21 @@ def refused(path: Path, match: str) -> None:
 )
 def test_wrong_shapes_and_types(tmp_path: Path, tensors: dict[str, tuple[str, list[int]]], match: str) -> None:
     refused(crafted(tmp_path / "bad.safetensors", tensors), match)
+
+
+@pytest.mark.parametrize(
+    ("family", "tensors", "match"),
+    [
+        ("multi-head", {"heads.0.v": [4], "heads.0.W": [4, 4], "heads.1.v": [4], "heads.1.W": [4, 300_000_000], "c": []}, "heads.1.W"),
+        ("multi-head", {"heads.0.v": [4], "heads.0.W": [4, 4], "c": [500_000_000, 3]}, "'c' has shape"),
+        ("multi-head", {"heads.0.v": [4], "heads.0.W.left": [4, 2], "heads.0.W.right": [500_000_000, 2], "c": []}, "W.right"),
+        ("relu-network", {"A": [3, 4], "u": [700_000_000], "c": []}, "'u' has shape"),
+        ("transformer", {"W": [4, 4], "network.A": [3, 5], "network.u": [3], "network.c": [], "residual": []}, "network.A"),
+        ("transformer", {"W": [4, 4], "network.A": [3, 4], "network.u": [3], "network.c": [], "residual": [900_000_000]}, "residual"),
+    ],
+)
+def test_wrong_shapes_of_other_families(tmp_path: Path, family: str, tensors: dict[str, list[int]], match: str) -> None:
+    refused(crafted(tmp_path / "bad.safetensors", {name: ("F64", shape) for name, shape in tensors.items()}, family=family), match)
 
 
 def test_sizes_that_do_not_fit_the_shapes(tmp_path: Path) -> None:

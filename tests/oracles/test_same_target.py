@@ -78,7 +78,7 @@ def test_float64_ways_agree(way: str, tmp_path: Path, own: dict[str, str], reque
 
 
 @pytest.mark.parametrize("way", ["torch", "attention", "onnx", "server", "mlserver"])
-def test_float32_ways_are_never_called_exact(way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest) -> None:
+def test_float32_ways_end_within_an_honest_bound(way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest) -> None:
     ways: dict[str, Callable[[], Any]]
     if way == "mlserver":
         target = request.getfixturevalue("foreign")["FP32"]
@@ -91,10 +91,9 @@ def test_float32_ways_are_never_called_exact(way: str, tmp_path: Path, own: dict
         }
         target = ways[way]()
     result = unsoftmax.recover(target, width=6)
-    assert result.status is not Status.EXACT
-    if result.model is not None:
-        assert result.error_bound is not None
-        assert HEAD.distance(result.model) <= result.error_bound  # type: ignore[arg-type]
+    assert result.status is Status.WITHIN_BOUND
+    assert result.error_bound is not None
+    assert HEAD.distance(result.model) <= result.error_bound < 1e-4  # type: ignore[arg-type]
 
 
 def test_mlserver_answers_batches_in_order(foreign: dict[str, str]) -> None:

@@ -21,7 +21,9 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters.zero_centred import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["AnswerAwareLearner"]
+__all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
+
+ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class AnswerAwareLearner:
             return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
+        known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
+        if known is not None:
+            return (self.base if known.exact else self._for(known)).learn(ledger, rng)
         if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             return self.base.learn(ledger, rng)
@@ -53,12 +58,15 @@ class AnswerAwareLearner:
 
     def reconsider(self, ledger: Ledger, rng: np.random.Generator) -> Learner | None:
         """The learner for the answers as a full identification sees them; None where they are exact, or were identified before."""
-        if self.tolerance is not None or ledger.outputs is not None or "answers" in ledger.known:
+        if self.tolerance is not None or ledger.outputs is not None or ANSWERS_KNOWN in ledger.known:
             return None
         found = identify(ledger, rng)
-        ledger.known["answers"] = found
+        ledger.known[ANSWERS_KNOWN] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
-        return None if found.exact else _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
+        return None if found.exact else self._for(found)
+
+    def _for(self, found: AnswerModel) -> Learner:
+        return _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
 
 
 @dataclass(frozen=True)

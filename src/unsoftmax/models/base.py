@@ -70,10 +70,6 @@ class Model:
         """The model of a file's arrays."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Refuses shapes that cannot be a model of this family, before the arrays of a file are read. Families may leave it to `from_tensors`."""
-
     def save(self, path: str | Path) -> Path:
         """Writes a .safetensors file that `unsoftmax.load` reads."""
         from unsoftmax.models.storage import save

@@ -215,16 +215,6 @@ class SingleHead(Model):
         return parts
 
     @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        d, *_ = shapes.get("W") or shapes.get("W.left") or (0,)
-        *_, r = shapes.get("W.left") or (0,)
-        for name, allowed in {"W": (d, d), "W.left": (d, r), "W.right": (d, r), "w0": (d,)}.items():
-            if shapes.get(name, allowed) != allowed:
-                raise ModelFileError(f"tensor {name!r} has shape {shapes[name]}; to fit the others it must be {allowed}")
-        if d and shapes.get("v", (d,))[:1] != (d,):
-            raise ModelFileError(f"v must be ({d},) or ({d}, m) to fit W, not {shapes['v']}")
-
-    @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
         known = {"v", "c", "w0", "W", "W.left", "W.right"}
         if strange := set(tensors) - known:

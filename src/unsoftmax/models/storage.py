@@ -11,6 +11,7 @@ from unsoftmax.models.base import Model
 from unsoftmax.models.files import replace_file
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.shapes import check_shapes
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.transformer import Transformer
 
@@ -62,7 +63,7 @@ def load(path: str | Path) -> Model:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             if strange := [name for name, part in parts.items() if part.get_dtype() != "F64"]:
                 raise ModelFileError(f"{source}: tensor {strange[0]!r} is {_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64")
-            family.check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()})
+            check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()}, family.family)
             tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
     except UsageError as error:
         raise error if isinstance(error, ModelFileError) and str(source) in str(error) else ModelFileError(f"{source}: {error}") from error

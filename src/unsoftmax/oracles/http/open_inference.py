@@ -51,8 +51,11 @@ class OpenInference:
             raise UsageError(f"{sender.shown} is no model of an Open Inference Protocol server; pass http(s)://host/v2/models/NAME")
         address = f"{match['server']}/v2/models/{match['name']}" + (f"/versions/{match['version']}" if match["version"] else "")
         told = _object(sender.send("GET", address, retries=min(3, options.retries)), sender.shown)
-        name, datatype, width, one_at_a_time = _input(told, sender.shown)
-        output, outputs = _output(told, options.output, sender.shown)
+        try:
+            name, datatype, width, one_at_a_time = _input(told, sender.shown)
+            output, outputs = _output(told, options.output, sender.shown)
+        except (AttributeError, IndexError, KeyError, TypeError) as error:
+            raise OracleFault(f"the model at {sender.shown} describes itself in a way that cannot be read: {error}") from error
         binary = options.binary
         if binary is None:
             binary = _offers_binary(sender, f"{match['server']}/v2")
@@ -88,10 +91,16 @@ class OpenInference:
 
     def decode(self, reply: Reply, n_queries: int) -> Any:
         """The answers in a reply, as an array that is still to be checked for shape and finiteness."""
+        try:
+            return self._decode(reply)
+        except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
+            raise OracleFault(f"the server's reply is no inference reply: {error}") from error
+
+    def _decode(self, reply: Reply) -> Any:
         head, tail = reply.body, b""
         if _LENGTH_HEADER in reply.headers:
             text = reply.headers[_LENGTH_HEADER]
-            length = int(text) if text.isdecimal() else -1
+            length = int(text) if text.isdecimal() and len(text) < 20 else -1
             if not 0 <= length <= len(reply.body):
                 raise OracleFault(f"the server announces {text!r} bytes of JSON in a reply of {len(reply.body)} bytes")
             head, tail = reply.body[:length], reply.body[length:]

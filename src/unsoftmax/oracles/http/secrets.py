@@ -11,6 +11,7 @@ __all__ = ["TOKEN_VARIABLE", "Secrets"]
 
 TOKEN_VARIABLE = "UNSOFTMAX_HTTP_TOKEN"  # noqa: S105 - the name of the variable, not its content
 _HIDDEN = "***"
+_SHORTEST = 4  # shorter values are no secrets, and hiding them would garble every message
 
 
 class Secrets:
@@ -28,7 +29,8 @@ class Secrets:
         if token and not any(name.lower() == "authorization" for name in headers):
             headers["Authorization"] = f"Bearer {token}"
         self._headers = headers
-        self._hidden = sorted({token, *headers.values(), *(value.split()[-1] for value in headers.values())} - {""}, key=len, reverse=True)
+        values = {token, *headers.values(), *(value.split()[-1] for value in headers.values())}
+        self._hidden = sorted((value for value in values if len(value) >= _SHORTEST), key=len, reverse=True)
 
     @property
     def has_token(self) -> bool:
