@@ -136,10 +136,7 @@ class SingleHead(Model):
     def __call__(self, batch: Array, /) -> Array:
         scores, values = self._scores_and_values(as_batch(batch, self.width))
         weights = softmax(scores)
-        if self.v.ndim == 1:
-            answers = self._c + np.einsum("bn,bn->b", weights, values[..., 0])
-        else:
-            answers = self._c + np.einsum("bn,bnm->bm", weights, values)
+        answers = self._c + (np.einsum("bn,bn->b", weights, values[..., 0]) if self.v.ndim == 1 else np.einsum("bn,bnm->bm", weights, values))
         return np.asarray(answers if self.clip is None else np.clip(answers, *self.clip))
 
     def _scores_and_values(self, X: Array) -> tuple[Array, Array]:
