@@ -43,6 +43,7 @@ _HOMES = {
     "OutsideClass": "outcomes",
     "PlainNetwork": "models",
     "Plan": "planning",
+    "Pool": "oracles.pool",
     "Progress": "ledger",
     "ReluNetwork": "models",
     "ReluNetworkLearner": "learners",
@@ -64,6 +65,7 @@ _HOMES = {
     "clipped": "learners",
     "defend": "audit.defend",
     "equivalent": "models",
+    "fit": "fitting",
     "from_labels": "learners",
     "from_torch": "models",
     "http_oracle": "oracles.http",
@@ -109,6 +111,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
+    from unsoftmax.fitting import fit as fit
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
     from unsoftmax.learners import clipped as clipped
@@ -158,6 +161,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles.http import HttpOptions as HttpOptions
     from unsoftmax.oracles.http import http_oracle as http_oracle
     from unsoftmax.oracles.onnx_file import OnnxOracle as OnnxOracle
+    from unsoftmax.oracles.pool import Pool as Pool
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
     from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass

@@ -29,7 +29,8 @@ class Theorem51:
 
     Recovers: W, v, with a probability that rises steeply from 0 to 1 around a C that has to be measured (see docs/low-rank.md). Departs
     from the paper: the Gaussian rows are scaled by a common factor so that scores are of size one (the few queries that find the
-    factor are among those counted), and rows that v hardly hears are drawn again before they are asked. Fails when: C is too small (the minimiser then has a larger rank: UNRESOLVED).
+    factor are among those counted), and rows that v hardly hears are drawn again before they are asked. Fails when: C is too small (the
+    minimiser then has a larger rank: UNRESOLVED).
     """
 
     family: ClassVar[str] = "single-head"
