@@ -95,6 +95,10 @@ class Theorem51:
             t = meter.forms(A, B)
             readable = np.abs(t) < 8.0 if count <= _PILOT else np.full(count, True)  # a pilot may have been too loud
             parts.append((A[readable] / gamma, B[readable] / beta, t[readable] / (gamma * beta)))
+            if not np.abs(t).max(initial=0.0) > 1e-9:  # however large the rows, only rounding is heard: W = 0
+                t = np.zeros(count)
+                readable = np.full(count, True)
+                parts[-1] = (A / gamma, B / beta, t)
             typical = float(np.median(np.abs(t[readable]))) if readable.any() else 0.0
             gamma *= 0.7 / typical if typical > 0.0 else 2.0**-6 if count else 1.0
         return (
