@@ -277,14 +277,14 @@ class _Search:
             if not self.biased or (deviations > limit).mean() > 0.5:
                 return folds, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
-            far = worst < 2 and not (deviations[2:] > limit).any()
+            stretch = _FAR if worst < 2 and not (deviations[2:] > limit).any() else 1.0
             with self.ledger.phase("bumps"):
                 better = learn_leftover(
                     self.function,
                     folds,
                     rows[worst],
-                    self.sketcher.unit * (_FAR if far else 1.0),
-                    max(4.0 * self.sketcher.noise, quiet / 4.0),
+                    stretch * self.sketcher.unit,
+                    stretch * max(4.0 * self.sketcher.noise, quiet / 4.0),
                     self.rng,
                     self.sketcher.limit,
                 )
