@@ -91,7 +91,7 @@ def test_thoroughness_buys_a_smaller_blind_spot() -> None:
     for thoroughness in (1.0, 10.0):
         result = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(thoroughness=thoroughness))
         assert result.certificate is not None
-        spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(" ")[0]))
+        spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
     assert spots[1] == pytest.approx(spots[0] / 10.0, rel=0.1)
 
 
