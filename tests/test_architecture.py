@@ -22,7 +22,9 @@ ROOMS = [
     "result",
     "recovery",
     "planning",
+    "network_recovery",
     "audit",
+    "lab",
     "cli",
 ]
 LATE = {("oracles/separate_process.py", "targets")}  # the child process resolves its own target

@@ -15,21 +15,28 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AnswerModel": "learners",
+    "Audit": "audit.pipeline",
     "BoundedInputs": "oracles",
     "Certificate": "certify",
     "Clipped": "oracles",
+    "Defence": "audit.defences",
+    "Defences": "audit.defend",
     "Equivalence": "models",
     "FlippedLabels": "oracles",
     "Folds": "models",
     "FunctionOracle": "oracles",
+    "HttpOptions": "oracles.http",
     "Labels": "oracles",
     "Ledger": "ledger",
+    "LedgerFault": "errors",
+    "LedgerRefused": "errors",
     "LowPrecision": "oracles",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
     "Noisy": "oracles",
     "NotRecovered": "errors",
+    "OnnxOracle": "oracles.onnx_file",
     "Oracle": "oracles",
     "OracleFault": "errors",
     "OracleSpec": "oracles",
@@ -46,17 +53,25 @@ _HOMES = {
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "TorchOracle": "oracles.torch_module",
     "Transformer": "models",
     "TransformerLearner": "learners",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "audit_target": "audit.pipeline",
+    "clipped": "learners",
+    "defend": "audit.defend",
     "equivalent": "models",
+    "from_labels": "learners",
     "from_torch": "models",
+    "http_oracle": "oracles.http",
     "identify": "learners",
     "load": "models",
+    "low_precision": "learners",
     "milli_2019": "learners",
+    "noisy": "learners",
     "plain_network": "models",
     "plan": "planning",
     "random_multi_head": "models",
@@ -65,14 +80,27 @@ _HOMES = {
     "random_transformer": "models",
     "recover": "recovery",
     "recover_network": "network_recovery",
+    "rounded": "learners",
     "theorem_4_1": "learners",
+    "theorem_5_1": "learners",
+    "theorem_6_1": "learners",
+    "theorem_b_1": "learners",
     "to_torch": "models",
     "within_tolerance": "learners",
     "witness_pair": "models",
+    "write_report": "audit.report",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.audit.defences import Defence as Defence
+    from unsoftmax.audit.defend import Defences as Defences
+    from unsoftmax.audit.defend import defend as defend
+    from unsoftmax.audit.pipeline import Audit as Audit
+    from unsoftmax.audit.pipeline import audit_target as audit_target
+    from unsoftmax.audit.report import write_report as write_report
     from unsoftmax.certify import Certificate as Certificate
+    from unsoftmax.errors import LedgerFault as LedgerFault
+    from unsoftmax.errors import LedgerRefused as LedgerRefused
     from unsoftmax.errors import ModelFileError as ModelFileError
     from unsoftmax.errors import NotRecovered as NotRecovered
     from unsoftmax.errors import OracleFault as OracleFault
@@ -83,9 +111,17 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import clipped as clipped
+    from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
+    from unsoftmax.learners import low_precision as low_precision
     from unsoftmax.learners import milli_2019 as milli_2019
+    from unsoftmax.learners import noisy as noisy
+    from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_5_1 as theorem_5_1
+    from unsoftmax.learners import theorem_6_1 as theorem_6_1
+    from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
@@ -119,7 +155,11 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import OracleSpec as OracleSpec
     from unsoftmax.oracles import Rounded as Rounded
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
+    from unsoftmax.oracles.http import HttpOptions as HttpOptions
+    from unsoftmax.oracles.http import http_oracle as http_oracle
+    from unsoftmax.oracles.onnx_file import OnnxOracle as OnnxOracle
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
+    from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.planning import Plan as Plan

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, learner_for
+from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
@@ -57,7 +57,11 @@ def recover(
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
     chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
     oracle = as_oracle(target, outputs=outputs)
+    if learner is None and oracle.spec.outputs is not None:
+        chosen = VectorOutputsLearner()
     with ExitStack() as stack:
+        if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
+            stack.callback(close)
         journal = None
         if ledger is not None:
             options = {
@@ -71,11 +75,9 @@ def recover(
         return _recover(books, chosen, int(seed))
 
 
-def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
+def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Result:
     """The recovery itself, on an open ledger."""
-    if ledger.outputs is not None:
-        raise UsageError(f"the target answers with {ledger.outputs} numbers a query; pass a function that returns one of them, or a weighted sum")
-    learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
+    learning, checking = (np.random.default_rng([_STREAM, seed, part + 10 * attempt]) for part in (1, 2))
     learned: Learned | None = None
     certificate: Certificate | None = None
     bound: float | None = None
@@ -83,17 +85,35 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         learned = chosen.learn(ledger, learning)
         own = learned.error_bound
         allowed = learned.model.exact_at if own is None else max(learned.model.exact_at, 2.0 * own)
-        certificate = certify(ledger, learned.model, checking, allowed=allowed, tolerance=learned.tolerance, caveat=learned.caveat)
+        certificate = certify(
+            ledger,
+            learned.model,
+            checking,
+            allowed=allowed,
+            tolerance=learned.tolerance,
+            caveat=learned.caveat,
+            deviation=learned.deviation,
+            repeats=learned.repeats,
+        )
         bound = own if own is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
         explained = np.inf if own is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
         explained = max(explained, learned.bound_at_least)
         status, reason = _judge(certificate, bound, explained, learned.model.exact_at if learned.exact_answers else 0.0)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
-            confirm_target(ledger, learned.model, certificate, np.random.default_rng([_STREAM, seed, 3]), tolerance=learned.tolerance)
+            confirming = np.random.default_rng([_STREAM, seed, 3])
+            confirm_target(
+                ledger, learned.model, certificate, confirming, tolerance=learned.tolerance, deviation=learned.deviation, repeats=learned.repeats
+            )
         reason = f"{learned.note}; {reason}" if learned.note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
+        try:
+            other = chosen.reconsider(ledger, learning) if isinstance(chosen, AnswerAwareLearner) and _open_to_doubt(stop) else None
+        except Stop as spent:
+            other, status, reason = None, spent.status, spent.reason
+        if other is not None:
+            return _recover(ledger, other, seed, attempt + 1)
     return Result(
         status=status,
         reason=reason,
@@ -106,6 +126,11 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int) -> Result:
         error_bound=bound,
         findings=tuple(ledger.known.get("findings", ())),
     )
+
+
+def _open_to_doubt(stop: Stop) -> bool:
+    """Whether answers that are not exact after all could explain this outcome."""
+    return isinstance(stop, OutsideClass | Unresolved)
 
 
 def _checked_tolerance(tolerance: float | None) -> float | None:

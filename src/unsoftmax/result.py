@@ -57,7 +57,7 @@ class Result:
             "heads": None if self.model is None else len(self.model.ranks),
             "rank": None if self.model is None else self.model.ranks,
             "parameters": None if self.model is None else self.model.parameters,
-            "queries": {"total": self.queries.total, "by_phase": dict(self.queries.by_phase)},
+            "queries": {"total": self.queries.total, "by_phase": dict(self.queries.by_phase), "retries": self.queries.retries},
             "certificate": certificate,
             "error_bound": self.error_bound,
             "artifacts": dict(self.artifacts),

@@ -1,10 +1,11 @@
-"""What a user may point at, turned into an oracle: a callable, a model, a file, `package.module:name`, or a demo."""
+"""What a user may point at, turned into an oracle: a callable, a model, a torch module, a file, an address, `package.module:name`, or a demo."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,27 @@ from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 
 __all__ = ["as_oracle", "demo_model"]
 
-_FORMS = "a callable (B, N, d) -> (B,), a model, 'demo:single-head?d=64&r=8&seed=0', a .safetensors file, or 'package.module:callable'"
+_FORMS = (
+    "a callable (B, N, d) -> (B,), a model, a torch module, 'demo:single-head?d=64&r=8&seed=0', a .safetensors or .onnx file, "
+    "'http(s)://host/v2/models/NAME', a .json file that describes an endpoint, or 'package.module:callable'"
+)
 
 
-def as_oracle(target: object, *, outputs: int | None = None) -> Oracle:
-    """The oracle behind a target.
+def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, Any] | None = None) -> Oracle:
+    """The oracle behind a target. `http`: options for a target behind a web address, by the names of `HttpOptions`.
 
     >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
     8
     """
     if isinstance(target, str | Path):
-        return _with_outputs(_named(str(target)), outputs)
+        return _with_outputs(_named(str(target), http), outputs)
     if isinstance(target, Model):
         return _of_model(target, type(target).__name__)
+    torch = sys.modules.get("torch")  # whoever passes a module has imported it
+    if torch is not None and isinstance(target, torch.nn.Module):
+        from unsoftmax.oracles.torch_module import TorchOracle
+
+        return TorchOracle(target, outputs=outputs)
     if isinstance(target, type):
         raise UsageError(f"the target is the class {target.__name__}; pass an instance or a function")
     if isinstance(target, Oracle) and isinstance(target.spec, OracleSpec):
@@ -78,17 +87,34 @@ def _of_model(model: Model, name: str) -> Oracle:
     return FunctionOracle(model, OracleSpec(width=model.width, outputs=model.outputs, max_length=alone, name=name))
 
 
-def _named(target: str) -> Oracle:
+def _named(target: str, http: Mapping[str, Any] | None) -> Oracle:
+    if target.startswith(("http://", "https://")) or target.endswith(".json"):
+        return _served(target, http)
+    if http:
+        raise UsageError(f"{next(iter(http))} is an option for web addresses, and {target!r} is none; leave it out")
     if target.startswith("demo:"):
         return _of_model(demo_model(target), target)
     if target.endswith(".safetensors"):
         return _of_model(load(target), Path(target).name)
+    if target.endswith(".onnx"):
+        from unsoftmax.oracles.onnx_file import OnnxOracle
+
+        return OnnxOracle(target)
     module, colon, attribute = target.partition(":")
     if colon and attribute and "/" not in target:
         return _imported(module, attribute)
     if Path(target).exists():
         raise UsageError(f"{target} is no model file that this library reads; a target is {_FORMS}")
     raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
+
+
+def _served(target: str, http: Mapping[str, Any] | None) -> Oracle:
+    """The server at an address, or at the one that an endpoint file names."""
+    from unsoftmax.oracles.http import HttpOptions, http_oracle
+    from unsoftmax.oracles.http.options import read_endpoint_file
+
+    url, options = read_endpoint_file(target) if target.endswith(".json") else (target, HttpOptions())
+    return http_oracle(url, replace(options, **(http or {})))
 
 
 def _imported(module: str, attribute: str) -> Oracle:

@@ -174,12 +174,6 @@ def float32_answers(d: int, seed: int) -> Box:
     return lambda X: attend(X).astype(np.float32).astype(np.float64) + 3e-6 * np.sign(attend(X))
 
 
-def random_noise(d: int, seed: int) -> Box:
-    *_, attend = _parts(d, seed)
-    rng = np.random.default_rng(seed)
-    return lambda X: attend(X) + 1e-5 * rng.standard_normal(len(X))
-
-
 def labels_of_wrong_thing(d: int, seed: int) -> Box:
     rng = np.random.default_rng(seed)
     M = rng.standard_normal((d, d))
@@ -256,7 +250,7 @@ BOXES: dict[str, Callable[[int, int], Box]] = {
         max_pooling, tanh_on_top, positional_term, first_row_asks, hard_max, small_sine, tiny_sine,
         scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows, sees_last_sixteen_rows,
         drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse, every_fiftieth_answer_stale,
-        batch_normalised, float32_answers, random_noise, labels_of_wrong_thing, quadratic_values, mean_of_two_powers, key_norms_matter,
+        batch_normalised, float32_answers, labels_of_wrong_thing, quadratic_values, mean_of_two_powers, key_norms_matter,
         linear_attention, sigmoid_attention, residual_stream, score_cap, causal_dropout,
     )
 }  # fmt: skip

@@ -97,6 +97,25 @@ def test_a_finished_ledger_is_no_proof_for_a_changed_target(tmp_path: Path) -> N
     assert "target has changed" in result.reason
 
 
+@pytest.mark.parametrize("kind", ["labels", "decimals", "noise", "float32"])
+def test_coarse_answers_of_a_changed_target_are_no_proof_either(tmp_path: Path, kind: str) -> None:
+    def target(hidden: Any) -> Any:
+        plain = unsoftmax.FunctionOracle(Counting(hidden), unsoftmax.OracleSpec(width=5))
+        if kind == "labels":
+            return unsoftmax.Labels(plain)
+        if kind == "decimals":
+            return unsoftmax.Rounded(plain, 2)
+        return unsoftmax.Noisy(plain, 1e-6) if kind == "noise" else unsoftmax.LowPrecision(plain, "float32")
+
+    options: dict[str, Any] = {"ledger": tmp_path / "run.ledger", "input_bound": 100.0}
+    first = unsoftmax.recover(target(HIDDEN), **options)
+    assert first.status is unsoftmax.Status.WITHIN_BOUND
+    again = unsoftmax.recover(target(HIDDEN), **options)
+    assert again.status is unsoftmax.Status.WITHIN_BOUND
+    assert 1 <= again.queries.total - first.queries.total <= 16
+    assert unsoftmax.recover(target(unsoftmax.random_single_head(5, 2, seed=2)), **options).status is unsoftmax.Status.OUTSIDE_CLASS
+
+
 def test_a_finished_ledger_of_a_model_file_costs_nothing(tmp_path: Path) -> None:
     first = unsoftmax.recover("demo:single-head?d=5", ledger=tmp_path / "run.ledger")
     again = unsoftmax.recover("demo:single-head?d=5", ledger=tmp_path / "run.ledger")

@@ -6,7 +6,7 @@ import pytest
 import unsoftmax
 from tests.cases import heads
 from unsoftmax import FunctionOracle, Ledger, OutsideClass, SigmoidMeter
-from unsoftmax.meters.probes import BalancedProbes
+from unsoftmax.meters.probes import AxisProbes, BalancedProbes, Probes
 from unsoftmax.meters.ranging import choose_scales
 
 
@@ -102,19 +102,37 @@ def test_answers_that_are_no_weights_are_refused() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_balanced_probes_hear_v_equally_and_lead_back(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    for d, k in ((1, 1), (5, 5), (9, 3)):
-        v = rng.standard_normal(d) * (np.arange(d) != 1)
-        basis = None if k == d else np.linalg.qr(rng.standard_normal((d, k)))[0]
-        probes = BalancedProbes(v, basis)
-        rows = probes.rows(0, k)
-        np.testing.assert_allclose(rows @ v, probes.readout)
-        np.testing.assert_allclose(rows @ rows.T, np.eye(k), atol=1e-12)
-        m = rng.standard_normal(d)
-        expected = m if basis is None else basis.T @ m
-        np.testing.assert_allclose(probes.coordinates((rows @ m)[None])[0], expected, atol=1e-12)
-        np.testing.assert_allclose(probes.forms_of(m), rows @ m, atol=1e-12)
+@pytest.mark.parametrize(("d", "k"), [(1, 1), (5, 5), (9, 3), (9, 9)])
+@pytest.mark.parametrize("axis", [False, True])
+def test_probes_hear_v_and_lead_back(seed: int, d: int, k: int, axis: bool) -> None:
+    rng = np.random.default_rng([seed, d, k])
+    v = rng.standard_normal(d) * (np.arange(d) != 1)
+    basis = np.eye(d) if axis else np.linalg.qr(rng.standard_normal((d, k)))[0]
+    probes: Probes = AxisProbes(v) if axis else BalancedProbes(v, basis)
+    gamma, shares = rng.uniform(0.1, 10.0, (2, probes.count))
+    which = np.arange(probes.count)
+    rows = probes.rows(which, gamma, shares)
+    np.testing.assert_allclose(probes.readouts(which, gamma, shares), rows @ v, rtol=1e-12)
+    assert (np.linalg.norm(rows, axis=1) <= probes.longest * np.maximum(gamma, shares) * (1 + 1e-12)).all()
+    loudness = np.linalg.norm(basis.T @ v) / np.sqrt(probes.count)
+    assert (rows @ v >= np.minimum(gamma, shares) * loudness * (1 - 1e-9)).all()
+    m = rng.standard_normal(d)
+    forms, ratios = (rows @ m / gamma)[None], (shares / gamma)[None]
+    np.testing.assert_allclose(probes.coordinates(forms, ratios)[0], basis.T @ m, atol=1e-12)
+    np.testing.assert_allclose(probes.forms_of(m, ratios), forms, atol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [False, True])
+def test_a_grid_is_every_probe_with_every_asking_row(axis: bool) -> None:
+    rng = np.random.default_rng(0)
+    v, asking, gamma = rng.standard_normal(6), rng.standard_normal((3, 6)), rng.uniform(0.5, 2.0, 4)
+    probes: Probes = AxisProbes(v) if axis else BalancedProbes(v, np.eye(6))
+    grid = np.empty((3, 4, 2, 6))
+    probes.begin(1, gamma)
+    probes.fill(asking, 0.7, grid)
+    rows = probes.rows(np.arange(1, 5), gamma, np.full(4, 0.7))
+    np.testing.assert_allclose(grid[:, :, 0], rows[None] + asking[:, None], atol=1e-14)
+    np.testing.assert_array_equal(grid[:, :, 1], np.repeat(asking[:, None], 4, axis=1))
 
 
 @pytest.mark.parametrize("strength", [1e-9, 1.0, 1e9])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
+from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
@@ -15,6 +16,8 @@ __all__ = ["error_bound", "rounding_limit"]
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is known."""
+    if model.outputs is not None and isinstance(model, SingleHead | MultiHead):
+        return vector_error_bound(ledger, model, rng)
     if isinstance(model, SingleHead):
         return single_head_error_bound(ledger, model, rng)
     if isinstance(model, Transformer):
@@ -26,8 +29,12 @@ def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float
 
 def rounding_limit(model: Model, input_bound: float | None) -> float:
     """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about it."""
+    if isinstance(model, SingleHead) and model.outputs is not None:
+        return multi_head_rounding_limit(MultiHead([model]))
     if isinstance(model, SingleHead):
         return single_head_rounding_limit(model, input_bound)
     if isinstance(model, Transformer):
         return transformer_rounding_limit(model, input_bound)
+    if isinstance(model, MultiHead):
+        return multi_head_rounding_limit(model)
     return 0.0

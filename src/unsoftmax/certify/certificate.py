@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,9 +56,20 @@ class Certificate:
 
 
 def certify(
-    ledger: Ledger, model: Model, rng: np.random.Generator, *, allowed: float | None = None, tolerance: float = 0.0, caveat: str = ""
+    ledger: Ledger,
+    model: Model,
+    rng: np.random.Generator,
+    *,
+    allowed: float | None = None,
+    tolerance: float = 0.0,
+    caveat: str = "",
+    deviation: Callable[[Array, Array], Array] | None = None,
+    repeats: int = 1,
 ) -> Certificate:
-    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself."""
+    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself.
+
+    deviation, repeats: see `Learned`.
+    """
     allowed = model.exact_at if allowed is None else allowed
     errors: list[Array] = []
     relative: list[Array] = []
@@ -67,8 +78,8 @@ def certify(
     sizes = _sizes(model, ledger.input_bound)
     with ledger.phase(VERIFICATION):
         for kind, batch in _sequences(model, sizes, ledger, rng):
-            answers = ledger.ask(batch)
-            error = _largest(answers - model(batch))
+            answers = ledger.ask(batch) if repeats == 1 else np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+            error = _largest(answers - model(batch) if deviation is None else deviation(answers, model(batch)))
             unexplained = np.maximum(error - tolerance, 0.0)
             scale = model.sensitivity(batch)
             ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))
@@ -76,7 +87,7 @@ def certify(
             relative.append(ratio)
             lengths.add(batch.shape[1])
             by_kind[kind] = max(by_kind.get(kind, 0.0), float(ratio.max()))
-        repeated = _repeats(ledger, model, tolerance)
+        repeated = _repeats(ledger, model, tolerance) if repeats == 1 else None
         if repeated is not None:
             by_kind["early queries asked again"] = repeated
     all_errors, all_ratios = np.concatenate(errors), np.concatenate(relative)

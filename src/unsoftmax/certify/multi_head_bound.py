@@ -4,47 +4,50 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["multi_head_error_bound"]
+__all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
 _PROBES = 12
-_POOL = 256
 _FACTOR = 6.0  # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _QUIET = 14.0  # score beyond which another head's error reaches the answer less than a millionth
 _BASE = 2.0**16
+_TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
+_MOST_EXPLAINED = 1e-8
 _FLOOR = 16 * float(np.finfo(float).eps)
 
 
 def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
-    """A bound on the relative error of every head's W, w0 and v, from about 13 fresh queries a head; None when a head cannot be heard alone.
+    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None when a head cannot be heard alone.
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the answer's deviation through the
-    sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. The answers' own rounding is in it, so it is in the bound.
+    sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured
+    apart, from the same rows with the opposite score. The answers' own rounding is in all of it, so it is in the bound.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
     biased = any(head.w0 is not None for head in heads)
-    matrices = [np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W for head in heads]
-    batches, slopes, sizes = [], [], []
+    matrices = _matrices(heads, biased)
+    probes = []
     for h in range(len(heads)):
-        found = _probes(ledger, matrices, heads, h, biased, rng)
+        found = _alone(ledger, matrices, heads[h], h, biased, rng)
         if found is None:
-            return None
-        batches.append(found[0])
-        slopes.append(found[1])
-        sizes.append(found[2])
-    plain = _saturated(ledger, matrices, model.width, biased, rng) if heads else None
+            return joint_error_bound(ledger, model, rng)
+        probes.append(found)
+    plain = _saturated(ledger, matrices, biased, rng) if heads else None
     if heads and plain is None:
         return None
     worst = 0.0
     with ledger.phase(VERIFICATION):
-        for h, (batch, slope, size) in enumerate(zip(batches, slopes, sizes, strict=True)):
-            forms = (ledger.ask(batch) - model(batch)) / slope / size
-            worst = max(worst, _rms(forms) * np.sqrt(matrices[h].size) / float(np.linalg.norm(matrices[h])))
+        for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
+            missing = (ledger.ask(batch) - model(batch)) / slope
+            worst = max(worst, _rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
+            worst = max(worst, _rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
-        rows = _BASE * _units(rng, model.width)[:, None] if ledger.input_bound is None else ledger.input_bound * _units(rng, model.width)[:, None]
+        rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[:, None]
         alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
         values = _rms(alone)
         if plain is not None:
@@ -55,76 +58,69 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
 
 
-def _probes(
-    ledger: Ledger, matrices: list[Array], heads: list[SingleHead], h: int, biased: bool, rng: np.random.Generator
-) -> tuple[Array, Array, Array] | None:
-    """Sequences in which only head h has a moderate score, the answer's slope in that score, and |a||b|."""
-    d, n = matrices[h].shape
-    bound = ledger.input_bound
-    rows_a, rows_b, slopes, sizes = [], [], [], []
-    for _ in range(_PROBES):
-        a = rng.standard_normal(d)
-        direction = heads[h].v / np.linalg.norm(heads[h].v)
-        if abs(a @ direction) < 0.5:
-            a += (0.5 if a @ direction >= 0 else -0.5) * direction
-        a *= (_BASE if bound is None else bound / 8) / np.linalg.norm(a)
-        R = np.array([matrix.T @ a for matrix in matrices])
-        lengths = np.linalg.norm(R, axis=1)
-        if lengths[h] == 0.0:
-            return None
-        score = rng.choice([-1.0, 1.0]) * rng.uniform(0.5, 2.0)
-        free = rng.standard_normal((_POOL, n))
-        free -= np.outer(free @ R[h], R[h]) / lengths[h] ** 2
-        free /= np.linalg.norm(free, axis=1)[:, None]
-        along = score * R[h] / lengths[h] ** 2
-        others = [k for k in range(len(R)) if k != h and lengths[k] > 0]
-        reach = np.full(_POOL, 4.0 / lengths[h])
-        if others:
-            seen = np.abs(free @ R[others].T)
-            reach = np.maximum(reach, ((_QUIET + np.abs(R[others] @ along)) / np.where(seen > 0, seen, np.nan)).max(axis=1))
-        b = along + free * reach[:, None]
-        if biased:
-            b = b[np.abs(b[:, -1]) > 0.02 * np.linalg.norm(b, axis=1) / np.sqrt(n)]
-        size = np.linalg.norm(b, axis=1)
-        if len(b) == 0 or not np.isfinite(size).any():
-            return None
-        best = b[int(np.nanargmin(size))]
-        kappa = best[-1] if biased else 1.0
-        asking = best[:-1] / kappa if biased else best
-        rows_a.append(kappa * a)
-        rows_b.append(asking)
-        sizes.append(float(np.linalg.norm(a) * np.linalg.norm(best)))
-        slopes.append(kappa * float(a @ heads[h].v) / (2.0 + 2.0 * np.cosh(score)))
-    batch = np.stack([np.array(rows_a) + np.array(rows_b), np.array(rows_b)], axis=1)
-    if bound is not None and np.linalg.norm(batch, axis=2).max() > bound:
+def multi_head_rounding_limit(model: MultiHead) -> float:
+    """The relative error that float64 rounding alone explains: the closer the heads, the larger the rows that tell them apart.
+
+    A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may amplify it d² times.
+    """
+    heads = [head for head in model.heads if head.matrix.norm() > 0]
+    if not heads:
+        return 0.0
+    biased = any(head.w0 is not None for head in heads)
+    matrices = _matrices(heads, biased)
+    rng = np.random.default_rng(0)
+    largest = 1.0
+    for h, head in enumerate(heads):
+        v = head.v if head.v.ndim == 1 else head.v @ rng.standard_normal(head.v.shape[1])
+        A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
+        sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
+        largest = max(largest, float(np.median(sizes)))
+    return min(float(np.finfo(float).eps) * largest * model.width**2, _MOST_EXPLAINED)
+
+
+def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
+    """[W w0] of every head, or W where no head has a query bias."""
+    return [np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W for head in heads]
+
+
+def _alone(
+    ledger: Ledger, matrices: list[Array], head: SingleHead, h: int, biased: bool, rng: np.random.Generator
+) -> tuple[Array, Array, Array, Array] | None:
+    """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score; the second half mirrors the first."""
+    A, B = isolating_pairs(matrices, h, head.v, _PROBES, rng, size=_size(ledger), silence=_QUIET, biased=biased)
+    A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
+    scores = np.einsum("qi,qi->q", A @ matrices[h], B)
+    slopes = (A @ head.v) / (2.0 + 2.0 * np.cosh(scores))
+    batch, kappa = _sequences(A, B, biased)
+    sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    if not np.isfinite(batch).all() or not _allowed(ledger, batch) or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE:
         return None
-    return batch, np.array(slopes), np.array(sizes)
+    return batch, kappa * slopes, sizes, scores
 
 
-def _saturated(ledger: Ledger, matrices: list[Array], d: int, biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:
+def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:
     """Sequences in which every head is on or off, half of them at random, and the size of their first row."""
-    n = matrices[0].shape[1]
-    bound = ledger.input_bound
-    firsts, lasts, lengths = [], [], []
-    for a in _units(rng, d) * (_BASE if bound is None else bound / 8):
-        R = np.array([matrix.T @ a for matrix in matrices])
-        free = rng.standard_normal((_POOL, n))
-        free /= np.linalg.norm(free, axis=1)[:, None]
-        seen = np.abs(free @ R.T).min(axis=1)
-        if biased:
-            seen = np.minimum(seen, np.abs(free[:, -1]) * seen.max())
-        best = int(seen.argmax())
-        if seen[best] == 0.0:
-            return None
-        b = free[best] * 40.0 / seen[best]
-        kappa = b[-1] if biased else 1.0
-        firsts.append(kappa * a)
-        lasts.append(b[:-1] / kappa if biased else b)
-        lengths.append(abs(kappa) * float(np.linalg.norm(a)))
-    batch = np.stack([np.array(firsts) + np.array(lasts), np.array(lasts)], axis=1)
-    if bound is not None and np.linalg.norm(batch, axis=2).max() > bound:
+    A, B = saturating_pairs(matrices, _PROBES, rng, size=_size(ledger), silence=40.0, biased=biased)
+    batch, kappa = _sequences(A, B, biased)
+    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
         return None
-    return batch, np.array(lengths)
+    return batch, np.abs(kappa) * np.linalg.norm(A, axis=1)
+
+
+def _sequences(A: Array, B: Array, biased: bool) -> tuple[Array, Array]:
+    """[a+b; b], in homogeneous coordinates of b where there are query biases, and the factor by which a was sent."""
+    kappa = B[:, -1] if biased else np.ones(len(B))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        asking = B[:, :-1] / kappa[:, None] if biased else B
+    return np.stack([kappa[:, None] * A + asking, asking], axis=1), kappa
+
+
+def _size(ledger: Ledger) -> float:
+    return _BASE if ledger.input_bound is None else ledger.input_bound / 8
+
+
+def _allowed(ledger: Ledger, batch: Array) -> bool:
+    return ledger.input_bound is None or float(np.linalg.norm(batch, axis=2).max()) <= ledger.input_bound
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:

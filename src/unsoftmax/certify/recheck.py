@@ -2,34 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from unsoftmax.certify.certificate import Certificate
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model
+from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["confirm_target"]
 
 REPLAY_TEST = "the target still answers as the ledger says"
+_COARSE = 16  # answers that carry little each, such as labels, are asked so many at a time
 
 
-def confirm_target(ledger: Ledger, model: Model, certificate: Certificate, rng: np.random.Generator, *, tolerance: float = 0.0) -> None:
-    """Asks fresh sequences, one at a time, until one was answered by the target itself, and compares it with the model.
+def confirm_target(
+    ledger: Ledger,
+    model: Model,
+    certificate: Certificate,
+    rng: np.random.Generator,
+    *,
+    tolerance: float = 0.0,
+    deviation: Callable[[Array, Array], Array] | None = None,
+    repeats: int = 1,
+) -> None:
+    """Asks a fresh sequence (a few where answers are coarse) until one was answered by the target itself, and compares with the model.
 
-    Confirmations of earlier runs are in the ledger too and are replayed first, so each run pays for one.
+    Confirmations of earlier runs are in the ledger too and are replayed first, so each run pays for one. The keywords are those of `certify`.
     """
     length = min(3, ledger.oracle.spec.max_length or 3)
     size = certificate.sizes[len(certificate.sizes) // 2]
     allowed = max(10.0 * certificate.max_relative_error, certificate.allowed)
     while ledger.only_replayed:
-        rows = rng.standard_normal((1, length, model.width))
+        rows = rng.standard_normal((1 if deviation is None else _COARSE, length, model.width))
         batch = size * rows / np.linalg.norm(rows, axis=2, keepdims=True)
         with ledger.phase(VERIFICATION):
-            answers = ledger.ask(batch)
-        error = float(np.max(np.abs(answers - model(batch)))) - tolerance
-        if error > allowed * float(model.sensitivity(batch)[0]):
+            answers = np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+        off = np.abs(answers - model(batch) if deviation is None else deviation(answers, model(batch)))
+        error = np.maximum(off.reshape(len(batch), -1).max(axis=1) - tolerance, 0.0)
+        if (error > allowed * model.sensitivity(batch)).any():
             raise OutsideClass(
                 REPLAY_TEST,
-                f"all answers came from the ledger, and a fresh one is off by {error:.2g}; the target has changed: use a new ledger",
+                f"all answers came from the ledger, and a fresh one is off by {error.max():.2g}; the target has changed: use a new ledger",
             )

@@ -7,9 +7,16 @@ from typing import Annotated
 import typer
 
 from unsoftmax import __version__
+from unsoftmax.cli.audit import audit
+from unsoftmax.cli.compare import compare
+from unsoftmax.cli.defend import defend
 from unsoftmax.cli.demo import demo
+from unsoftmax.cli.ledger import ledger_app
 from unsoftmax.cli.plan import plan
 from unsoftmax.cli.recover import recover
+from unsoftmax.cli.reproduce import reproduce
+from unsoftmax.cli.serve import serve
+from unsoftmax.cli.sweep import sweep
 
 __all__ = ["app", "main"]
 
@@ -21,8 +28,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (recover, plan, demo):
+for _command in (recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
     app.command()(_command)
+app.add_typer(ledger_app, name="ledger")
 
 
 def _version(wanted: bool) -> None:

@@ -17,17 +17,37 @@ from unsoftmax.errors import OracleFault, UnsoftmaxError, UsageError
 if TYPE_CHECKING:
     from unsoftmax.ledger import Progress
 
-__all__ = ["Budget", "Json", "Out", "Seed", "Target", "Width", "print_json", "reports_errors", "say", "show_progress", "writable_folder"]
+__all__ = [
+    "Budget",
+    "Json",
+    "LedgerPath",
+    "Out",
+    "Seed",
+    "Target",
+    "Width",
+    "print_json",
+    "reports_errors",
+    "say",
+    "show_progress",
+    "writable_folder",
+]
 
 RECOVERED, NOT_RECOVERED, WRONG_USAGE, ORACLE_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 Target = Annotated[
     str,
-    typer.Argument(metavar="TARGET", help="demo:single-head?d=64&r=8&seed=0, a .safetensors file, or package.module:callable", show_default=False),
+    typer.Argument(
+        metavar="TARGET",
+        help="demo:single-head?d=64&r=8&seed=0, a .safetensors or .onnx file, http(s)://host/v2/models/NAME, or package.module:callable",
+        show_default=False,
+    ),
 ]
 Width = Annotated[int | None, typer.Option("--width", help="Columns of a sequence, where the target does not tell.", show_default=False)]
 Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
 Budget = Annotated[int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)]
+LedgerPath = Annotated[
+    Path | None, typer.Option("--ledger", help="File that keeps every answer; a run that was stopped goes on from it.", show_default=False)
+]
 Out = Annotated[Path | None, typer.Option("--out", help="Folder for the recovered model (.safetensors).", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else there.")]
 
@@ -46,7 +66,7 @@ def reports_errors(command: Command) -> Command:
             kind = type(error).__name__
             message = str(error)
         except KeyboardInterrupt:
-            status, kind, message = INTERRUPTED, "Interrupted", "interrupted; nothing was written"
+            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {_how_to_go_on(options.get('ledger'))}"
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
             raise typer.Exit(NOT_RECOVERED) from None
@@ -56,6 +76,17 @@ def reports_errors(command: Command) -> Command:
         raise typer.Exit(status)
 
     return wrapped  # type: ignore[return-value]
+
+
+def _how_to_go_on(ledger: Path | None) -> str:
+    if ledger is None:
+        return "nothing was written. With --ledger PATH a run can be stopped and go on"
+    from unsoftmax.ledger import read_statement
+
+    try:
+        return f"{read_statement(ledger).queries:,} paid answers are kept in {ledger}: run the same command again to go on"
+    except UnsoftmaxError:
+        return "nothing was paid yet"
 
 
 def say(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,6 +13,7 @@ from unsoftmax.cli.common import (
     RECOVERED,
     Budget,
     Json,
+    LedgerPath,
     Out,
     Seed,
     Target,
@@ -36,6 +38,10 @@ def recover(
     seed: Seed = 0,
     budget: Budget = None,
     input_bound: Annotated[float | None, typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False)] = None,
+    ledger: LedgerPath = None,
+    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False)] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)] = None,
+    headers: Annotated[Path | None, typer.Option("--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False)] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -43,8 +49,13 @@ def recover(
     import unsoftmax
 
     folder = None if out is None else writable_folder(out)
+    given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
+    http = {name: value for name, value in given.items() if value is not None}
     with show_progress() as progress:
-        result = unsoftmax.recover(target, width=width, family=family, seed=seed, budget=budget, input_bound=input_bound, progress=progress)
+        oracle = unsoftmax.as_oracle(target, http=http)
+        result = unsoftmax.recover(
+            oracle, width=width, family=family, seed=seed, budget=budget, input_bound=input_bound, ledger=ledger, progress=progress
+        )
     if folder is not None and result.model is not None:
         result = replace(result, artifacts={"model": str(result.model.save(folder / "model.safetensors"))})
     if as_json:
@@ -61,7 +72,8 @@ def describe(result: Result) -> str:
         ranks = ", ".join(map(str, result.model.ranks))
         lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {result.model.parameters:,} parameters")
     phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
-    lines.append(f"queries     {result.queries.total:,} ({phases})")
+    again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
+    lines.append(f"queries     {result.queries.total:,} ({phases}){again}")
     if result.error_bound is not None:
         lines.append(f"error       at most {result.error_bound:.1e} relative, measured on fresh probes")
     lines += [f"{name:<11} {path}" for name, path in result.artifacts.items()]

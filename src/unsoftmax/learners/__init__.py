@@ -1,40 +1,69 @@
 """The pairings of a meter and a solver, one file a theorem or setting."""
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, identify
-from unsoftmax.learners.answers import AnswerAwareLearner
+from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.clipped import ClippedLearner, clipped
+from unsoftmax.learners.labels import LabelLearner, from_labels
+from unsoftmax.learners.low_precision import LowPrecisionLearner, low_precision
 from unsoftmax.learners.milli import Milli2019, milli_2019
 from unsoftmax.learners.multi_head import MultiHeadLearner
+from unsoftmax.learners.noisy import NoiseLearner, noisy
 from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
+from unsoftmax.learners.rounded import RoundedLearner, rounded
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
+from unsoftmax.learners.theorem_5_1 import Theorem51, theorem_5_1
+from unsoftmax.learners.theorem_6_1 import Theorem61, theorem_6_1
+from unsoftmax.learners.theorem_b_1 import TheoremB1, theorem_b_1
 from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
 
 __all__ = [
+    "ANSWERS_KNOWN",
     "FAMILIES",
     "AnswerAwareLearner",
     "AnswerModel",
     "Assumption",
     "AutoLearner",
     "Claim",
+    "ClippedLearner",
     "Finding",
+    "LabelLearner",
     "Learned",
     "Learner",
+    "LowPrecisionLearner",
     "Milli2019",
     "MultiHeadLearner",
     "NetworkFound",
+    "NoiseLearner",
     "QueryCount",
     "ReluNetworkLearner",
+    "RoundedLearner",
     "SingleHeadLearner",
     "Theorem41",
+    "Theorem51",
+    "Theorem61",
+    "TheoremB1",
     "ToleranceLearner",
     "TransformerLearner",
+    "VectorOutputsLearner",
+    "clipped",
+    "from_labels",
     "identify",
     "learner_for",
+    "learner_for_answers",
+    "low_precision",
     "milli_2019",
+    "noisy",
+    "note",
+    "rounded",
     "theorem_4_1",
+    "theorem_5_1",
+    "theorem_6_1",
+    "theorem_b_1",
     "within_tolerance",
 ]

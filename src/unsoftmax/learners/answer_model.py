@@ -15,6 +15,8 @@ IDENTIFY = "identify"
 _EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
+_SIZES = 40
+_TINY = 1e-9
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
@@ -27,6 +29,7 @@ class AnswerModel:
     kind: exact, decimals (rounded to `decimals` places), float32, float16, bfloat16, tolerance (a fixed error up to `tau`), noise (fresh
     errors of standard deviation `sigma`), labels (one of two values), flipped labels (each wrong with probability `flip`),
     or constant (no row moves the answer). clip: (lowest, highest) answer ever given, when that is a limit.
+    middle: between the two labels.
     evidence: what was seen. queries: what seeing it cost.
 
     >>> AnswerModel("decimals", decimals=2, evidence="36 answers are whole multiples of 0.01", queries=40).name
@@ -41,6 +44,7 @@ class AnswerModel:
     sigma: float = 0.0
     flip: float = 0.0
     clip: tuple[float, float] | None = None
+    middle: float = 0.5
 
     @property
     def name(self) -> str:
@@ -75,7 +79,7 @@ def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
     True
     """
     size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 32)
-    x = _units(rng, 1, ledger.width)
+    x = _rows(rng, 1, ledger.width)
     with ledger.phase(IDENTIFY):
         near, middle, far = ledger.ask(np.concatenate([x, 2.0 * x, 32.0 * x])[:, None] * size)
     largest = float(max(abs(near), abs(middle), abs(far)))
@@ -104,14 +108,17 @@ def identify(ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
 def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerModel:
     farthest = _FARTHEST if ledger.input_bound is None else ledger.input_bound
     size = min(1.0, farthest / 4)
-    while True:
-        rows = size * _units(rng, 6, ledger.width)
+    for _ in range(_SIZES):
+        rows = size * _rows(rng, 6, ledger.width)
         thrice = np.stack([_ask(ledger, rows) for _ in range(3)])
         near = np.concatenate([thrice.ravel(), _ask(ledger, -rows), _ask(ledger, 3.7 * rows)])
         repeats = bool((thrice == thrice[0]).all())
-        if len(np.unique(near)) > 1 or 30.0 * 4 * size > farthest:
+        if len(np.unique(near)) == 2 and len(np.unique(np.concatenate([near, _ask(ledger, _TINY * rows)]))) > 3:
+            size *= 0.01  # two values that are limits: shorter rows have others
+        elif len(np.unique(near)) > 1 or 30.0 * 4 * size > farthest:
             break
-        size *= 30.0
+        else:
+            size *= 30.0
     if len(np.unique(near)) == 1:
         return AnswerModel("constant", f"every row up to a norm of {3.7 * size:.3g} is answered {near[0]:.6g}", 0)
     if len(np.unique(near)) == 2 and (found := _labels(ledger, rng, rows * (farthest / size), rows, near, repeats)) is not None:
@@ -120,7 +127,8 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     if precision == "float16":
         slope = float(np.abs(near).max()) / size
         farthest = min(farthest, max(size, _HALF_FLOAT / (3 * slope)))
-    clip, straight = _limits(ledger, rows[0], size, farthest, thrice if not repeats else None)
+    loudest = rows[int(np.abs(thrice.mean(axis=0)).argmax())]
+    clip, straight = _limits(ledger, loudest, size, farthest, thrice if not repeats else None)
     inside = near if clip is None else near[(near > clip[0]) & (near < clip[1])]
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
@@ -151,14 +159,15 @@ def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, n
     values = np.unique(np.concatenate([near, _ask(ledger, far)]))
     if len(values) > 2:
         return None
+    middle = float(values.mean())
     seen = f"every answer is {values[0]:g} or {values[1]:g}"
     again = np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (_SAME_RAY, 1))) == values[1])
     if repeats and again in (0.0, 1.0):
-        return AnswerModel("labels", seen, 0)
+        return AnswerModel("labels", seen, 0, middle=middle)
     share = float(np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (150, 1))) == values[1]))
     share = (150 * share + _SAME_RAY * float(again)) / (150 + _SAME_RAY)
     flip = min(share, 1.0 - share)
-    return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip)
+    return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip, middle=middle)
 
 
 def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Array | None) -> tuple[tuple[float, float] | None, float]:
@@ -167,17 +176,12 @@ def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Arr
     up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
     low, high = float(min(up.min(), down.min())), float(max(up.max(), down.max()))
     spread = 0.0 if noisy is None else float(np.std(noisy - noisy.mean(axis=0)))
-    flat = (lambda path: path[-1] == path[-2]) if noisy is None else (lambda path: abs(path[-1] - path[-2]) < 12.0 * spread)
-    stands_out = 0.0 if noisy is None else 30.0 * spread
-    if not ((flat(up) and abs(up[-1]) > stands_out) or (flat(down) and abs(down[-1]) > stands_out)) or sizes[-1] < 5 * sizes[-2] * 0.99:
+    margin = 30.0 * spread
+    ends_flat = [abs(path[-1] - path[-2]) <= 12.0 * spread and abs(path[-1]) > margin for path in (up, down)]
+    if not any(ends_flat) or sizes[-1] < 5 * sizes[-2] * 0.99:
         return None, float(sizes[-1])
-    if noisy is None:
-        free = [s for s, a, b in zip(sizes, up, down, strict=True) if low < a < high and low < b < high]
-        return (low, high), float(max(free, default=0.0))
-    free = [
-        s for s, a, b in zip(sizes, up, down, strict=True) if low + stands_out < a < high - stands_out and low + stands_out < b < high - stands_out
-    ]
-    return (low, high), float(max(free, default=0.0))
+    free = (np.minimum(up, down) > low + margin) & (np.maximum(up, down) < high - margin)
+    return (low, high), float(sizes[free].max(initial=0.0))
 
 
 def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: float, clip: tuple[float, float] | None) -> tuple[Array, float]:
@@ -185,7 +189,7 @@ def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: floa
     low, high = clip if clip is not None else (-np.inf, np.inf)
     far = max(far, 1e-3 * size)
     for _ in range(8):
-        rows = _units(rng, 4, ledger.width)
+        rows = _rows(rng, 4, ledger.width)
         ends, origin = _ask(ledger, far * rows), float(_ask(ledger, np.zeros((1, ledger.width)))[0])
         inside = (ends > low) & (ends < high)
         if inside.sum() >= 2:
@@ -202,11 +206,11 @@ def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: floa
 def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[float, float] | None, worst: float) -> bool:
     """Whether a function that is not affine is exact: straight on short segments, where errors of answers would still jump about."""
     straight = 0
-    for row in 0.3 * size * _units(rng, 3, ledger.width):
+    for row in 0.3 * size * _rows(rng, 3, ledger.width):
         answers = _ask(ledger, (1.0 + 1e-4 * np.arange(5.0))[:, None] * row)
         bends = np.abs(np.diff(answers, 2)).max()
         moves = np.abs(np.diff(answers)).min()
-        straight += bool(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
+        straight += int(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
     return straight >= 2
 
 
@@ -231,6 +235,7 @@ def _ask(ledger: Ledger, rows: Array) -> Array:
     return ledger.ask(rows[:, None])
 
 
-def _units(rng: np.random.Generator, n: int, width: int) -> Array:
+def _rows(rng: np.random.Generator, n: int, width: int) -> Array:
     rows = rng.standard_normal((n, width))
-    return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])
+    lengths = rng.uniform(0.7, 1.0, (n, 1))  # a length of one would make round answers of round parameters where d = 1
+    return np.asarray(rows * lengths / np.linalg.norm(rows, axis=1)[:, None])

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.clipped import ClippedLearner
+from unsoftmax.learners.labels import LabelLearner
+from unsoftmax.learners.low_precision import LowPrecisionLearner
+from unsoftmax.learners.multi_head import MultiHeadLearner
+from unsoftmax.learners.noisy import NoiseLearner
+from unsoftmax.learners.rounded import RoundedLearner
+from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.zero_centred import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["AnswerAwareLearner"]
+__all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
+
+ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
 
 
 @dataclass(frozen=True)
@@ -34,36 +44,72 @@ class AnswerAwareLearner:
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         if self.tolerance is not None:
             note(ledger, Finding("answers", "tolerance", f"told by the user: off by up to {self.tolerance:g}", 0))
-            return self.base.learn(ledger, rng) if self.tolerance == 0.0 else self._with_errors(ToleranceLearner(self.tolerance), ledger, rng)
+            told = self.base if self.tolerance == 0.0 else _OfFamily(self.family, ToleranceLearner(self.tolerance))
+            return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
+        known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
+        if known is not None:
+            return (self.base if known.exact else self._for(known)).learn(ledger, rng)
         if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
-            try:
-                return self.base.learn(ledger, rng)
-            except OutsideClass:
-                found = self._identify(ledger, rng)
-                if found.exact:
-                    raise
-        else:
-            found = self._identify(ledger, rng)
-            if found.exact:
-                return self.base.learn(ledger, rng)
-        return self._with_errors(learner_for_answers(found), ledger, rng)
+            return self.base.learn(ledger, rng)
+        return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
 
-    def _identify(self, ledger: Ledger, rng: np.random.Generator) -> AnswerModel:
+    def reconsider(self, ledger: Ledger, rng: np.random.Generator) -> Learner | None:
+        """The learner for the answers as a full identification sees them; None where they are exact, or were identified before."""
+        if self.tolerance is not None or ledger.outputs is not None or ANSWERS_KNOWN in ledger.known:
+            return None
         found = identify(ledger, rng)
+        ledger.known[ANSWERS_KNOWN] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
-        return found
+        return None if found.exact else self._for(found)
 
-    def _with_errors(self, learner: Learner, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        if self.family not in ("auto", learner.family):
-            raise Unresolved(f"answers carry errors, and the family {self.family!r} is only recovered from exact ones; ask a target without them")
-        return learner.learn(ledger, rng)
+    def _for(self, found: AnswerModel) -> Learner:
+        return _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
+
+
+@dataclass(frozen=True)
+class _OfFamily:
+    """A learner for answers with errors, where the user allows its family."""
+
+    asked: str
+    inner: Learner
+    several: bool = False  # several heads know by themselves how well float32 answers tell
+
+    @property
+    def family(self) -> str:
+        return self.inner.family
+
+    @property
+    def claim(self) -> Claim:
+        return self.inner.claim
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if self.several and self.asked == "multi-head":
+            return MultiHeadLearner().learn(ledger, rng)
+        if self.several and self.asked == "auto":
+            try:
+                return self.inner.learn(ledger, rng)
+            except OutsideClass:
+                return MultiHeadLearner().learn(ledger, rng)
+        if self.asked not in ("auto", self.family):
+            raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
+        return self.inner.learn(ledger, rng)
 
 
 def learner_for_answers(found: AnswerModel) -> Learner:
     """The single-head learner for a kind of answers."""
+    if found.clip is not None:
+        return ClippedLearner(found.clip, learner_for_answers(replace(found, clip=None)) if found.kind != "exact" else SingleHeadLearner())
+    if found.kind == "noise":
+        return NoiseLearner(found.sigma)
+    if found.kind == "decimals" and found.decimals is not None:
+        return RoundedLearner(found.decimals)
+    if found.kind in ("labels", "flipped labels"):
+        return LabelLearner(24 if found.flip else 48, found.flip, found.middle)
+    if found.kind in PASSES:
+        return LowPrecisionLearner(found.kind)
     return ToleranceLearner(found.tau)
 
 

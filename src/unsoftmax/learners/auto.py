@@ -16,6 +16,7 @@ from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.relu_network import ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.sigmoid import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
@@ -45,6 +46,8 @@ class AutoLearner:
         return SingleHeadLearner().claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        if ledger.outputs is not None:
+            return VectorOutputsLearner().learn(ledger, rng)
         alone = ledger.oracle.spec.max_length == 1  # single rows only: there is no attention to see
         learner: Learner = ReluNetworkLearner() if alone else SingleHeadLearner()
         untried = dict(_SUCCESSORS)

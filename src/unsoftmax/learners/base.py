@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import numpy as np
 from unsoftmax.learners.claims import Claim
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model
+from unsoftmax.oracles import Array
 
 __all__ = ["Learned", "Learner"]
 
@@ -21,6 +23,8 @@ class Learned:
     error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None: it is measured
     afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the model's (0: exact answers).
     exact_answers: False when answers carry errors, so that the outcome is at best WITHIN_BOUND.
+    deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
+    None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
     note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """
@@ -32,6 +36,8 @@ class Learned:
     caveat: str = ""
     bound_at_least: float = 0.0
     exact_answers: bool = True
+    deviation: Callable[[Array, Array], Array] | None = None
+    repeats: int = 1
 
 
 class Learner(Protocol):

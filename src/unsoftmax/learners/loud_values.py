@@ -17,13 +17,14 @@ _ENOUGH = 1e13  # a signal so many times the tolerance leaves only float64 round
 _LONGEST = 1e12
 
 
-def read_loud_values(ledger: Ledger, tau: float, rng: np.random.Generator, *, repeats: int = 1, longest: float | None = None) -> LoudReadout:
+def read_loud_values(ledger: Ledger, tau: float, rng: np.random.Generator, *, repeats: int = 1, silent: float | None = None) -> LoudReadout:
     """The readout from d + 1 queries; with no bound on rows, they grow until the signal is 1e13 times the tolerance.
 
+    silent: size up to which the answer to a row of zeros counts as no constant (None: tau). repeats: answers averaged for each row.
     Raises `Unresolved` when v cannot be told from zero, with the norm of rows that would do.
     """
     d = ledger.width
-    bound = ledger.input_bound if ledger.input_bound is not None else longest
+    bound = ledger.input_bound
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
 
     def ask(rows: Array) -> Array:
@@ -40,7 +41,7 @@ def read_loud_values(ledger: Ledger, tau: float, rng: np.random.Generator, *, re
                 bound *= 1e3
         size = bound * (1.0 - 1e-3 * rng.random())
         answers = ask(size * basis)
-    if abs(c) <= tau:
+    if abs(c) <= (tau if silent is None else silent):
         c = 0.0
     else:
         tau = 2.0 * tau  # the constant is only known to tau, and it is in every answer
@@ -55,8 +56,8 @@ def read_loud_values(ledger: Ledger, tau: float, rng: np.random.Generator, *, re
     return readout
 
 
-def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator) -> None:
-    """Rows around an asking row of zeros share evenly, unless there is a query bias."""
+def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> None:
+    """Rows around an asking row of zeros share evenly, unless there is a query bias. off: how far single answers may be off (None: tau)."""
     d = ledger.width
     beside = rng.standard_normal((3, d))
     A = readout.v / readout.norm + 0.5 * beside / np.linalg.norm(beside, axis=1)[:, None]
@@ -64,22 +65,24 @@ def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Gen
     with ledger.phase(VERIFICATION):
         answers = ledger.ask(odd_rows(A, np.zeros((3, d))))
     moved = float(np.abs(answers - readout.c).max())
-    if moved > 1.05 * readout.tau + 64 * np.finfo(float).eps * readout.bound * readout.norm:
+    if moved > 1.05 * (readout.tau if off is None else off) + 64 * np.finfo(float).eps * readout.bound * readout.norm:
         raise OutsideClass(
             "rows around a row of zeros share evenly",
             f"the answer moved by {moved:.3g} (tolerance {readout.tau:.2g}): another family, or a query bias, which needs exact answers",
         )
 
 
-def check_linear_within(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator) -> None:
-    """f([x]) = c + x·v on fresh rows of several sizes, as far as the tolerance tells."""
+def check_linear_within(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> None:
+    """f([x]) = c + x·v on fresh rows of several sizes, as far as the tolerance tells. off: see `check_no_query_bias`."""
     sizes = readout.bound * np.array([0.01, 0.1, 0.5, 0.99])
     rows = rng.standard_normal((4, ledger.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
     with ledger.phase(VERIFICATION):
         answers = ledger.ask(rows[:, None])
     excess = np.abs(answers - readout.c - rows @ readout.v)
-    allowed = readout.tau * (1.0 + 5.0 * sizes / readout.bound) + 64 * np.finfo(float).eps * sizes * readout.norm * np.sqrt(ledger.width)
+    allowed = (readout.tau if off is None else off) * (1.0 + 5.0 * sizes / readout.bound) + 64 * np.finfo(float).eps * sizes * readout.norm * np.sqrt(
+        ledger.width
+    )
     worst = int(np.argmax(excess / allowed))
     if excess[worst] > allowed[worst]:
         raise OutsideClass(

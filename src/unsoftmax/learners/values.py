@@ -31,7 +31,8 @@ def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]
         step = ledger.batch_size(1)
         for start in range(0, d, step):
             stop = min(start + step, d)
-            rows = np.zeros((stop - start, 1, d))
+            rows = ledger.blank(stop - start, 1)
+            rows.fill(0.0)
             rows[np.arange(stop - start), 0, np.arange(start, stop)] = size
             v[start:stop] = (ledger.ask(rows) - c) / size
     ledger.known["values"] = (v, c)

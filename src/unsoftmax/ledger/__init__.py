@@ -1,5 +1,6 @@
 """Every answer billed, budgeted, kept."""
 
+from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.binding import open_journal
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal
 from unsoftmax.ledger.ledger import VERIFICATION, Bill, Ledger, Progress
@@ -8,6 +9,7 @@ from unsoftmax.ledger.statement import PhaseStatement, Statement, read_statement
 
 __all__ = [
     "VERIFICATION",
+    "BatchMemory",
     "Bill",
     "Entry",
     "Journal",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.errors import LedgerRefused, UsageError
+from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
 from unsoftmax.outcomes import BudgetSpent
@@ -19,6 +20,8 @@ __all__ = ["Bill", "Ledger", "Progress"]
 
 VERIFICATION = "verification"
 _BATCH_BYTES = 4 << 20  # stays in the processor's cache between building a batch and answering it
+_WORTHWHILE = 128  # as many sequences as it takes to pay for reading the weights of a wide target ...
+_LARGEST_BATCH_BYTES = 32 << 20  # ... within this memory
 _WITNESSES_PER_PHASE = 2
 
 
@@ -85,8 +88,10 @@ class Ledger:
         self.expected: int | None = None
         self.witnesses: list[tuple[Array, Array]] = []
         self.known: dict[str, Any] = {}  # facts that one learner has paid for and the next need not ask again
+        self._memory = BatchMemory()
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
+        self._watchers: list[Callable[[str, Array, Array], None]] = []
         self._counts: dict[str, int] = {}
         self._retries = 0
         self._replayed = 0
@@ -118,15 +123,24 @@ class Ledger:
         finally:
             self._phase = before
 
+    def watch(self, observer: Callable[[str, Array, Array], None]) -> None:
+        """Calls `observer(phase, batch, answers)` after every batch, replayed ones included."""
+        self._watchers.append(observer)
+
     def expect(self, total: int | None) -> None:
         """The learner's present estimate of the whole bill, for progress."""
         self.expected = total
 
     def batch_size(self, length: int) -> int:
-        """How many sequences of `length` rows make a good batch: about 4 MB, within the oracle's own limit."""
-        fitting = max(1, _BATCH_BYTES // (8 * length * self.width))
+        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the oracle's own limit."""
+        sequence = 8 * length * self.width
+        fitting = max(1, _BATCH_BYTES // sequence, min(_WORTHWHILE, _LARGEST_BATCH_BYTES // sequence))
         limit = self.oracle.spec.max_batch
         return min(fitting, limit) if limit is not None else fitting
+
+    def blank(self, n_queries: int, length: int) -> Array:
+        """A batch to fill and ask. Its memory serves again afterwards, unless the oracle keeps the batch."""
+        return self._memory.blank((n_queries, length, self.width))
 
     def ask(self, batch: Array) -> Array:
         """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches."""
@@ -159,6 +173,8 @@ class Ledger:
         self._retries += entry.retries
         self._position += 1
         self._witness(batch, entry.answers)
+        for observer in self._watchers:
+            observer(self._phase, batch, entry.answers)
         if self._listener is not None:
             self._listener(Progress(self._phase, self.bill.total, self.expected))
         return entry.answers

@@ -93,7 +93,9 @@ class SqliteJournal:
     def prepare(self, position: int, phase: str, n_queries: int, n_bytes: int) -> None:
         self._reserve.hold(n_bytes)
         try:
+            self._db.execute("PRAGMA synchronous=NORMAL")  # a note that only counts: it outlives the process, and need not wait for the disk
             self._db.execute("INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)", (position, phase, n_queries, time.time()))
+            self._db.execute("PRAGMA synchronous=FULL")
         except sqlite3.OperationalError as error:
             raise LedgerFault(
                 f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some space and run again with the same ledger"

@@ -35,6 +35,9 @@ class AntisymmetricPairs:
     def batch_size(self, length: int) -> int:
         return max(1, self._ledger.batch_size(length) // 2)
 
+    def blank(self, n_queries: int, length: int) -> Array:
+        return self._ledger.blank(n_queries, length)
+
     def ask(self, batch: Array) -> Array:
         answers = self._ledger.ask(np.concatenate([batch, -batch]))
         return np.asarray(answers[: len(batch)] - answers[len(batch) :])

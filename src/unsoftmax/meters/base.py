@@ -19,6 +19,9 @@ class Answers(Protocol):
     def batch_size(self, length: int) -> int:
         """How many sequences of `length` rows make a good batch."""
 
+    def blank(self, n_queries: int, length: int) -> Array:
+        """A batch to fill and ask; its memory may serve again afterwards."""
+
     def ask(self, batch: Array) -> Array:
         """Answers to a batch."""
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.even_rows import EvenRows, even_rows_for
 from unsoftmax.meters.piece import Piece, choose_piece
-from unsoftmax.meters.probes import BalancedProbes
 from unsoftmax.meters.ranging import TARGET_SCORE
 from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import Folds
@@ -48,8 +48,8 @@ class ConeMeter:
         self._mixing = 1.0  # 1 + residual
         self._shrink = 1.0  # of a, so that scores stay moderate
         self._piece = self._settle()
-        self._whole = BalancedProbes(self._piece.gradient)
-        self._cached: tuple[Array, bool, BalancedProbes] | None = None
+        self._whole = EvenRows(self._piece.gradient)
+        self._cached: tuple[Array, bool, EvenRows] | None = None
         self._strength = 0.0
         self._base: Array | None = None
 
@@ -94,7 +94,7 @@ class ConeMeter:
         asking = _PART * self._piece.room(B)[:, None] * B
         return np.array(
             [
-                float(self._forms_of(BalancedProbes(self._piece.gradient, a[:, None] / np.linalg.norm(a)), b[None], False)[0, 0])
+                float(self._forms_of(EvenRows(self._piece.gradient, a[:, None] / np.linalg.norm(a)), b[None], False)[0, 0])
                 * float(np.linalg.norm(a) * np.linalg.norm(full) / np.linalg.norm(b))
                 for a, b, full in zip(A, asking, B, strict=True)
             ]
@@ -105,36 +105,26 @@ class ConeMeter:
         sizes = _PART * self._piece.room(B.T)
         return np.asarray(probes.coordinates(self._forms_of(probes, sizes[:, None] * B.T, rest_is_silent)).T / sizes)
 
-    def _forms_of(self, probes: BalancedProbes, asking: Array, rest_is_silent: bool) -> Array:
+    def _forms_of(self, probes: EvenRows, asking: Array, rest_is_silent: bool) -> Array:
         """h_iᵀ basisᵀ W x for every probe and every x."""
         carried: Array | float = 0.0
         if probes.carrier is not None and not rest_is_silent:
-            carried = self._W_part(BalancedProbes(self._piece.gradient, probes.carrier[:, None]), asking)
+            carried = self._W_part(EvenRows(self._piece.gradient, probes.carrier[:, None]), asking)
         return self._W_part(probes, asking) - carried
 
-    def _W_part(self, probes: BalancedProbes, asking: Array) -> Array:
+    def _W_part(self, probes: EvenRows, asking: Array) -> Array:
         return self._scores(probes, asking) - probes.forms_of(self.base)
 
-    def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> BalancedProbes:
+    def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> EvenRows:
         if basis is None:
             return self._whole
         if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
             return self._cached[2]
-        slope = self._piece.gradient
-        size = float(np.linalg.norm(slope))
-        seen = basis.T @ slope
-        unseen = slope - basis @ seen
-        carrier: Array | None = None
-        if rest_is_silent:
-            length = float(np.linalg.norm(unseen))
-            carrier = unseen / length if length > 1e-3 * size else None
-        elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(self.width):
-            carrier = slope / size
-        probes = BalancedProbes(slope, basis, carrier)
+        probes = even_rows_for(self._piece.gradient, basis, rest_is_silent=rest_is_silent)
         self._cached = (basis, rest_is_silent, probes)
         return probes
 
-    def _sizes(self, probes: BalancedProbes) -> Array:
+    def _sizes(self, probes: EvenRows) -> Array:
         """How long each probe is sent: within its room, and with a score of about one as far as is known."""
         rows = probes.rows(0, probes.count)
         largest = _PART * self._mixing * self._piece.room(rows)
@@ -143,7 +133,7 @@ class ConeMeter:
         usual = np.abs(rows @ self._base) + self._strength * np.linalg.norm(rows, axis=1)
         return np.asarray(np.minimum(largest, TARGET_SCORE / np.maximum(usual, np.finfo(float).tiny)))
 
-    def _scores(self, probes: BalancedProbes, asking: Array) -> Array:
+    def _scores(self, probes: EvenRows, asking: Array) -> Array:
         """a_iᵀ(W(b0 + x) + w0) for every probe (as it is, unscaled) and every x, shape (n, k)."""
         sizes = self._sizes(probes)
         out = np.empty((len(asking), probes.count))
@@ -222,7 +212,7 @@ class ConeMeter:
 
     def _trial(self, piece: Piece) -> tuple[float, float, float]:
         """(typical score at the full size of a, the part of that size at which it is about one, 1 + residual) from a few pairs ±a."""
-        probes = BalancedProbes(piece.gradient)
+        probes = EvenRows(piece.gradient)
         count = min(3, self.width)
         rows = probes.rows(0, count)
         full = _PART * piece.room(rows)
@@ -246,13 +236,13 @@ class ConeMeter:
 
     def _merit(self, piece: Piece, shrink: float) -> float:
         """Inverse of the error to expect in W: answers' rounding over signal, score size and the step of b."""
-        room = _PART * float(np.median(piece.room(BalancedProbes(piece.gradient).rows(0, self.width))))
+        room = _PART * float(np.median(piece.room(EvenRows(piece.gradient).rows(0, self.width))))
         magnitude = float(self._folds.magnitude(piece.centre[None])[0])
         return float(np.linalg.norm(piece.gradient) * (shrink * room) ** 2 * room / magnitude)
 
     def _measured(self, piece: Piece) -> Piece:
         """Gradient and value from answers themselves: the network's folds only have to say where the piece ends."""
-        basis = BalancedProbes(piece.gradient).rows(0, self.width)
+        basis = EvenRows(piece.gradient).rows(0, self.width)
         steps = 2.0 * _PART * piece.room(basis)
         rows = np.concatenate([piece.centre[None], piece.centre + steps[:, None] * basis])
         answers = self._ledger.ask(rows[:, None])

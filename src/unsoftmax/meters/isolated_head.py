@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.meters.background import Background, SaturatedBackground
 from unsoftmax.meters.responses import Responses
@@ -61,7 +62,7 @@ class IsolatedHeadMeter:
         """From the rounding of the answer against the head's own voice, at the sizes used."""
         loud = abs(float(self.a @ self.v))
         blur = float(np.max(self.respond.blur(self.a, self.points)))
-        return 64.0 * blur / loud / (self.step * self._reach)
+        return float(64.0 * blur / loud / (self.step * self._reach))
 
     def open(self, directions: Array, points: slice) -> Block:
         """A block of measurements still to be asked."""
@@ -69,18 +70,18 @@ class IsolatedHeadMeter:
         k = directions.shape[1]
         return Block(directions, points, np.full((k, n), self.step), np.full((k, n), np.nan))
 
-    def pending(self, block: Block) -> tuple[Array, Array, Array]:
+    def pending(self, block: Block) -> tuple[NDArray[np.intp], Array, Array]:
         """(pairs, A, B) that the block still needs: pairs (i, j), with i = -1 for the base row itself."""
         first = block.points.start
         missing = np.argwhere(np.isnan(block.answers))
         bare = first + np.flatnonzero(np.isnan(self.base[block.points]))
-        pairs = np.concatenate([np.column_stack([np.full(len(bare), -1), bare - first]), missing]).astype(int)
+        pairs = np.concatenate([np.column_stack([np.full(len(bare), -1), bare - first]), missing]).astype(np.intp)
         i, j = pairs.T
         steps = np.where(i >= 0, block.steps[np.maximum(i, 0), j] if block.steps.size else 0.0, 0.0)
         A = self.a + steps[:, None] * (block.directions.T[np.maximum(i, 0)] if block.steps.size else 0.0)
         return pairs, A, self.points[first + j]
 
-    def receive(self, block: Block, pairs: Array, answers: Array) -> None:
+    def receive(self, block: Block, pairs: NDArray[np.intp], answers: Array) -> None:
         """Takes the answers; those out of range are forgotten and will be asked again with a quarter of the step."""
         i, j = pairs.T
         base = i < 0
@@ -88,7 +89,7 @@ class IsolatedHeadMeter:
         block.answers[i[~base], j[~base]] = answers[~base]
         self.drop(block, ~self._readable(block))
 
-    def drop(self, block: Block, where: Array) -> None:
+    def drop(self, block: Block, where: NDArray[np.bool_]) -> None:
         """Forgets measurements: they will be asked again, nearer to the base row."""
         block.steps[where] /= 4
         block.answers[where] = np.nan
@@ -106,7 +107,7 @@ class IsolatedHeadMeter:
         foot = logit(bare)
         return np.vstack([foot / np.linalg.norm(self.a), (logit(weights) - foot) / block.steps])
 
-    def _readable(self, block: Block) -> Array:
+    def _readable(self, block: Block) -> NDArray[np.bool_]:
         weights, bare = self.weights(block)
         if not np.all((bare > self._smallest) & (bare < _LARGEST_WEIGHT)):
             raise Unresolved("the isolated head cannot be read at its own asking rows; another base row would help")

@@ -1,69 +1,149 @@
-"""Left probes inside a subspace that all see the readout v equally well, and the way back to coordinates."""
+"""Left probes that all see the readout v well, and the way back from what they measure to coordinates."""
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.ledger import BatchMemory
+from unsoftmax.meters.even_rows import EvenRows
 from unsoftmax.oracles import Array
 
-__all__ = ["BalancedProbes", "audible_direction"]
+__all__ = ["AxisProbes", "BalancedProbes", "Indices", "Probes", "audible_direction"]
+
+Indices = NDArray[np.intp]
+
+
+class Probes(Protocol):
+    """Rows a_i, asked at a size each: gamma_i·a_i, where a part of a_i may come at a common size, its share.
+
+    A score divided by gamma is a form of the probe; `ratios` are share/gamma, of the same shape (n, count).
+    """
+
+    v: Array
+    count: int
+    longest: float  # norm of a probe asked at size and share one, at most
+    hears_all: bool  # whether Wᵀ vanishes on everything that they do not span
+    strengths: Array | None  # running size of the forms, kept by the meter that uses these probes
+
+    def begin(self, first: int, gamma: Array) -> None:
+        """The next grids ask the probes from `first` on, at these sizes."""
+
+    def fill(self, asking: Array, share: float, grid: Array) -> None:
+        """Writes [probe + x; x] for every asking row x and every probe begun with into grid (n, k, 2, d)."""
+
+    def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        """Single probes at single sizes."""
+
+    def readouts(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        """Their products with v: how much of the answer each probe moves."""
+
+    def forms_of(self, vector: Array, ratios: Array) -> Array:
+        """The forms of a known vector."""
+
+    def coordinates(self, forms: Array, ratios: Array) -> Array:
+        """The vector's coordinates from its forms, row by row."""
+
+
+class AxisProbes:
+    """The whole space: gamma_i·(±e_i) + share·u, with u along v and 1/sqrt(d) long, and the sign that of v_i.
+
+    Every probe then hears at least what u hears, whatever the entries of v. Neighbouring probes differ in two entries, so a batch is
+    mere copies. The way back is a diagonal and a rank-one term with one sign: nothing cancels.
+
+    >>> probes = AxisProbes(np.array([0.0, -3.0, 4.0]))
+    >>> ones = np.ones(3)
+    >>> np.round(probes.readouts(np.arange(3), ones, ones) / 5, 3)
+    array([0.577, 1.177, 1.377])
+    >>> forms = probes.rows(np.arange(3), ones, ones) @ np.array([5.0, 6.0, 7.0])
+    >>> np.round(probes.coordinates(forms[None], np.ones((1, 3))), 9)
+    array([[5., 6., 7.]])
+    """
+
+    def __init__(self, v: Array) -> None:
+        self.v = v
+        self.longest = 1.0 + 1.0 / np.sqrt(len(v))
+        self.hears_all = True
+        self.count = len(v)
+        self.strengths: Array | None = None
+        self._signs = np.where(v < 0.0, -1.0, 1.0)
+        self._carrier = v / (np.linalg.norm(v) * np.sqrt(len(v)))
+        self._pair = BatchMemory(16)
+        self._begun = (0, np.empty(0))
+
+    def begin(self, first: int, gamma: Array) -> None:
+        self._begun = (first, gamma * self._signs[first : first + len(gamma)])
+
+    def fill(self, asking: Array, share: float, grid: Array) -> None:
+        first, steps = self._begun
+        here = np.arange(len(steps))
+        pair = self._pair.blank((2, len(self.v)))
+        for x, block in zip(asking, grid, strict=True):
+            pair[1] = x
+            np.add(x, share * self._carrier, out=pair[0])
+            block[:] = pair
+            block[here, 0, first + here] += steps
+
+    def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        rows = shares[:, None] * self._carrier
+        rows[np.arange(len(which)), which] += gamma * self._signs[which]
+        return np.asarray(rows)
+
+    def readouts(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        return np.asarray(gamma * np.abs(self.v[which]) + shares * float(self._carrier @ self.v))
+
+    def forms_of(self, vector: Array, ratios: Array) -> Array:
+        return np.asarray(self._signs * vector + ratios * float(self._carrier @ vector))
+
+    def coordinates(self, forms: Array, ratios: Array) -> Array:
+        weights = np.abs(self._carrier)
+        common = (forms @ weights) / (1.0 + ratios @ weights)
+        return np.asarray(self._signs * (forms - ratios * common[:, None]))
 
 
 class BalancedProbes:
-    """Rows a_i = basis·h_i + carrier, with h_i the rows of a reflection that spreads basisᵀv evenly over all of them.
+    """A subspace: the even rows of a basis, with a carrier added to each where one is given. All of it has size gamma.
 
-    Every row then has the same a_i·v, nothing small is divided by, and the way back is the reflection itself.
-    The whole space (basis None) is never stored: rows are built when asked for.
-
-    >>> probes = BalancedProbes(np.array([0.0, 3.0, 4.0]))
-    >>> np.round(probes.rows(0, 3) @ probes.v / 5, 3)
+    >>> probes = BalancedProbes(np.array([0.0, 3.0, 4.0]), np.eye(3))
+    >>> ones = np.ones(3)
+    >>> np.round(probes.rows(np.arange(3), ones, ones) @ probes.v / 5, 3)
     array([0.577, 0.577, 0.577])
     """
 
-    def __init__(self, v: Array, basis: Array | None = None, carrier: Array | None = None) -> None:
+    def __init__(self, v: Array, basis: Array, carrier: Array | None = None, *, hears_all: bool = False) -> None:
         self.v = v
-        self.basis = basis
         self.carrier = carrier
-        visible = v if basis is None else basis.T @ v
-        self.count = len(visible)
-        self._normal = _reflector(visible)
-        self._dense = None if basis is None else self._combine(basis)
-        carried = 0.0 if carrier is None else float(carrier @ v)
-        self.readout = float(np.linalg.norm(visible)) / np.sqrt(self.count) + carried
-        self.strengths: Array | None = None  # running size of |a_iᵀW b|, kept by the meter that uses these probes
+        self.longest = 1.0 if carrier is None else 2.0
+        self.hears_all = hears_all
+        self.strengths: Array | None = None
+        self._even = EvenRows(v, basis, carrier)
+        self.count = self._even.count
+        self._dense = self._even.rows(0, self.count)
+        self._scaled = np.empty((0, 0))
+        self._memory = BatchMemory(16)
 
-    def rows(self, start: int, stop: int) -> Array:
-        """Rows a_start .. a_stop as an array."""
-        if self._dense is not None:
-            return self._dense[start:stop]
-        rows = -2.0 * np.outer(self._normal[start:stop], self._normal)
-        rows[np.arange(stop - start), np.arange(start, stop)] += 1.0
-        return rows if self.carrier is None else rows + self.carrier
+    def begin(self, first: int, gamma: Array) -> None:
+        self._scaled = np.empty((0, 0))
+        self._scaled = self._memory.blank((len(gamma), len(self.v)))
+        np.multiply(gamma[:, None], self._dense[first : first + len(gamma)], out=self._scaled)
 
-    def forms_of(self, vector: Array) -> Array:
-        """a_i·vector for every row."""
-        if self._dense is not None:
-            return self._dense @ vector
-        forms = vector - 2.0 * self._normal * (self._normal @ vector)
-        return forms if self.carrier is None else forms + self.carrier @ vector
+    def fill(self, asking: Array, share: float, grid: Array) -> None:
+        np.add(self._scaled[None], asking[:, None], out=grid[:, :, 0])
+        grid[:, :, 1] = asking[:, None]
 
-    def coordinates(self, forms: Array) -> Array:
-        """basisᵀ m from h_i·(basisᵀ m), for the rows of `forms` (n, count)."""
-        return forms - 2.0 * np.outer(forms @ self._normal, self._normal)
+    def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        return np.asarray(gamma[:, None] * self._dense[which])
 
-    def _combine(self, basis: Array) -> Array:
-        rows = basis.T - 2.0 * np.outer(self._normal, basis @ self._normal)
-        return rows if self.carrier is None else rows + self.carrier
+    def readouts(self, which: Indices, gamma: Array, shares: Array) -> Array:
+        return np.asarray(gamma * self._even.readout)
 
+    def forms_of(self, vector: Array, ratios: Array) -> Array:
+        return np.asarray((self._dense @ vector)[None])
 
-def _reflector(visible: Array) -> Array:
-    """Unit normal of the reflection that takes `visible` to equal entries; zero when nothing has to be turned."""
-    size = float(np.linalg.norm(visible))
-    if size == 0.0:
-        return np.zeros(len(visible))
-    normal = visible / size - 1.0 / np.sqrt(len(visible))
-    length = float(np.linalg.norm(normal))
-    return normal / length if length > 1e-12 else np.zeros(len(visible))
+    def coordinates(self, forms: Array, ratios: Array) -> Array:
+        return self._even.coordinates(forms)
 
 
 def audible_direction(v: Array, rng: np.random.Generator) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.meters.base import Answers
-from unsoftmax.meters.probes import BalancedProbes, audible_direction
+from unsoftmax.meters.probes import AxisProbes, BalancedProbes, Indices, Probes, audible_direction
 from unsoftmax.meters.ranging import TARGET_SCORE, choose_scales
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
@@ -19,6 +19,7 @@ _LARGEST_SCORE = 5.5  # beyond, the inverse sigmoid loses more than two digits: 
 _LARGEST_PRODUCT = 2.0**60
 _LOUD = 8.0  # how much louder than the average a row's probe may be made
 _TRIES = 24
+_PILOT = 8
 
 
 class SigmoidMeter:
@@ -43,10 +44,10 @@ class SigmoidMeter:
         self._w0 = w0
         self._rng = rng if rng is not None else np.random.default_rng(0)
         self._loudness = float(np.linalg.norm(v)) / np.sqrt(len(v))
-        self._whole = BalancedProbes(v)
+        self._whole = AxisProbes(v)
         self._cached: tuple[Array, bool, BalancedProbes] | None = None
         self._strength: float | None = None
-        self._typical: float | None = None  # the same from a whole column, known better
+        self._squares, self._columns = 0.0, 0
 
     @property
     def width(self) -> int:
@@ -79,96 +80,146 @@ class SigmoidMeter:
         strength = self._find_strength(of_bias=True)
         if strength == 0.0:
             return None
-        forms = self._ranged(self._whole, np.zeros((1, self.width)), strength)
+        forms, ratios = self._ranged(self._whole, np.zeros((1, self.width)), strength)
         self._whole.strengths = None
-        return np.asarray(self._whole.coordinates(forms)[0])
+        return np.asarray(self._whole.coordinates(forms, ratios)[0])
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         probes = self._probes_for(basis, rest_is_silent)
         beta = self.scales[1]
         asking = beta * B.T
-        carried: Array | float = 0.0
-        if probes.carrier is not None and not rest_is_silent:
-            alone = BalancedProbes(self._v, probes.carrier[:, None])
-            carried = self._W_part(alone, asking)
-        return probes.coordinates(self._W_part(probes, asking) - carried).T / beta
+        forms, ratios = self._W_part(probes, asking)
+        if isinstance(probes, BalancedProbes) and probes.carrier is not None and not rest_is_silent:
+            forms = forms - self._W_part(BalancedProbes(self._v, probes.carrier[:, None]), asking)[0]
+        return probes.coordinates(forms, ratios).T / beta
 
-    def _W_part(self, probes: BalancedProbes, asking: Array) -> Array:
-        """a_iᵀ W x for every probe and every asking row x, shape (n, k)."""
+    def _W_part(self, probes: Probes, asking: Array) -> tuple[Array, Array]:
+        """Forms a_iᵀ W x of every probe with every asking row x, shape (n, k), and the ratios at which they were asked."""
         length = float(np.linalg.norm(asking[0]))
-        typical = self._typical if self._typical is not None else self.strength
-        forms = self._ranged(probes, asking, length * typical + self._bias_strength())
+        forms, ratios = self._ranged(probes, asking, length * self._usual(probes) + self._bias_strength())
         if self._w0 is not None:
-            forms = forms - probes.forms_of(self._w0)
+            forms = forms - probes.forms_of(self._w0, ratios)
         if probes is self._whole:
-            self._typical = _rms(forms[0]) / length
-        return forms
+            self._learn_strength(np.sum(probes.coordinates(forms, ratios) ** 2, axis=1) / length**2)
+        return forms, ratios
 
-    def _ranged(self, probes: BalancedProbes, asking: Array, usual: float) -> Array:
-        """a_iᵀ(W x + w0); on new probes a few rows teach the range of the others, and every call refines it."""
-        if probes.strengths is None:
-            probes.strengths = np.full(probes.count, usual)
-            pilot = min(8, probes.count)
-            first = self._functionals(probes, asking[:1], (0, pilot))
-            probes.strengths[pilot:] = _rms(first) or usual
-            first = np.concatenate([first, self._functionals(probes, asking[:1], (pilot, probes.count))], axis=1)
-            probes.strengths = np.sqrt(0.5 * first[0] ** 2 + 0.5 * (_rms(first) or usual) ** 2)
-            return np.concatenate([first, self._functionals(probes, asking[1:])])
-        forms = self._functionals(probes, asking)
-        probes.strengths = np.sqrt(0.8 * probes.strengths**2 + 0.2 * np.mean(forms**2, axis=0))
-        return forms
+    def _usual(self, probes: Probes) -> float:
+        """Typical |aᵀWb| of a probe: that of any unit vectors, but more when all of W b is known to lie in the probes' span."""
+        return self.strength * np.sqrt(self.width / probes.count) if probes.hears_all else self.strength
 
-    def _functionals(self, probes: BalancedProbes, asking: Array, span: tuple[int, int] | None = None) -> Array:
-        """a_iᵀ(W x + w0) for the probes start..stop and every asking row x, each asked at a size that does not saturate."""
-        start, stop = span if span is not None else (0, probes.count)
-        n, k = len(asking), stop - start
+    def _learn_strength(self, squares: Array) -> None:
+        """Whole columns tell the strength better than the one pair that it was first taken from."""
+        self._squares += float(np.sum(squares))
+        self._columns += len(squares)
+        if self._columns in (1, 2, 4, 8):  # soon, then well: sizes stay the same otherwise
+            self._strength = float(np.sqrt(self._squares / self._columns / self.width)) or self._strength
+
+    def _ranged(self, probes: Probes, asking: Array, usual: float) -> tuple[Array, Array]:
+        """Forms a_iᵀ(W x + w0), each call refining the sizes of the next; of one column, or on new probes, a few tell about the others."""
+        if probes.strengths is not None and len(asking) > 1:
+            forms, ratios = self._functionals(probes, asking, range(probes.count))
+            probes.strengths = _mixed(probes.strengths, forms, 0.2)
+            return forms, ratios
+        new = probes.strengths is None
+        parts = [self._column(probes, asking[:1], usual)]
+        start, stop = 1, 2
+        while start < len(asking):  # a few columns first, then more: each teaches the sizes of the next
+            parts.append(self._functionals(probes, asking[start:stop], range(probes.count)))
+            assert probes.strengths is not None
+            probes.strengths = _mixed(probes.strengths, parts[-1][0], 0.5 if new else 0.2)
+            start, stop = stop, 2 * stop
+        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+
+    def _column(self, probes: Probes, asking: Array, usual: float) -> tuple[Array, Array]:
+        """One column: the first few probes tell how loud it is, so that not all of them saturate when it is louder than any before."""
+        k, pilot = probes.count, min(_PILOT, probes.count)
+        new = probes.strengths is None
+        strengths = np.full(k, usual) if probes.strengths is None else probes.strengths
+        probes.strengths = strengths
+        parts = [self._functionals(probes, asking, range(pilot))]
+        heard, expected = _rms(parts[0][0]), _rms(strengths[:pilot])
+        if new:
+            probes.strengths = np.full(k, heard or usual)
+        elif heard > 2.0 * expected > 0.0:
+            probes.strengths = strengths * (heard / expected)
+        parts.append(self._functionals(probes, asking, range(pilot, k)))
+        forms, ratios = (np.concatenate([part[i] for part in parts], axis=1) for i in range(2))
+        if new:
+            strengths = np.full(k, _rms(forms) or usual)
+            if probes.hears_all and self._columns:  # then the usual is known well, and one column alone may be far from it
+                strengths = np.maximum(strengths, usual)
+        probes.strengths = _mixed(strengths, forms, 0.5 if new else 0.2)
+        return forms, ratios
+
+    def _functionals(self, probes: Probes, asking: Array, chosen: range) -> tuple[Array, Array]:
+        """Forms of the chosen probes with every asking row, and their ratios, each asked at a size that does not saturate."""
+        n, k = len(asking), len(chosen)
+        forms, ratios = np.empty((n, k)), np.empty((n, k))
         if n == 0 or k == 0:
-            return np.empty((n, k))
+            return forms, ratios
         assert probes.strengths is not None
-        strengths = probes.strengths[start:stop]
+        strengths = probes.strengths[chosen.start : chosen.stop]
         average = float(np.sqrt(np.mean(strengths**2)))
-        gamma = TARGET_SCORE / np.maximum(strengths, average / _LOUD) if average > 0.0 else np.full(k, _LARGEST_PRODUCT)
-        gamma = np.minimum(gamma, self._largest_gamma(probes, asking))
-        forms = np.empty((n, k))
+        largest = self._largest_gamma(probes, asking)
+        share = min(TARGET_SCORE / average if average > 0.0 else _LARGEST_PRODUCT, largest)
+        gamma = np.minimum(TARGET_SCORE / np.maximum(strengths, average / _LOUD) if average > 0.0 else np.full(k, _LARGEST_PRODUCT), largest)
         size = self._ledger.batch_size(2)
         step = max(1, size // k)
-        for j in range(0, n, step):
-            for i in range(0, k, size):
-                rows = slice(i, min(i + size, k))
+        for i in range(0, k, size):
+            part = slice(i, min(i + size, k))
+            which = np.arange(chosen.start + i, chosen.start + part.stop)
+            probes.begin(int(which[0]), gamma[part])
+            for j in range(0, n, step):
                 block = slice(j, min(j + step, n))
-                forms[block, rows] = self._grid(probes.rows(start + i, start + rows.stop), gamma[rows], asking[block], probes.readout)
-        return forms
+                forms[block, part], ratios[block, part] = self._grid(probes, which, gamma[part], share, asking[block])
+        return forms, ratios
 
-    def _grid(self, rows: Array, gamma: Array, asking: Array, readout: float) -> Array:
-        """Every probe row with every asking row, in one batch; then the saturated ones again until none is left."""
-        n, k = len(asking), len(rows)
-        scaled = gamma[:, None] * rows
-        batch = np.empty((n, k, 2, self.width))
-        np.add(scaled[None], asking[:, None], out=batch[:, :, 0])
-        batch[:, :, 1] = asking[:, None]
+    def _grid(self, probes: Probes, which: Indices, gamma: Array, share: float, asking: Array) -> tuple[Array, Array]:
+        """Every probe begun with and every asking row, in one batch; then the saturated ones again until none is left.
+
+        The forms (n, k), and the ratios, one row for all where none was asked again.
+        """
+        n, k = len(asking), len(which)
+        batch = self._ledger.blank(n * k, 2)
+        probes.fill(asking, share, batch.reshape(n, k, 2, self.width))
+        answers = self._ledger.ask(batch).reshape(n, k)
+        del batch  # lends its memory again
         base = self._c + asking @ self._v
-        answers = self._ledger.ask(batch.reshape(n * k, 2, self.width)).reshape(n, k)
-        weights = (answers - base[:, None]) / (gamma * readout)
+        weights = (answers - base[:, None]) / probes.readouts(which, gamma, np.full(k, share))
         scores = logit(weights)
         forms = scores / gamma
-        for j, i in np.argwhere(~(np.abs(scores) <= _LARGEST_SCORE)):
-            forms[j, i] = self._again(rows[i], asking[j], gamma[i], weights[j, i], readout)
-        return forms
+        ratios = share / gamma
+        if np.abs(scores).max() <= _LARGEST_SCORE:  # not so when one is no number
+            return forms, ratios
+        ratios = np.tile(ratios, (n, 1))
+        j, i = np.nonzero(~(np.abs(scores) <= _LARGEST_SCORE))
+        forms[j, i], ratios[j, i] = self._again(probes, which[i], gamma[i], np.full(len(i), share), asking[j], weights[j, i])
+        return forms, ratios
 
-    def _again(self, row: Array, asking: Array, gamma: float, weight: float, readout: float) -> float:
-        """A saturated probe, asked again at smaller and smaller sizes."""
-        base = self._c + float(asking @ self._v)
+    def _again(self, probes: Probes, which: Indices, gamma: Array, shares: Array, asking: Array, weights: Array) -> tuple[Array, Array]:
+        """Saturated probes, asked again at smaller and smaller sizes: all of a batch together, each as often as it needs."""
+        forms = np.empty(len(which))
+        base = self._c + asking @ self._v
+        left = np.arange(len(which))
         for _ in range(_TRIES):
-            self._plausible(weight, gamma * readout, asking)
-            score = abs(float(logit(weight)))
-            gamma *= TARGET_SCORE / score if score < 25.0 else 2.0**-6
-            answer = self._ledger.ask((np.stack([gamma * row + asking, asking]))[None])[0]
-            weight = (float(answer) - base) / (gamma * readout)
-            score = float(logit(weight))
-            if abs(score) <= _LARGEST_SCORE:
-                return score / gamma
+            for i, signal in zip(left, probes.readouts(which[left], gamma[left], shares[left]), strict=True):
+                self._plausible(float(weights[i]), float(signal), asking[i])
+            scores = np.abs(logit(weights[left]))
+            smaller = np.where(scores < 25.0, TARGET_SCORE / scores, 2.0**-6)
+            gamma[left] *= smaller
+            shares[left] *= smaller
+            rows = probes.rows(which[left], gamma[left], shares[left])
+            answers = self._ledger.ask(two_rows(rows, asking[left]))
+            weights[left] = (answers - base[left]) / probes.readouts(which[left], gamma[left], shares[left])
+            scores = logit(weights[left])
+            read = np.abs(scores) <= _LARGEST_SCORE
+            forms[left[read]] = scores[read] / gamma[left[read]]
+            left = left[~read]
+            if not len(left):
+                return forms, shares / gamma
         raise OutsideClass(
-            SIGMOID_TEST, f"the first row's weight stays at {weight:.3g} however small the row is made; a softmax would share it evenly"
+            SIGMOID_TEST,
+            f"the first row's weight stays at {weights[left[0]]:.3g} however small the row is made; a softmax would share it evenly",
         )
 
     def _plausible(self, weight: float, signal: float, asking: Array) -> None:
@@ -177,7 +228,7 @@ class SigmoidMeter:
         if not -slack <= weight <= 1.0 + slack:
             raise OutsideClass(SIGMOID_TEST, f"the first row's weight would be {weight:.6g}, and a weight lies between 0 and 1")
 
-    def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> BalancedProbes:
+    def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> Probes:
         if basis is None:
             return self._whole
         if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
@@ -190,8 +241,8 @@ class SigmoidMeter:
             length = float(np.linalg.norm(unseen))
             carrier = unseen / length if length > 1e-3 * size else None
         elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * self._loudness:
-            carrier = self._v / size
-        probes = BalancedProbes(self._v, basis, carrier)
+            carrier = self._v / (size * np.sqrt(self.width))  # heard as well as other probes, and no louder in W
+        probes = BalancedProbes(self._v, basis, carrier, hears_all=rest_is_silent)
         self._cached = (basis, rest_is_silent, probes)
         return probes
 
@@ -209,12 +260,12 @@ class SigmoidMeter:
             bound=self._ledger.input_bound,
         )
 
-    def _largest_gamma(self, probes: BalancedProbes, asking: Array) -> float:
-        """Keeps rows within the input bound; probes are at most sqrt(2) long (unit plus unit carrier)."""
+    def _largest_gamma(self, probes: Probes, asking: Array) -> float:
+        """Keeps rows within the input bound."""
         if self._ledger.input_bound is None:
             return np.inf
         longest = float(np.sqrt(np.einsum("nd,nd->n", asking, asking).max()))
-        return max(self._ledger.input_bound - longest, 0.0) / (1.0 if probes.carrier is None else 2.0)
+        return max(self._ledger.input_bound - longest, 0.0) / probes.longest
 
     def _find_strength(self, *, of_bias: bool = False) -> float:
         """Size of |aᵀWb| (or |aᵀw0|) from one random pair asked at growing or shrinking sizes."""
@@ -254,6 +305,8 @@ class SigmoidMeter:
 def logit(weight: Array | float) -> Array:
     """log(p / (1 - p)); infinite at and beyond 0 and 1, where no score can be read."""
     p = np.asarray(weight, dtype=np.float64)
+    if p.size and p.min() > 0.0 and p.max() < 1.0:
+        return np.asarray(np.log(p) - np.log1p(-p))
     with np.errstate(divide="ignore", invalid="ignore"):
         inner = np.log(p) - np.log1p(-p)
     return np.asarray(np.where(p <= 0.0, -np.inf, np.where(p >= 1.0, np.inf, inner)))
@@ -262,6 +315,11 @@ def logit(weight: Array | float) -> Array:
 def two_rows(A: Array, B: Array) -> Array:
     """The sequences [a+b; b], one for each pair of rows."""
     return np.stack([A + B, B], axis=1)
+
+
+def _mixed(strengths: Array, forms: Array, weight: float) -> Array:
+    """Strengths that have heard these forms (n, k) as well."""
+    return np.asarray(np.sqrt((1.0 - weight) * strengths**2 + weight * np.mean(forms**2, axis=0)))
 
 
 def _rms(values: Array) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.odd_rows import odd_rows, score_interval
@@ -21,6 +22,8 @@ _PILOTS = 4
 _SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
 _EPS = float(np.finfo(float).eps)
 
+Indices = NDArray[np.intp]
+
 
 @dataclass(frozen=True)
 class LoudReadout:
@@ -30,6 +33,7 @@ class LoudReadout:
     c: float
     tau: float
     bound: float
+    sharp: float | None = None  # largest error of x·v for a unit x, where v is known better than one reading tells
 
     @property
     def norm(self) -> float:
@@ -61,6 +65,8 @@ class ToleranceMeter:
         self._size = readout.norm
         self._bound = readout.bound * (1.0 - 1e-9)
         self.tau = readout.tau + 8.0 * _EPS * np.sqrt(len(readout.v)) * self._bound * self._size  # and the oracle's own arithmetic
+        self._sharp = readout.sharp
+        self._v_error = self.tau / self._bound if readout.sharp is None else readout.sharp
         self._loudest = readout.v / self._size
         self._heard = self._loudness(self._loudest[None])[0]
         self._strength: float | None = None
@@ -75,7 +81,7 @@ class ToleranceMeter:
     @property
     def resolution(self) -> float:
         """What one probe leaves open of aᵀWb, for unit a and b of this head."""
-        return 2.5 * self.tau / (self._bound * self._size) * self.strength
+        return float(2.5 * self.tau / (self._bound * self._size) * self.strength)
 
     @property
     def strength(self) -> float:
@@ -89,7 +95,7 @@ class ToleranceMeter:
         lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
         pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
         values = [float(self.measure(a[:, None], b[:, None])[0][0, 0]) for a, b in pairs]
-        return np.asarray(values) * lengths[0] * lengths[1]
+        return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         return self.measure(basis, B, rest_is_silent=rest_is_silent)[0]
@@ -130,7 +136,21 @@ class ToleranceMeter:
     def _strength_beside(self, b: Array) -> float:
         """How strong to expect the probes of a column that the carrier is heard in."""
         carried = 0.0 if self._row is None else float(np.abs(self._row @ b).max())
-        return max(self.strength, carried * np.sqrt(1.0 - _MIXED**2) / _MIXED)
+        return float(max(self.strength, carried * np.sqrt(1.0 - _MIXED**2) / _MIXED))
+
+    def measure_beside(self, avoid: Array, b: Array, length: float, only: Array | None = None) -> tuple[Array, float]:
+        """The part of Wb that is orthogonal to `avoid`, expected to be of a small `length`, and the length of its error.
+
+        With a carrier orthogonal to `avoid` too, b may be as long as a: that is how an estimate of W is refined. `only`: this direction alone.
+        """
+        towards = avoid / np.linalg.norm(avoid)
+        taken = towards[:, None] if only is None else np.column_stack([towards, only])
+        carrier = self._loudest - taken @ (taken.T @ self._loudest)
+        carrier /= np.linalg.norm(carrier)
+        rest = _complement_of(np.column_stack([carrier, towards])) if only is None else only[:, None]
+        usual = length / np.sqrt(self.width)
+        carried, values, carried_error, errors = self._columns(carrier, rest, b[:, None], _MIXED, usual)
+        return rest @ values[:, 0] + (0.0 if only is not None else carrier * carried[0]), float(np.hypot(carried_error[0], errors[0]))
 
     def carrier_row(self) -> tuple[Array, float]:
         """z = Wᵀu for u = v/|v|, and the length of its error: one query a coordinate, with a = R·u."""
@@ -188,7 +208,7 @@ class ToleranceMeter:
         beta = np.full((n, k), min(product / max(s, 1e-300) if s else product, longest))
         directions = np.sqrt(1.0 - s * s) * p + s * G
         heard_of = np.sqrt(1.0 - s * s) * heard + s * (G @ self._v)
-        heard_error = (np.sqrt(1.0 - s * s) + _SPREAD * s) * self.tau / self._bound
+        heard_error = (np.sqrt(1.0 - s * s) + _SPREAD * s) * self._v_error
         asked_of, asked_error = (self._loudness(B), 1.0) if k >= 8 else (B @ self._v, _SPREAD)
         forms, errors = np.zeros((n, k)), np.full((n, k), np.inf)
         todo = np.ones((n, k), dtype=bool)
@@ -198,7 +218,7 @@ class ToleranceMeter:
                 break
             b, a = beta[j, i], self._bound - beta[j, i]
             answers = self._ask(directions, B, i, j, a, b)
-            signal_error = self.tau * (1.0 + asked_error * b / self._bound)
+            signal_error = self.tau + asked_error * b * self._v_error
             t, dt = score_interval(answers - self._c - b * asked_of[j], signal_error, a * heard_of[i], a * heard_error)
             if self.clip is not None:
                 dt = np.where((answers <= self.clip[0]) | (answers >= self.clip[1]), np.inf, dt)
@@ -217,7 +237,7 @@ class ToleranceMeter:
             )
         return forms, errors, s
 
-    def _ask(self, directions: Array, B: Array, i: Array, j: Array, a: Array, b: Array) -> Array:
+    def _ask(self, directions: Array, B: Array, i: Indices, j: Indices, a: Array, b: Array) -> Array:
         size = self._ledger.batch_size(3)
         answers = []
         for start in range(0, len(i), size):
@@ -228,6 +248,8 @@ class ToleranceMeter:
 
     def _loudness(self, rows: Array) -> Array:
         """x·v for unit rows x, from one query each of nearly the longest norm; off by at most tau/R."""
+        if self._sharp is not None:
+            return rows @ self._v
         sizes = self._bound * (1.0 - 1e-3 * self._rng.random(len(rows)))
         answers = np.mean([self._ledger.ask((sizes[:, None] * rows)[:, None]) for _ in range(self._repeats)], axis=0)
         return np.asarray((answers - self._c) / sizes)
@@ -269,7 +291,12 @@ def simplex(k: int, rng: np.random.Generator) -> Array:
 
 def _complement(p: Array) -> Array:
     """An orthonormal basis (d, d-1) of what is orthogonal to the unit vector p."""
-    return np.asarray(np.linalg.qr(np.column_stack([p, np.eye(len(p))]))[0][:, 1:])
+    return _complement_of(p[:, None])
+
+
+def _complement_of(taken: Array) -> Array:
+    """An orthonormal basis of what is orthogonal to the orthonormal columns of `taken`."""
+    return np.asarray(np.linalg.qr(np.column_stack([taken, np.eye(len(taken))]))[0][:, taken.shape[1] :])
 
 
 def _beside(basis: Array, p: Array) -> Array:

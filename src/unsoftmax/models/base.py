@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.oracles import Array
+
+if TYPE_CHECKING:
+    from torch import nn
 
 __all__ = ["Model", "as_batch", "softmax"]
 
@@ -72,6 +75,24 @@ class Model:
         from unsoftmax.models.storage import save
 
         return save(self, path)
+
+    def save_npz(self, path: str | Path) -> Path:
+        """Writes the arrays as a numpy archive."""
+        from unsoftmax.models.exports import save_npz
+
+        return save_npz(self, path)
+
+    def save_onnx(self, path: str | Path, *, external_data: bool = False) -> Path:
+        """Writes a float64 ONNX model (batch, length, d) -> answers; with `external_data` its weights go into a second file."""
+        from unsoftmax.models.exports import save_onnx
+
+        return save_onnx(self, path, external_data=external_data)
+
+    def to_torch(self) -> nn.Module:
+        """A float64 nn.Module (B, N, d) -> answers that computes the same."""
+        from unsoftmax.models.exports import to_torch
+
+        return to_torch(self)
 
     def _same_family(self, other: Any) -> None:
         if type(other) is not type(self):

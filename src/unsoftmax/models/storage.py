@@ -8,8 +8,10 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
+from unsoftmax.models.files import replace_file
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.shapes import check_shapes
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.transformer import Transformer
 
@@ -17,6 +19,9 @@ __all__ = ["load", "save"]
 
 _FORMAT = "unsoftmax"
 _VERSION = "1"
+_LARGEST_HEADER = 1 << 20
+_LARGEST_FILE = 16 << 30
+_TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 _FAMILIES: dict[str, type[Model]] = {model.family: model for model in (MultiHead, ReluNetwork, SingleHead, Transformer)}
 
 
@@ -27,14 +32,7 @@ def save(model: Model, path: str | Path) -> Path:
     target = Path(path)
     metadata = {"format": _FORMAT, "version": _VERSION, "family": model.family}
     content = serialise({name: np.asarray(part, order="C") for name, part in model.tensors().items()}, metadata)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {target}: {error.strerror}; choose another place") from error
-    return target
+    return replace_file(target, content)
 
 
 def load(path: str | Path) -> Model:
@@ -51,6 +49,7 @@ def load(path: str | Path) -> Model:
     source = Path(path)
     if not source.is_file():
         raise UsageError(f"there is no file {source}")
+    _check_sizes(source)
     try:
         with safe_open(str(source), framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -61,14 +60,32 @@ def load(path: str | Path) -> Model:
             family = _FAMILIES.get(metadata.get("family", ""))
             if family is None:
                 raise ModelFileError(f"{source} holds the unknown family {metadata.get('family')!r}")
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            if strange := [name for name, part in parts.items() if part.get_dtype() != "F64"]:
+                raise ModelFileError(f"{source}: tensor {strange[0]!r} is {_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64")
+            check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()}, family.family)
             tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except UsageError as error:
+        raise error if isinstance(error, ModelFileError) and str(source) in str(error) else ModelFileError(f"{source}: {error}") from error
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"{source} is no readable safetensors file: {error}") from error
-    if strange := [name for name, part in tensors.items() if part.dtype != np.float64]:
-        raise ModelFileError(f"{source}: tensor {strange[0]!r} is {tensors[strange[0]].dtype}, not float64")
     try:
         return family.from_tensors(tensors)
     except ModelFileError:
         raise
     except UsageError as error:
         raise ModelFileError(f"{source}: {error}") from error
+
+
+def _check_sizes(source: Path) -> None:
+    """Refuses what cannot be a model before anything of that size is read: the header names its own length."""
+    size = source.stat().st_size
+    with source.open("rb") as file:
+        start = file.read(9)
+    header = int.from_bytes(start[:8], "little")
+    if len(start) < 9 or start[8:] != b"{":
+        raise ModelFileError(f"{source} is no readable safetensors file: it does not begin with a header")
+    if header > _LARGEST_HEADER or 8 + header > size:
+        raise ModelFileError(f"{source} is no readable safetensors file: its header claims {header:,} bytes, the file has {size:,}")
+    if size > _LARGEST_FILE:
+        raise ModelFileError(f"{source} has {size:,} bytes; models of this library have at most {_LARGEST_FILE:,}")

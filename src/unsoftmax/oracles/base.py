@@ -100,7 +100,7 @@ def retries_of(oracle: object) -> int:
     0
     """
     while not hasattr(oracle, "retries"):
-        oracle = getattr(oracle, "inner", None)
+        oracle = getattr(oracle, "inner", getattr(oracle, "function", None))
         if oracle is None:
             return 0
     return int(oracle.retries)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.oracles.base import Array, Oracle
+from unsoftmax.oracles.base import Array, Oracle, OracleSpec
 from unsoftmax.oracles.function import FunctionOracle
 
 __all__ = ["content_fingerprint", "identity", "pins_content"]
@@ -30,6 +30,8 @@ def identity(oracle: Oracle) -> str:
         options = ",".join(f"{name}={value!r}" for name, value in sorted(vars(oracle).items()) if not name.startswith("_") and name != "inner")
         return f"{identity(inner)}|{type(oracle).__name__}({options})"
     function: Any = oracle.function if isinstance(oracle, FunctionOracle) else oracle
+    if function is not oracle and isinstance(getattr(function, "spec", None), OracleSpec):
+        return identity(function)
     tensors = getattr(function, "tensors", None)
     if callable(tensors):
         return content_fingerprint(tensors(), f"{type(function).__name__}:{getattr(function, 'family', '')}")

@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["RandomBasis"]
+__all__ = ["FacingBasis", "RandomBasis"]
 
 
 class RandomBasis:
@@ -26,16 +26,45 @@ class RandomBasis:
 
     def columns(self, start: int, stop: int) -> Array:
         """Columns start..stop as a (d, stop - start) array."""
-        block = np.zeros((stop - start, self.width))
-        block[np.arange(stop - start), np.arange(start, stop)] = 1.0
-        return self.apply(block).T
+        rows = np.multiply(-2.0 * self._inner[start:stop, None], self._inner)
+        rows[np.arange(stop - start), np.arange(start, stop)] += 1.0
+        return self._turn(rows).T
 
     def apply(self, rows: Array) -> Array:
         """G x for every row x."""
+        return self._turn(_reflect(np.array(rows, dtype=np.float64), self._inner))
+
+    def _turn(self, rows: Array) -> Array:
+        """H₁ D F x for every row x, in place."""
         from scipy.fft import dct
 
-        turned = self._signs * dct(_reflect(rows, self._inner), norm="ortho", axis=-1)
+        turned: Array = dct(rows, norm="ortho", axis=-1, overwrite_x=True)
+        turned *= self._signs
         return _reflect(turned, self._outer)
+
+
+class FacingBasis(RandomBasis):
+    """A random orthonormal basis whose every vector sees a given one alike: Gᵀv has equal positive entries.
+
+    >>> basis = FacingBasis(4, np.random.default_rng(0), np.array([0.0, 0.0, 3.0, 4.0]))
+    >>> np.round(np.array([0.0, 0.0, 3.0, 4.0]) @ basis.columns(0, 4), 9)
+    array([2.5, 2.5, 2.5, 2.5])
+    """
+
+    def __init__(self, width: int, rng: np.random.Generator, v: Array) -> None:
+        super().__init__(width, rng)
+        seen = np.concatenate([v @ super(FacingBasis, self).columns(i, min(i + 256, width)) for i in range(0, width, 256)])
+        normal = seen / np.linalg.norm(seen) - 1.0 / np.sqrt(width)
+        length = float(np.linalg.norm(normal))
+        self._facing: Array = normal / length if length > 1e-12 else np.zeros(width)
+
+    def columns(self, start: int, stop: int) -> Array:
+        rows = np.zeros((stop - start, self.width))
+        rows[np.arange(stop - start), np.arange(start, stop)] = 1.0
+        return self.apply(rows).T
+
+    def apply(self, rows: Array) -> Array:
+        return super().apply(_reflect(np.array(rows, dtype=np.float64), self._facing))
 
 
 def _unit(rng: np.random.Generator, width: int) -> Array:
@@ -44,4 +73,6 @@ def _unit(rng: np.random.Generator, width: int) -> Array:
 
 
 def _reflect(rows: Array, normal: Array) -> Array:
-    return rows - 2.0 * np.outer(rows @ normal, normal)
+    """Rows reflected at the plane of that normal, in place."""
+    rows -= np.multiply((2.0 * (rows @ normal))[:, None], normal)
+    return rows

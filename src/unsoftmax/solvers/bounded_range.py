@@ -80,11 +80,12 @@ class BoundedRangeFinder:
         span = np.linalg.qr(found.matrix.left)[0]
         forms = []
         for _ in range(_CHECKS):
-            a = rng.standard_normal(B.shape[0])
-            b = B[:, k:] @ rng.standard_normal(B.shape[1] - k)
-            a -= span @ (span.T @ a)
-            a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
-            forms.append(float(meter.measure(a[:, None], b[:, None], length=0.0)[0][0, 0]) - float(a @ found.matrix.apply(b[None])[0]))
+            left = rng.standard_normal((B.shape[0], 1))
+            right = B[:, k:] @ rng.standard_normal((B.shape[1] - k, 1))
+            left = left - span @ (span.T @ left)
+            left, right = left / np.linalg.norm(left), right / np.linalg.norm(right)
+            expected = left.T @ found.matrix.apply(right.T).T
+            forms.append(float((meter.measure(left, right, length=0.0)[0] - expected)[0, 0]))
         return float(np.sqrt(np.mean(np.square(forms)) * B.shape[0] * B.shape[1]))
 
     def _adds_nothing(self, columns: Array, errors: Array, column: Array, error: float) -> bool:
@@ -118,13 +119,15 @@ class BoundedRangeFinder:
             column, error = meter.measure(None, (B @ (row_space @ worst))[:, None], length=length)
             columns, errors, seen = np.column_stack([columns, column]), np.append(errors, error), np.vstack([seen, worst])
         precision = seen / errors[:, None]
-        left = np.linalg.lstsq(precision, (columns / errors).T, rcond=None)[0].T
+        left = np.asarray(np.linalg.lstsq(precision, (columns / errors).T, rcond=None)[0].T, dtype=np.float64)
         of_left = float(np.linalg.norm(np.linalg.pinv(precision)))
-        error = float(np.sqrt(of_left**2 + np.sum(rest_errors**2) + np.sum(errors[:k] ** 2) + self.floor**2))
-        return Solution(Factors(left, B @ row_space), error, rank, False)
+        total = float(np.sqrt(of_left**2 + np.sum(rest_errors**2) + np.sum(errors[:k] ** 2) + self.floor**2))
+        return Solution(Factors(left, np.asarray(B @ row_space, dtype=np.float64)), total, rank, False)
 
 
 def _rank(columns: Array, errors: Array, noise: float) -> int:
     """Singular values above what the error bars make of nothing."""
+    if not len(errors):
+        return 0
     values = np.linalg.svd(columns, compute_uv=False)
     return int((values > noise * np.sqrt(np.mean(errors**2))).sum())

@@ -10,12 +10,13 @@ import numpy as np
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
-from unsoftmax.solvers.bases import RandomBasis
+from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 
 __all__ = ["RangeFinder"]
 
 _CONFIRMATIONS = 2  # a zero is believed when it is measured three times
 _NOISE_SAMPLES = 3
+_LARGEST_COEFFICIENT = 1e3  # beyond, the columns are too weak to build on: one more is worth its price
 
 
 @dataclass(frozen=True)
@@ -24,67 +25,127 @@ class RangeFinder:
 
     B: the first columns of a random orthonormal basis. The columns W B are measured in full, one by one, until a fresh probe
     orthogonal to all of them, on a fresh direction orthogonal to B, measures zero (three times). Q spans them.
-    The rest is measured inside Q alone.
+    The rest is measured inside Q alone, in blocks of columns of about `block_bytes`.
 
-    Rule for zero: |aᵀWb| below `margin`·(k + 1) times the noise, which is measured by asking the first column again in other
-    combinations, and is never taken below the meter's own resolution.
+    Numerical rank: the k of the k columns measured until then. Rule for zero: with `noise` the measuring error of aᵀWb (unit a, b), which is
+    found by asking the first column again in other combinations and never taken below the meter's own resolution, |aᵀWb| is zero
+    - up to margin·(k + 1)·noise;
+    - up to margin·noise·sqrt(1 + |y|²), where y are the coefficients of W b in the columns: errors of weak columns, magnified by y, look
+      like something new. Believed up to |y| = 1000, and only asked for when |aᵀWb| is small enough for that.
+
+    facing: a vector that every b shall see alike, for meters that need b·v > 0.
     """
 
     margin: float = 10.0
+    block_bytes: int = 1 << 20
+    facing: Array | None = None
 
     def solve(self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None) -> Matrix:
         """W, as factors when its rank is below d. `announce` hears the number of measurements still to come."""
         d = meter.width
-        basis = RandomBasis(d, rng)
-        columns: list[Array] = []
-        span = np.empty((d, 0))
+        basis = RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
+        found = _Columns(d)
         noise = 0.0
-        while len(columns) < d:
-            k = len(columns)
+        while found.count < d:
             noise = max(noise, meter.resolution)
-            if self._nothing_left(meter, basis, span, k, self.margin * (k + 1) * noise, rng):
+            if self._nothing_left(meter, basis, found, noise, rng):
                 break
-            b = basis.columns(k, k + 1)
+            b = basis.columns(found.count, found.count + 1)
             column = meter.project(None, b)[:, 0]
-            columns.append(column)
-            span = _extend(span, column)
-            if k == 0:
+            if found.count == 0:
                 noise = _noise(meter, b, column, rng)
+            found.add(column)
         if announce is not None:
-            announce(len(columns) * (d - len(columns)))
-        return self._assemble(meter, basis, columns, span)
+            announce(found.span.shape[1] * (d - found.count))
+        return self._assemble(meter, basis, found)
 
-    def _nothing_left(self, meter: Meter, basis: RandomBasis, span: Array, k: int, limit: float, rng: np.random.Generator) -> bool:
+    def _nothing_left(self, meter: Meter, basis: RandomBasis, found: _Columns, noise: float, rng: np.random.Generator) -> bool:
         """Whether what is not yet measured is zero. Values that an unlucky probe could have made of noise are tried again."""
+        limit = self.margin * (found.count + 1) * noise
         zeros = doubtful = 0
-        while zeros <= _CONFIRMATIONS and doubtful < 2:
-            a = _orthogonal_to(span, rng)
+        while zeros <= _CONFIRMATIONS:
+            a = _orthogonal_to(found.span, rng)
             if a is None:
                 return True
             mix = np.zeros((1, basis.width))
-            mix[0, k:] = rng.standard_normal(basis.width - k)
+            mix[0, found.count :] = rng.standard_normal(basis.width - found.count)
+            if self.facing is not None:
+                mix = np.abs(mix)
             b = basis.apply(mix / np.linalg.norm(mix)).T
-            size = abs(float(meter.project(a[:, None], b)[0, 0]))
-            if size > 100.0 * limit:
-                return False
-            zeros, doubtful = (zeros + 1, doubtful) if size <= limit else (zeros, doubtful + 1)
-        return doubtful < 2
+            form = abs(float(meter.project(a[:, None], b)[0, 0]))
+            if form > limit:
+                doubtful += 1
+                if form <= 100.0 * limit and doubtful == 1:
+                    continue
+                if not self._explained(meter, found, b, form, noise):
+                    return False
+            zeros += 1
+        return True
 
-    def _assemble(self, meter: Meter, basis: RandomBasis, columns: list[Array], span: Array) -> Matrix:
-        d, k = meter.width, len(columns)
+    def _explained(self, meter: Meter, found: _Columns, b: Array, form: float, noise: float) -> bool:
+        """Whether errors of the columns can be all that is heard outside their span."""
+        if found.span.shape[1] == 0 or form > self.margin * noise * _LARGEST_COEFFICIENT:
+            return False
+        size = found.coefficients(meter.project(found.span, b)[:, 0])
+        return size <= _LARGEST_COEFFICIENT and form <= self.margin * noise * np.sqrt(1.0 + size**2)
+
+    def _assemble(self, meter: Meter, basis: RandomBasis, found: _Columns) -> Matrix:
+        d, k = meter.width, found.count
         if k == 0:
             return Factors(np.zeros((d, 0)), np.zeros((d, 0)))
-        C = np.column_stack(columns)
         if k == d:
-            return Dense(np.ascontiguousarray(basis.apply(C)))
-        r = span.shape[1]
-        inside = np.empty((r, d))
-        inside[:, :k] = span.T @ C
-        block = max(1, min(d, (8 << 20) // (8 * d)))
+            return Dense(np.ascontiguousarray(basis.apply(found.columns)))
+        span = found.span
+        inside = np.empty((span.shape[1], d))
+        inside[:, :k] = span.T @ found.columns
+        block = max(1, min(d, self.block_bytes // (8 * d)))
         for start in range(k, d, block):
             stop = min(start + block, d)
             inside[:, start:stop] = meter.project(span, basis.columns(start, stop), rest_is_silent=True)
         return Factors(span, np.ascontiguousarray(basis.apply(inside).T))
+
+
+class _Columns:
+    """The measured columns and an orthonormal basis of their span, in memory that doubles when it is full."""
+
+    def __init__(self, width: int) -> None:
+        self.count = 0
+        self._dimension = 0
+        self._columns = np.empty((min(8, width), width))
+        self._span = np.empty((min(8, width), width))
+
+    @property
+    def columns(self) -> Array:
+        """W B, (d, k)."""
+        return self._columns[: self.count].T
+
+    @property
+    def span(self) -> Array:
+        """Q, (d, at most k)."""
+        return self._span[: self._dimension].T
+
+    def add(self, column: Array) -> None:
+        """One more column; its new direction is orthogonalised twice, because once is not enough."""
+        if self.count == len(self._columns):
+            self._columns, self._span = (np.concatenate([kept, np.empty_like(kept)]) for kept in (self._columns, self._span))
+        self._columns[self.count] = column
+        self.count += 1
+        size = float(np.linalg.norm(column))
+        fresh = column
+        for _ in range(2):
+            fresh = fresh - self.span @ (self.span.T @ fresh)
+        length = float(np.linalg.norm(fresh))
+        if size == 0.0 or length <= 1e-15 * size:
+            return
+        fresh = fresh / length
+        fresh = fresh - self.span @ (self.span.T @ fresh)
+        self._span[self._dimension] = fresh / np.linalg.norm(fresh)
+        self._dimension += 1
+
+    def coefficients(self, inside: Array) -> float:
+        """Size of y with W b = (W B) y, from the part of W b inside the span."""
+        y = np.linalg.lstsq(self.span.T @ self.columns, inside, rcond=None)[0]
+        return float(np.linalg.norm(y))
 
 
 def _noise(meter: Meter, b: Array, column: Array, rng: np.random.Generator) -> float:
@@ -95,20 +156,6 @@ def _noise(meter: Meter, b: Array, column: Array, rng: np.random.Generator) -> f
         a /= np.linalg.norm(a)
         errors.append(float(meter.project(a[:, None], b)[0, 0] - a @ column))
     return float(np.sqrt(np.mean(np.square(errors)))) if errors else 0.0
-
-
-def _extend(span: Array, column: Array) -> Array:
-    """The orthonormal basis with one more direction; twice orthogonalised, because once is not enough."""
-    size = float(np.linalg.norm(column))
-    fresh = column
-    for _ in range(2):
-        fresh = fresh - span @ (span.T @ fresh)
-    length = float(np.linalg.norm(fresh))
-    if size == 0.0 or length <= 1e-15 * size:
-        return span
-    fresh = fresh / length
-    fresh = fresh - span @ (span.T @ fresh)
-    return np.column_stack([span, fresh / np.linalg.norm(fresh)])
 
 
 def _orthogonal_to(span: Array, rng: np.random.Generator) -> Array | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.learners.multi_head.attempt import Restart
 from unsoftmax.learners.multi_head.staircase import Staircase
@@ -34,7 +35,7 @@ def measure_rows(respond: Responses, stairs: Staircase, rng: np.random.Generator
     steps = np.repeat((1.5 * np.sqrt(2.0) / np.abs(slopes))[:, None], n, axis=1)
     scores = np.full((H, n + 1), np.nan)  # the last entry: the base point itself
 
-    def read(todo: Array) -> None:
+    def read(todo: NDArray[np.intp]) -> None:
         """Measures the (head, direction) pairs; direction n is the base point."""
         for _ in range(_TRIES):
             h, j = todo.T

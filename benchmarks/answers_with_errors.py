@@ -1,0 +1,280 @@
+"""Answers with errors: every setting against its figures and against the literal theorems.
+
+Run: python -m benchmarks.answers_with_errors [--seeds 20] [SECTION ...]
+Sections: tolerance, wide, rounding, noise, precision, labels, flips, identify, theorems. All of them without a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from tests.cases.answers import bounded, hard_head, relative_error, with_unit_v
+
+import unsoftmax
+from unsoftmax import FlippedLabels, Labels, Ledger, LowPrecision, Noisy, Oracle, Result, Rounded, SingleHead, WithinTolerance, as_oracle
+from unsoftmax.learners import Learner
+from unsoftmax.outcomes import Stop
+
+DECIMALS = {0.5: 0, 0.05: 1, 0.005: 2, 5e-5: 4}
+LENGTHS = (10.0, 100.0, 1e4, 1e6)
+
+
+class Row:
+    """Results of one setting over seeds."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[str] = Counter()
+        self.errors: list[float] = []
+        self.parts: list[float] = []
+        self.queries: list[float] = []
+        self.covered = 0
+
+    def add(self, head: SingleHead, result: Result) -> None:
+        self.statuses[str(result.status)] += 1
+        self.queries.append(result.queries.learning)
+        if isinstance(result.model, SingleHead) and result.error_bound is not None:
+            self.errors.append(relative_error(result.model.W, head.W))
+            self.parts.append(self.errors[-1] / result.error_bound)
+            self.covered += head.distance(result.model) <= result.error_bound
+
+    def tell(self, name: str, unit: float = 1.0) -> None:
+        statuses = ", ".join(f"{n} {status}" for status, n in self.statuses.items())
+        if not self.errors:
+            print(f"| {name} | {statuses} | - | - | - | - | - | {max(self.queries):.0f} |", flush=True)
+            return
+        errors = np.array(self.errors)
+        print(
+            f"| {name} | {statuses} | {np.median(errors):.1e} | {errors.max():.1e} | {errors.max() / unit:.2f} | {self.covered}/{len(errors)} "
+            f"| {np.median(self.parts):.2f} | {max(self.queries):.0f} |",
+            flush=True,
+        )
+
+
+def header(unit: str) -> None:
+    print(f"\n| setting | status | median error of W | worst | worst / {unit} | bound covers | median error/bound | most queries |")
+    print("|---|---|---|---|---|---|---|---|")
+
+
+def heads_of(d: int, r: int | None = None, scale: float = 1.0) -> Callable[[int], SingleHead]:
+    return lambda seed: hard_head(d, r, seed=seed, scale=scale)
+
+
+def rounded_to(decimals: int, R: float) -> Callable[[Oracle, int], Oracle]:
+    return lambda oracle, seed: bounded(Rounded(oracle, decimals), R)
+
+
+def stored_as(precision: str) -> Callable[[Oracle, int], Oracle]:
+    return lambda oracle, seed: LowPrecision(oracle, precision)
+
+
+def run(
+    learner: Learner, seeds: int, heads: Callable[[int], SingleHead], wrap: Callable[[Oracle, int], Oracle], row: Row, unit_v: bool = False
+) -> Row:
+    for seed in range(seeds):
+        head = heads(seed)
+        result = unsoftmax.recover(wrap(as_oracle(head), seed), learner=learner, seed=seed)
+        row.add(with_unit_v(head) if unit_v else head, result)
+    return row
+
+
+def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None), (16, 4))) -> None:
+    header("tau/(R|v|)")
+    total, covered = 0, 0
+    parts: list[float] = []
+    for d, r in sizes:
+        for tau, decimals in DECIMALS.items():
+            for R in LENGTHS:
+                row = Row()
+
+                def wrap(oracle: Oracle, seed: int, tau: float = tau, decimals: int = decimals, R: float = R) -> Oracle:
+                    return bounded(Rounded(oracle, decimals) if seed % 2 else WithinTolerance(oracle, tau, seed), R)
+
+                run(unsoftmax.within_tolerance(tau), seeds, heads_of(d, r), wrap, row)
+                row.tell(f"d={d} r={r or d} tau={tau:g} R={R:g}", tau / R)
+                total, covered, parts = total + len(row.errors), covered + row.covered, parts + row.parts
+        limit = unsoftmax.within_tolerance().claim.queries(d, r or d)
+        print(f"(limit of queries for d={d} r={r or d}: {limit})")
+    print(f"\nbound covers in {covered} of {total}, median error/bound {np.median(parts):.2f}")
+
+
+def wide(seeds: int) -> None:
+    tolerance(seeds, ((64, 4),))
+    tolerance(max(1, seeds // 4), ((64, None),))
+
+
+def rounding(seeds: int) -> None:
+    header("1e-12")
+    for d, r, decimals, R in ((16, None, 2, 1e4), (16, None, 0, 100.0), (16, 4, 2, 1e4), (16, 4, 0, 100.0)):
+        row = run(
+            unsoftmax.rounded(decimals),
+            seeds,
+            heads_of(d, r),
+            rounded_to(decimals, R),
+            Row(),
+        )
+        row.tell(f"{decimals} decimals, d={d} r={r or d} R={R:g} ({max(row.queries) / hard_head(d, r).parameters:.1f} queries a parameter)", 1e-12)
+
+
+def noise(seeds: int) -> None:
+    header("sigma/(R|v|)")
+    for repeats in (1, 100):
+        row = run(
+            unsoftmax.noisy(0.01, repeats=repeats),
+            seeds,
+            lambda seed: hard_head(16, seed=seed),
+            lambda oracle, seed: bounded(Noisy(oracle, 0.01, seed), 1e4),
+            Row(),
+        )
+        row.tell(f"sigma=0.01 R=1e4, {repeats} repeats", 1e-6)
+
+
+def precision(seeds: int) -> None:
+    header("1e-13")
+    for kind in ("float32", "bfloat16", "float16"):
+        for d, r in ((16, None), (64, 4)):
+            row = run(
+                unsoftmax.low_precision(kind),
+                seeds,
+                heads_of(d, r),
+                stored_as(kind),
+                Row(),
+            )
+            row.tell(f"{kind} d={d} r={r or d} ({max(row.queries) / hard_head(d, r).parameters:.2f} queries a parameter)", 1e-13)
+
+
+def labels(seeds: int) -> None:
+    header("1e-12")
+    for d, r in ((32, None), (64, 4)):
+        for scale in (1.0, 1e-2, 1e2):
+            row = run(
+                unsoftmax.from_labels(48),
+                seeds,
+                heads_of(d, r, scale),
+                lambda oracle, seed: Labels(oracle),
+                Row(),
+                unit_v=True,
+            )
+            each = max(row.queries) / hard_head(d, r).parameters / 48
+            row.tell(f"labels d={d} r={r or d}, W times {scale:g} ({each:.3f} queries a parameter and bit)", 1e-12)
+
+
+def flips(seeds: int) -> None:
+    header("1e-6")
+    row = run(
+        unsoftmax.from_labels(24, 0.05),
+        int(2.5 * seeds),
+        lambda seed: hard_head(16, seed=seed),
+        lambda oracle, seed: FlippedLabels(oracle, 0.05, seed),
+        Row(),
+        unit_v=True,
+    )
+    row.tell(f"5 % flipped, d=16 ({max(row.queries) / hard_head(16).parameters:.1f} queries an entry)", 1e-6)
+
+
+def identify(seeds: int) -> None:
+    print("\n| answers | told right | queries |\n|---|---|---|")
+    for name, wrap in _kinds().items():
+        right, paid = 0, []
+        for seed in range(5 * seeds):
+            rng = np.random.default_rng([seed, 7])
+            d = int(rng.choice([4, 16, 64]))
+            head = hard_head(d, seed=seed)
+            oracle = as_oracle(SingleHead(head.W, 10.0 ** rng.uniform(-0.5, 1.0) * head.v))
+            found = unsoftmax.identify(Ledger(wrap(oracle, rng, seed)), rng)
+            right += name in (found.name, f"{found.name} {found.decimals}")
+            paid.append(found.queries)
+        print(f"| {name} | {right}/{5 * seeds} | {np.mean(paid):.0f} |", flush=True)
+
+
+Kind = Callable[[Oracle, np.random.Generator, int], Oracle]
+
+
+def _kinds() -> dict[str, Kind]:
+    kinds: dict[str, Kind] = {
+        "exact": lambda oracle, rng, seed: oracle,
+        "tolerance": lambda oracle, rng, seed: WithinTolerance(oracle, 10.0 ** rng.uniform(-8, 0), seed),
+        "noise": lambda oracle, rng, seed: Noisy(oracle, 10.0 ** rng.uniform(-6, 0), seed),
+        "labels": lambda oracle, rng, seed: Labels(oracle),
+        "flipped labels": lambda oracle, rng, seed: FlippedLabels(oracle, 0.05, seed),
+        "clipped": lambda oracle, rng, seed: unsoftmax.Clipped(oracle, 10.0 ** rng.uniform(-0.5, 1.5)),
+    }
+    for decimals in (0, 1, 2, 4, 6):
+        kinds[f"decimals {decimals}"] = _drop_rng(partial(_rounded, decimals))
+    for precision in ("float32", "float16", "bfloat16"):
+        kinds[precision] = _drop_rng(stored_as(precision))
+    return kinds
+
+
+def _rounded(decimals: int, oracle: Oracle, seed: int) -> Oracle:
+    return Rounded(oracle, decimals)
+
+
+def _drop_rng(wrap: Callable[[Oracle, int], Oracle]) -> Kind:
+    return lambda oracle, rng, seed: wrap(oracle, seed)
+
+
+def theorems(seeds: int) -> None:
+    """The literal theorems on the same answers, told B, mu and tau, and the settings' own learners."""
+    print("\n| answers | theorem | its error of W | its queries | this library | its error of W | its queries |")
+    print("|---|---|---|---|---|---|---|")
+    for tau in DECIMALS:
+        theirs, ours, paid = [], [], []
+        for seed in range(seeds):
+            head = _even_head(16, seed)
+            oracle = WithinTolerance(as_oracle(head), tau, seed)
+            mu = max(float(np.abs(head.v).min()), 2.1 * tau)
+            B = float(np.linalg.norm(head.W))
+            try:
+                theirs.append(relative_error(unsoftmax.theorem_6_1(B, mu, tau).estimate(Ledger(oracle))[0].W, head.W))
+            except Stop:  # every entry of v below the tolerance
+                theirs.append(np.inf)
+            result = unsoftmax.recover(bounded(oracle, 100.0), learner=unsoftmax.within_tolerance(tau), seed=seed)
+            ours.append(relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf)
+            paid.append(result.queries.learning)
+        print(f"| tau={tau:g} | 6.1 | {np.median(theirs):.1e} | {16 + 256} | R=100 | {np.median(ours):.1e} | {np.median(paid):.0f} |", flush=True)
+    for eps in (0.1, 0.03, 0.01):
+        theirs, ours, paid, theirs_paid = [], [], [], 0
+        for seed in range(max(1, seeds // 4)):
+            head = _even_head(4, seed)
+            learner = unsoftmax.theorem_b_1(float(np.linalg.norm(head.W)), max(float(np.abs(head.v).min()), 1.01 * eps), eps)
+            ledger = Ledger(Labels(as_oracle(head)))
+            theirs.append(relative_error(learner.estimate(ledger, np.random.default_rng(seed)).W, head.W))
+            theirs_paid = ledger.bill.total
+            result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.from_labels(48), seed=seed)
+            ours.append(relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf)
+            paid.append(result.queries.learning)
+        print(
+            f"| labels, d=4, eps={eps:g} | B.1 | {np.median(theirs):.1e} | {theirs_paid} | 48 bits | {np.median(ours):.1e} | {np.median(paid):.0f} |",
+            flush=True,
+        )
+
+
+def _even_head(d: int, seed: int) -> SingleHead:
+    """A head that suits the theorems: no small entry of v."""
+    rng = np.random.default_rng([seed, d, 3])
+    v = rng.choice([-1.0, 1.0], d) * rng.uniform(0.5, 1.5, d)
+    return SingleHead(rng.standard_normal((d, d)) / np.sqrt(d), v / np.linalg.norm(v))
+
+
+SECTIONS: dict[str, Callable[[int], None]] = {
+    "identify": identify, "theorems": theorems, "noise": noise, "precision": precision, "rounding": rounding, "tolerance": tolerance,
+    "labels": labels, "flips": flips, "wide": wide,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("sections", nargs="*", metavar="SECTION")
+    options = parser.parse_args()
+    for name in options.sections or SECTIONS:
+        print(f"\n### {name}", flush=True)
+        SECTIONS[name](options.seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Wide heads: queries, error, memory, and wall time over the time inside the target. Run: python -m benchmarks.width [--sizes 1536x24 ...]
+
+Each size runs in a process of its own, so that its memory is its own. The target is a factored head in the same process; its time is
+measured around every call, within the same run as the wall time. The largest size takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+import unsoftmax
+
+Array = NDArray[np.float64]
+
+SIZES = ("64x8", "384x32", "1536x24", "4096x128", "8192x128")
+
+
+class Timed:
+    """A target that adds up the time spent inside it."""
+
+    def __init__(self, head: unsoftmax.SingleHead) -> None:
+        self.head = head
+        self.wall = self.processor = 0.0
+
+    def __call__(self, batch: Array) -> Array:
+        wall, processor = time.perf_counter(), time.process_time()
+        answers = self.head(batch)
+        self.wall += time.perf_counter() - wall
+        self.processor += time.process_time() - processor
+        return answers
+
+
+def measure(size: str) -> None:
+    d, r = (int(part) for part in size.split("x"))
+    head = unsoftmax.random_single_head(d, r, seed=0)
+    unsoftmax.recover("demo:single-head?d=8&r=2")  # imports are not what is measured
+    target = Timed(head)
+    wall, processor = time.perf_counter(), time.process_time()
+    result = unsoftmax.recover(target, width=d)
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    found = result.unwrap()
+    assert isinstance(found, unsoftmax.SingleHead)
+    parameters = head.parameters
+    print(
+        f"| {d} | {r} | {result.status} | {parameters:,} | {result.queries.learning:,} | {result.queries.total / parameters:.4f} | "
+        f"{head.distance(found):.0e} | {result.error_bound or np.nan:.0e} | {memory:.2f} | {wall:.1f} | {wall / target.wall:.2f} | "
+        f"{processor / target.processor:.2f} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", nargs="+", default=SIZES, help="such as 1536x24: width x rank")
+    parser.add_argument("--alone", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.alone:
+        return measure(options.alone)
+    print(
+        "| d | rank | status | parameters | queries to learn | all queries / parameters | error | bound | memory, GB | wall, s | wall / target's | "
+        "processor / target's |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
+    for size in options.sizes:
+        subprocess.run([sys.executable, "-m", "benchmarks.width", "--alone", size], check=True)
+    return None
+
+
+if __name__ == "__main__":
+    main()

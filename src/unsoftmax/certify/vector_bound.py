@@ -1,0 +1,39 @@
+"""How wrong can the parameters behind vector answers be? Random readouts turn them into scalar ones, whose bounds hold."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+from unsoftmax.certify.single_head_bound import single_head_error_bound
+from unsoftmax.ledger import Ledger
+from unsoftmax.ledger.readout import ReadoutLedger
+from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.oracles import Array
+
+__all__ = ["vector_error_bound"]
+
+_READOUTS = 3
+
+
+def vector_error_bound(ledger: Ledger, model: SingleHead | MultiHead, rng: np.random.Generator) -> float | None:
+    """The largest bound over three random readouts: an error of V or W shows in a random weighted sum of the answers with its full size."""
+    worst = 0.0
+    for _ in range(_READOUTS):
+        weights = rng.standard_normal(model.outputs or 1)
+        weights /= np.linalg.norm(weights)
+        view = ReadoutLedger(ledger, weights)
+        if isinstance(model, SingleHead):
+            bound: float | None = single_head_error_bound(view, _weighed(model, weights, model.c), rng)
+        else:
+            heads = [_weighed(head, weights) for head in model.heads]
+            bound = multi_head_error_bound(view, MultiHead(heads, float(np.asarray(model.c) @ weights) if np.ndim(model.c) else 0.0), rng)
+        if bound is None:
+            return None
+        worst = max(worst, bound)
+    return worst
+
+
+def _weighed(head: SingleHead, weights: Array, c: float | Array = 0.0) -> SingleHead:
+    constant = float(np.asarray(c) @ weights) if np.ndim(c) else float(np.asarray(c)) * float(weights.sum())
+    return SingleHead(head.matrix, head.v @ weights, head.w0, constant)

@@ -1,0 +1,37 @@
+"""`unsoftmax reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Json, Seed, print_json, reports_errors, say, writable_folder
+
+__all__ = ["reproduce"]
+
+
+@reports_errors
+def reproduce(
+    theorem: Annotated[list[str] | None, typer.Option("--theorem", help="Only this one, such as 4.1; may be repeated.", show_default=False)] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Small grids: about a minute.")] = False,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option("--out", help="Folder for tables, pictures and the page.")] = Path("out/reproduce"),
+    workers: Annotated[int, typer.Option("--workers", help="Processes.", min=1)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Hold every statement of the paper against measurements; exit status 0 when all checks hold."""
+    from unsoftmax.lab.reproduce import reproduce as run
+
+    folder = writable_folder(out)
+    done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+    if as_json:
+        checks = [{"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds} for key, check in done.checks]
+        print_json({"holds": done.holds, "checks": checks, "artifacts": {"page": str(done.page), "folder": str(folder)}})
+    else:
+        for key, check in done.checks:
+            typer.echo(f"{'holds' if check.holds else 'FAILS':<6}{key:<13}{check.claim}: {check.measured}")
+        typer.echo(f"page  {done.page}")
+    raise typer.Exit(RECOVERED if done.holds else NOT_RECOVERED)

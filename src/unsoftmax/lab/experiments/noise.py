@@ -1,0 +1,59 @@
+"""The second experiment that a public summary lists: Gaussian noise on the answers, margins 0.01, 0.1 and 0.5."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, head_with_margin, slope
+from unsoftmax.learners import theorem_6_1
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Noisy
+from unsoftmax.targets import as_oracle
+
+__all__ = ["EXPERIMENT"]
+
+MARGINS = (0.01, 0.1, 0.5)
+
+
+def _run(fast: bool, seed: int) -> Findings:
+    d, n_seeds = 4, 10 if fast else 40
+    sigmas = [10.0**-k for k in range(4, 9)]
+    rows, lines, slopes, scaled = [], [], [], []
+    for mu in MARGINS:
+        medians = []
+        for sigma in sigmas:
+            errors, sizes = [], []
+            for s in range(n_seeds):
+                head = head_with_margin(d, 1000 * seed + s, mu=mu)
+                found, _ = theorem_6_1(1.0, mu, 0.0).estimate(Ledger(Noisy(as_oracle(head), sigma, seed=s)))
+                errors.append(float(np.linalg.norm(found.W - head.W)))
+                sizes.append(float(np.sqrt(np.sum(1.0 / head.v**2))))
+            medians.append(float(np.median(errors)))
+            per = float(np.median(np.array(errors) / (sigma * np.array(sizes))))
+            scaled.append(per)
+            rows.append((mu, sigma, medians[-1], max(errors), per))
+        slopes.append(slope(sigmas, medians))
+        lines.append(Line(f"mu = {mu:g}", tuple(sigmas), tuple(medians)))
+    spread = max(scaled) / min(scaled)
+    falling = all(rows[k][2] > rows[k + len(sigmas)][2] > rows[k + 2 * len(sigmas)][2] for k in range(len(sigmas)))
+    return Findings(
+        tables=(Table("noise", ("mu", "sigma", "median Frobenius error of W", "worst", "median of error / (sigma·norm of 1/v)"), tuple(rows)),),
+        checks=(
+            Check(
+                "the error is linear in sigma",
+                f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}",
+                max(abs(x - 1) for x in slopes) < 0.05,
+            ),
+            Check("and falls with the margin", "at every sigma" if falling else "not at every sigma", falling),
+            Check("error = O(sigma/|v_i|)", f"error / (sigma·norm of 1/v) varies by a factor {spread:.2g} over all margins and sigmas", spread < 3.0),
+        ),
+        charts=(Chart("noise", "sigma", "median Frobenius error of W", tuple(lines)),),
+    )
+
+
+EXPERIMENT = Experiment(
+    "noise",
+    "Robustness to noise",
+    "With Gaussian noise sigma on every answer the column-wise estimate errs like sigma/mu.",
+    _run,
+)

@@ -1,0 +1,193 @@
+"""One cell of a sweep: a seeded target, what is done to its answers, a learner; and the row that comes out."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners import Learner, ReluNetworkLearner, theorem_4_1
+from unsoftmax.models import Model, MultiHead, SingleHead, random_multi_head, random_relu_network, random_single_head, random_transformer
+from unsoftmax.network_recovery import rows_oracle
+from unsoftmax.oracles import BoundedInputs, Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Oracle, Rounded, WithinTolerance
+from unsoftmax.recovery import recover
+from unsoftmax.result import Result
+from unsoftmax.targets import as_oracle
+
+__all__ = ["AXES", "FAMILIES", "LEARNERS", "RESULTS", "WRAPPERS", "Cell", "run_cell"]
+
+_MAKERS: dict[str, Callable[[Cell], Model]] = {
+    "single-head": lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+    "multi-head": lambda c: random_multi_head(c.d, c.heads or 2, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+    "relu-network": lambda c: random_relu_network(c.d, c.neurons or c.d, seed=c.seed, biases=c.biases),
+    "transformer": lambda c: random_transformer(c.d, c.neurons or c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+}
+FAMILIES = tuple(_MAKERS)
+_IRRELEVANT = {  # axes that a family does not have: dropped, so that a grid over families holds no cell twice
+    "single-head": ("heads", "neurons"),
+    "multi-head": ("neurons",),
+    "relu-network": ("heads", "r", "scale"),
+    "transformer": ("heads",),
+}
+
+_PRECISIONS = ("float32", "float16", "bfloat16")
+WRAPPERS: dict[str, Callable[[Oracle, float, int], Oracle]] = {  # what may be done to answers: name -> (oracle, number, seed) -> oracle
+    "tolerance": lambda oracle, tau, seed: WithinTolerance(oracle, tau, seed),
+    "gaussian": lambda oracle, sigma, seed: Noisy(oracle, sigma, seed),
+    "rounded": lambda oracle, decimals, seed: Rounded(oracle, int(decimals)),
+    "clipped": lambda oracle, limit, seed: Clipped(oracle, limit),
+    "flipped-labels": lambda oracle, flip, seed: FlippedLabels(oracle, flip, seed),
+    "bounded": lambda oracle, bound, seed: BoundedInputs(oracle, bound),
+}
+_PLAIN: dict[str, Callable[[Oracle], Oracle]] = {
+    "exact": lambda oracle: oracle,
+    "none": lambda oracle: oracle,
+    "labels": Labels,
+    **{name: (lambda oracle, name=name: LowPrecision(oracle, name)) for name in _PRECISIONS},  # type: ignore[misc]
+}
+
+
+LEARNERS: dict[str, Callable[[], Learner] | None] = {  # None: whatever `recover` chooses
+    "default": None,
+    "theorem-4.1": lambda: theorem_4_1("gaussian"),
+    "theorem-4.1-structured": lambda: theorem_4_1("structured"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A point of the grid. None means: the family's default.
+
+    >>> Cell(family="single-head", d=8, heads=3).normal().heads is None
+    True
+    """
+
+    family: str = "single-head"
+    d: int = 8
+    r: int | None = None
+    heads: int | None = None
+    neurons: int | None = None
+    scale: float = 1.0
+    biases: bool = False
+    noise: str = "exact"
+    defence: str = "none"
+    learner: str = "default"
+    input_bound: float | None = None
+    budget: int | None = None
+    seed: int = 0
+
+    def normal(self) -> Cell:
+        """The same cell without the axes that its family does not have."""
+        defaults: dict[str, Any] = {field.name: field.default for field in fields(Cell)}
+        return replace(self, **{axis: defaults[axis] for axis in _IRRELEVANT[self.family]})
+
+    @property
+    def key(self) -> str:
+        """A digest of all axes: the identity under which a finished cell is known."""
+        return blake2b(json.dumps(asdict(self), sort_keys=True).encode(), digest_size=8).hexdigest()
+
+    def check(self) -> None:
+        """`UsageError` when a name in the cell is unknown, before anything runs."""
+        if self.family not in FAMILIES:
+            raise UsageError(f"there is no family {self.family!r}; choose from {', '.join(FAMILIES)}")
+        _learner(self.learner)
+        for text in (self.noise, self.defence):
+            _wrapper(text)
+
+    def target(self) -> tuple[Model, Oracle]:
+        """The hidden model, and the oracle that shows it."""
+        truth = _MAKERS[self.family](self)
+        oracle: Oracle = rows_oracle(truth, self.d) if self.family == "relu-network" else as_oracle(truth)
+        for place, text in enumerate((self.noise, self.defence)):
+            name, number = _wrapper(text)
+            seed = int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31))
+            oracle = _PLAIN[name](oracle) if number is None else WRAPPERS[name](oracle, number, seed)
+        return truth, oracle
+
+
+AXES = tuple(field.name for field in fields(Cell))
+RESULTS = ("status", "parameters", "queries", "learning", "verification", "error", "error_bound", "bound_holds", "max_deviation", "reason", "fault")
+
+
+def run_cell(cell: Cell) -> dict[str, Any]:
+    """The row of a cell. Whatever goes wrong inside becomes the row's `fault`, with status ERROR.
+
+    >>> row = run_cell(Cell(d=4, seed=3))
+    >>> row["status"], row["error"] < 1e-12, row["bound_holds"], row["fault"]
+    ('EXACT', True, True, None)
+    """
+    row: dict[str, Any] = {"cell": cell.key, **asdict(cell), **dict.fromkeys(RESULTS)}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a cell that fails says so in its row
+            truth, oracle = cell.target()
+            row["parameters"] = truth.parameters
+            make = _learner(cell.learner)
+            if make is None and cell.family == "relu-network":
+                make = ReluNetworkLearner
+            learner = None if make is None else make()
+            result = recover(oracle, width=cell.d, budget=cell.budget, seed=cell.seed, input_bound=cell.input_bound, learner=learner)
+            row |= _measured(truth, result, labels="labels" in cell.noise + cell.defence)
+    except Exception as error:
+        row |= {"status": "ERROR", "fault": f"{type(error).__name__}: {error}"}
+    return row
+
+
+def _measured(truth: Model, result: Result, *, labels: bool) -> dict[str, Any]:
+    error = None if result.model is None else _distance(truth, result.model, labels=labels)
+    bound = result.error_bound
+    return {
+        "status": str(result.status),
+        "queries": result.queries.total,
+        "learning": result.queries.learning,
+        "verification": result.queries.total - result.queries.learning,
+        "error": error,
+        "error_bound": None if bound is None else float(bound),
+        "bound_holds": None if error is None or bound is None else bool(error <= bound),
+        "max_deviation": None if result.certificate is None else float(result.certificate.max_relative_error),
+        "reason": result.reason,
+    }
+
+
+def _distance(truth: Any, found: Any, *, labels: bool) -> float:
+    """Relative error of the parameters up to symmetry; labels show v only up to a positive factor, so there both get length 1."""
+    if labels and isinstance(truth, SingleHead) and isinstance(found, SingleHead):
+        truth, found = (SingleHead(head.matrix, head.v / np.linalg.norm(head.v), head.w0, head.c / np.linalg.norm(head.v)) for head in (truth, found))
+    if isinstance(truth, MultiHead) != isinstance(found, MultiHead):
+        truth, found = (model if isinstance(model, MultiHead) else MultiHead([model]) for model in (truth, found))
+    return float(truth.distance(found))
+
+
+def _learner(name: str) -> Callable[[], Learner] | None:
+    """A learner of the table, or what `package.module:factory` names."""
+    if name in LEARNERS:
+        return LEARNERS[name]
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise UsageError(f"there is no learner {name!r}; choose from {', '.join(LEARNERS)}, or name your own as package.module:factory")
+    try:
+        made: Callable[[], Learner] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UsageError(f"the learner {name!r} cannot be imported: {error}") from error
+    return made
+
+
+def _wrapper(text: str) -> tuple[str, float | None]:
+    """'tolerance:1e-6' as ('tolerance', 1e-6); plain names have no number."""
+    name, colon, number = text.partition(":")
+    if not colon and name in _PLAIN:
+        return name, None
+    if colon and name in WRAPPERS:
+        try:
+            return name, float(number)
+        except ValueError:
+            raise UsageError(f"{text!r}: {number!r} is no number; write for instance '{name}:0.01'") from None
+    known = [*_PLAIN, *(f"{name}:NUMBER" for name in WRAPPERS)]
+    raise UsageError(f"noise and defence are one of {', '.join(known)}, not {text!r}")

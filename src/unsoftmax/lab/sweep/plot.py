@@ -1,0 +1,130 @@
+"""Pictures of a table: the median of a column over an axis, a line for each value of another, with the range of all seeds behind it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from unsoftmax.errors import UsageError
+from unsoftmax.outcomes import Status
+
+__all__ = ["MEASURES", "Plot", "plot_table"]
+
+MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be drawn, from a row; None where the row has no such figure
+    "error": lambda row: row["error"],
+    "error_bound": lambda row: row["error_bound"],
+    "queries": lambda row: row["queries"],
+    "learning": lambda row: row["learning"],
+    "queries_per_parameter": lambda row: None if row["learning"] is None or not row["parameters"] else row["learning"] / row["parameters"],
+    "recovered": lambda row: float(row["status"] in Status.__members__ and Status[row["status"]].recovered),
+    "max_deviation": lambda row: row["max_deviation"],
+}
+_MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
+
+
+@dataclass(frozen=True)
+class Plot:
+    """`y` against the axis `x`, one line for each value of the axis `by`.
+
+    >>> Plot("d", "error", by="learner").file_name
+    'error-over-d-by-learner.png'
+    """
+
+    x: str
+    y: str = "error"
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        from unsoftmax.lab.sweep.cell import AXES
+
+        if self.y not in MEASURES:
+            raise UsageError(f"a plot shows {', '.join(MEASURES)}, not y = {self.y!r}")
+        for axis in (self.x, self.by):
+            if axis is not None and axis not in AXES:
+                raise UsageError(f"there is no axis {axis!r}; a table has {', '.join(AXES)}")
+
+    @classmethod
+    def parse(cls, given: Any) -> Plot:
+        """From a [[plot]] of a sweep's TOML."""
+        if not isinstance(given, dict) or "x" not in given or set(given) - {field.name for field in fields(cls)}:
+            raise UsageError(f"a [[plot]] has x, y and by, such as x = 'd', y = 'error', by = 'learner', not {given!r}")
+        return cls(**given)
+
+    @property
+    def file_name(self) -> str:
+        """Where it goes."""
+        return f"{self.y}-over-{self.x}{'' if self.by is None else f'-by-{self.by}'}.png"
+
+
+def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> Path:
+    """Draws the plot as a PNG; the same rows give the same bytes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    lines: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        figure_of_row = MEASURES[plot.y](row)
+        if figure_of_row is not None:
+            lines[None if plot.by is None else row[plot.by]][row[plot.x]].append(float(figure_of_row))
+    if not lines:
+        raise UsageError(f"no row of the table has a figure for {plot.y!r}; choose another y")
+    figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=130)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    places, ticks = _places({x for points in lines.values() for x in points})
+    for name in sorted(lines, key=_order):
+        points = lines[name]
+        xs = sorted(points, key=lambda x: places[x])
+        middle = [_middle(points[x], mean=plot.y in _MEANS) for x in xs]
+        (line,) = axes.plot([places[x] for x in xs], middle, marker="o", markersize=4, label=None if plot.by is None else f"{plot.by} = {name}")
+        if plot.y not in _MEANS:
+            low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
+            axes.fill_between([places[x] for x in xs], low, high, alpha=0.15, color=line.get_color())
+    positive = all(value > 0 for points in lines.values() for values in points.values() for value in values)
+    if plot.y not in _MEANS and positive:
+        axes.set_yscale("log")
+    if ticks is None:
+        if all(place > 0 for place in places.values()) and max(places.values()) > 8 * min(places.values()):
+            axes.set_xscale("log")
+    else:
+        axes.set_xticks(range(len(ticks)), ticks, rotation=20)
+    axes.set_xlabel(plot.x)
+    axes.set_ylabel(f"{plot.y} ({'mean' if plot.y in _MEANS else 'median, and range'})")
+    axes.grid(alpha=0.3)
+    if plot.by is not None:
+        axes.legend(fontsize=8)
+    target = Path(path)
+    figure.savefig(target, format="png", metadata={"Software": None})
+    return target
+
+
+def _middle(values: list[float], *, mean: bool) -> float:
+    if mean:
+        return sum(values) / len(values)
+    values = sorted(values)
+    half = len(values) // 2
+    return values[half] if len(values) % 2 else 0.5 * (values[half - 1] + values[half])
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def _places(values: set[Any]) -> tuple[dict[Any, float], list[str] | None]:
+    """Where each value of the x axis stands: numbers at themselves ('tolerance:1e-6' at 1e-6), anything else in order, with its name."""
+    numbers: dict[Any, float] = {}
+    kinds = set()
+    for value in values:
+        kind, _, text = str(value).rpartition(":")
+        try:
+            numbers[value] = float(text)
+        except ValueError:
+            break
+        kinds.add(kind)
+    if len(numbers) == len(values) and len(kinds) == 1:
+        return numbers, None
+    ordered = sorted(values, key=_order)
+    return {value: float(place) for place, value in enumerate(ordered)}, [str(value) for value in ordered]

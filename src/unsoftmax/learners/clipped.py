@@ -1,0 +1,89 @@
+"""One head whose answers stop at a limit: rows short enough that no answer reaches it, and everything else as usual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.claims import Assumption, Claim
+from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import SingleHead
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["ClippedLearner", "clipped"]
+
+_SAFE = 0.9
+
+
+@dataclass(frozen=True)
+class ClippedLearner:
+    """`inner` with rows of norm at most 0.9·limit/|v|: attention averages, so no answer can then reach the limit.
+
+    Claim and Queries: those of `inner`, and 2d + 10 queries to find |v|. Assumes: limits on both sides of zero. Recovers: what `inner` does.
+    Departs from the paper: not in it. Fails when: the limit is within the answers' other errors.
+    """
+
+    family: ClassVar[str] = "single-head"
+    limits: tuple[float, float] = (-1.0, 1.0)
+    inner: Learner = field(default_factory=SingleHeadLearner)
+
+    @property
+    def claim(self) -> Claim:
+        claim = self.inner.claim
+        unreached = Assumption("answers between the limits are those of the function", "the certificate, with rows that stay between them")
+        return replace(claim, title=f"{claim.title}, clipped", assumptions=(*claim.assumptions, unreached))
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        longest = self._longest(ledger, rng)
+        before = ledger.input_bound
+        ledger.input_bound = longest if before is None else min(before, longest)
+        ledger.known.pop("values", None)
+        learned = self.inner.learn(ledger, rng)
+        low, high = self.limits
+        note = f"answers stop at {low:.6g} and {high:.6g}; rows were kept to a norm of {ledger.input_bound:.3g}, where none does"
+        head = learned.model
+        if isinstance(head, SingleHead):
+            learned = replace(learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits))
+        return replace(learned, note=f"{note}; {learned.note}" if learned.note else note, exact_answers=False)
+
+    def _longest(self, ledger: Ledger, rng: np.random.Generator) -> float:
+        """A norm at which no row's value reaches a limit, from the length of v as rows in a random basis tell it."""
+        d = ledger.width
+        low, high = self.limits
+        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound)
+        with ledger.phase("limits"):
+            c = float(ledger.ask(np.zeros((1, 1, d)))[0])
+            room = min(high - c, c - low)
+            if not room > 0.0:
+                raise Unresolved(f"a row of zeros is already answered {c:.6g}, at a limit ({low:.6g}, {high:.6g}); no row shows what is beyond it")
+            for _ in range(80):
+                answers = ledger.ask(size * basis[:, None]) - c
+                loudest = float(np.abs(answers).max())
+                if loudest >= _SAFE * room:
+                    size *= 0.1
+                elif loudest < 0.02 * room and (ledger.input_bound is None or size < ledger.input_bound):
+                    size *= 5.0
+                else:
+                    break
+        length = float(np.linalg.norm(answers)) / size
+        return _SAFE * room / (1.05 * length) if length > 0.0 else size
+
+
+def clipped(limit: float, inner: Learner | None = None) -> ClippedLearner:
+    """The learner for answers held between -limit and limit, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> result = unsoftmax.recover(unsoftmax.Clipped(unsoftmax.as_oracle(head), 2.0), learner=unsoftmax.clipped(2.0))
+    >>> str(result.status), head.distance(result.model) < 1e-9
+    ('WITHIN_BOUND', True)
+    """
+    if not (np.isfinite(limit) and limit > 0.0):
+        raise UsageError(f"the limit must be a finite number > 0, not {limit!r}")
+    return ClippedLearner((-float(limit), float(limit)), inner if inner is not None else SingleHeadLearner())

@@ -1,0 +1,94 @@
+"""Answers in float32, float16 or bfloat16: near zero their precision is relative, so ask where the answer is predicted to vanish."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters.crossing import EDGE, CrossingMeter, crossing_rows, crossing_size
+from unsoftmax.meters.sigmoid import logit
+from unsoftmax.meters.thresholds import SMALLEST
+from unsoftmax.oracles import Array
+
+__all__ = ["PASSES", "ZeroCentredMeter"]
+
+PASSES = {"float32": 2, "float16": 4, "bfloat16": 7}  # each multiplies the error by about the precision, until float64 is reached
+_FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
+_LEAST = float(expit(-EDGE - 0.5))
+
+
+class ZeroCentredMeter(CrossingMeter):
+    """Secant passes: each answer says how far the zero is, and the next query is asked there.
+
+    >>> from unsoftmax import LowPrecision, SingleHead, as_oracle
+    >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
+    >>> ledger = Ledger(LowPrecision(as_oracle(head), "bfloat16"))
+    >>> meter = ZeroCentredMeter(ledger, head.v, np.random.default_rng(0), "bfloat16")
+    >>> np.round(meter.project(None, np.eye(2)), 12)
+    array([[1., 2.],
+           [3., 4.]])
+    """
+
+    def __init__(self, ledger: Ledger, v: Array, rng: np.random.Generator, precision: str) -> None:
+        super().__init__(ledger, v, rng)
+        self._size = float(np.linalg.norm(v))
+        self._precision = precision
+        self._passes = PASSES[precision]
+
+    @property
+    def resolution(self) -> float:
+        """What is left of a form after the last pass: float64 rounding, or float16's smallest steps."""
+        floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
+        return float(self.strength * (64.0 * np.finfo(float).eps + floor))
+
+    def _solve(self, G: Array, B: Array, c: Array) -> Array:
+        return self._secant(G, B, c, self._passes)
+
+    def _secant(self, G: Array, B: Array, c: Array, passes: int) -> Array:
+        share = np.full(len(G), 0.5)
+        g_v, b_v = G @ self._v, B @ self._v
+        size = self._ledger.batch_size(2)
+        for _ in range(passes):
+            for start in range(0, len(G), size):
+                part = slice(start, start + size)
+                lam = np.sqrt(share[part] * c[part] * g_v[part] / b_v[part])
+                answers = self._ledger.ask(crossing_rows(G[part], B[part], c[part], lam)) / self._size
+                share[part] = np.clip((lam * b_v[part] - answers) / (c[part] / lam * g_v[part]), _LEAST, 1.0 - _LEAST)
+        return -logit(share)
+
+    def _find_strength(self) -> float:
+        count = 4
+        c = min(1.0, self._largest_c)
+        for _ in range(60):
+            G, B = self._random_pairs(count)
+            scores = np.abs(self._secant(G, B, np.full(count, c), 1))
+            largest = float(scores.max())
+            if largest > 3.5:
+                c /= 4.0
+            elif largest < 0.5 and c < self._largest_c:
+                c = min(c * float(np.clip(1.5 / max(largest, 0.05), 2.0, 16.0)), self._largest_c)
+            else:
+                break
+            if c > 1e60:
+                break
+        return float(max(np.sqrt(np.mean(scores**2)), 0.02) / c)
+
+    def residual_forms(self, G: Array, B: Array, expected: Array) -> Array:
+        """Size of gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted: what fresh checks use.
+
+        An answer that vanishes in the format may have been half its smallest number.
+        """
+        c = np.full(len(G), min(1.0 / max(float(np.sqrt(np.mean(expected**2))), 1e-300), self._largest_c))
+        c = np.minimum(c, 0.9 * EDGE / np.maximum(np.abs(expected), 1e-300))
+        g_v, b_v = G @ self._v, B @ self._v
+        score = c * expected
+        lam = crossing_size(score, c, g_v, b_v)
+        answers = (np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + SMALLEST[self._precision] / 2) / self._size
+        share = expit(-score)
+        moved = answers / (c / lam * g_v)
+        return np.asarray(moved / (share * (1.0 - share)) / c)
+
+    def random_pairs(self, n: int) -> tuple[Array, Array]:
+        """Fresh balanced unit vectors (G, B)."""
+        return self._random_pairs(n)

@@ -1,0 +1,102 @@
+"""A torch module as an oracle. Only its answers are used; its weights are read for the ledger's fingerprint alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+from unsoftmax.oracles.identity import content_fingerprint
+
+__all__ = ["TorchOracle"]
+
+
+class TorchOracle:
+    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention whose last row is read.
+
+    Sequences are sent in the module's own datatype and device, in evaluation mode and without gradients. readout: a vector (d,) that
+    makes one number of the last row of an nn.MultiheadAttention, or (d, m) for vectors; without it the row itself is the answer.
+
+    >>> import torch
+    >>> layer = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64)
+    >>> oracle = TorchOracle(layer, readout=np.ones(4))
+    >>> oracle.spec.width, oracle(np.zeros((3, 2, 4))).shape
+    (4, (3,))
+    """
+
+    def __init__(self, module: Any, *, readout: Any = None, width: int | None = None, outputs: int | None = None) -> None:
+        import torch
+
+        self._torch = torch
+        self._module = module
+        tensors = [t for t in (*module.parameters(), *module.buffers()) if t.is_floating_point()]
+        self._dtype = tensors[0].dtype if tensors else torch.float64
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._attention = isinstance(module, torch.nn.MultiheadAttention)
+        self._readout: Array | None = None if readout is None else np.array(readout, dtype=np.float64)
+        if self._attention:
+            width, outputs = self._check_attention(module, width, outputs)
+        elif readout is not None:
+            raise UsageError("a readout is for nn.MultiheadAttention; let any other module return its numbers itself")
+        label = f"{type(module).__module__}.{type(module).__qualname__}"
+        weights = {name: t.detach().to("cpu", torch.float64).numpy() for name, t in module.state_dict().items() if isinstance(t, torch.Tensor)}
+        if self._readout is not None:
+            weights["readout"] = self._readout
+        pinned = content_fingerprint(weights, label)
+        # the code of a user's own module may change while its weights stay
+        fingerprint = pinned if self._attention else f"torch:{label}:{pinned}"
+        self.spec = OracleSpec(width=width, outputs=outputs, name=type(module).__name__, fingerprint=fingerprint)
+
+    def _check_attention(self, module: Any, width: int | None, outputs: int | None) -> tuple[int, int | None]:
+        d = int(module.embed_dim)
+        if module.kdim != d or module.vdim != d:
+            raise UsageError(
+                f"the attention has keys of width {module.kdim} and values of width {module.vdim}; it must attend to its own input, width {d}"
+            )
+        if width is not None and width != d:
+            raise UsageError(f"width {width}, but the attention has width {d}; pass width={d}")
+        if self._readout is None:
+            return d, d
+        if self._readout.shape[:1] != (d,) or self._readout.ndim > 2:
+            raise UsageError(f"the readout must be ({d},) or ({d}, m), not {self._readout.shape}")
+        return d, None if self._readout.ndim == 1 else self._readout.shape[1]
+
+    def __call__(self, batch: Array, /) -> Array:
+        torch = self._torch
+        with np.errstate(over="ignore"), torch.no_grad(), _evaluating(self._module):
+            sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(self._device, self._dtype)
+            try:
+                answers = self._attend(sequences) if self._attention else self._module(sequences)
+            except Exception as error:
+                raise OracleFault(
+                    f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. It must map (B, N, d) to (B,)"
+                ) from error
+        if not isinstance(answers, torch.Tensor):
+            raise OracleFault(f"the module returned {type(answers).__name__} instead of a tensor; wrap it so that it returns (B,)")
+        return checked_answers(answers.detach().to("cpu", torch.float64).numpy(), len(batch), self.spec.outputs)
+
+    def _attend(self, sequences: Any) -> Any:
+        """The last row of self-attention, read out."""
+        first = sequences if self._module.batch_first else sequences.transpose(0, 1)
+        rows = self._module(first, first, first, need_weights=False)[0]
+        last = rows[:, -1] if self._module.batch_first else rows[-1]
+        if self._readout is None:
+            return last
+        return last @ self._torch.from_numpy(self._readout).to(self._device, self._dtype)
+
+
+@contextmanager
+def _evaluating(module: Any) -> Iterator[None]:
+    """Evaluation mode for the time of a call, and every part back as it was."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True

@@ -1,0 +1,7 @@
+"""A model as an Open Inference Protocol server on loopback: for practice, tests and demos."""
+
+from unsoftmax.serve.defences import defended
+from unsoftmax.serve.faults import Faults
+from unsoftmax.serve.server import ModelServer
+
+__all__ = ["Faults", "ModelServer", "defended"]

@@ -1,0 +1,75 @@
+"""Answers of few digits, recovered to float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.answers import bounded, distance, hard_head, relative_error
+from unsoftmax import LowPrecision, Rounded, SingleHead, Status, as_oracle
+from unsoftmax.oracles import Array
+
+
+@pytest.mark.parametrize(("precision", "most", "accuracy"), [("float32", 3.0, 1e-13), ("bfloat16", 8.5, 1e-12), ("float16", 5.5, 1e-4)])
+@pytest.mark.parametrize(("d", "r"), [(16, None), (24, 3)])
+def test_low_precision_answers(precision: str, most: float, accuracy: float, d: int, r: int | None) -> None:
+    for seed, scale in enumerate((1.0, 1e-2, 30.0)):
+        head = hard_head(d, r, seed=seed, scale=scale)
+        result = unsoftmax.recover(LowPrecision(as_oracle(head), precision), learner=unsoftmax.low_precision(precision), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        model = result.unwrap()
+        assert isinstance(model, SingleHead)
+        assert relative_error(model.W, head.W) <= accuracy
+        assert distance(head, model) <= (result.error_bound or 0.0)
+        assert result.queries.learning <= most * head.parameters
+
+
+def test_the_length_of_v_survives_a_detour_through_float32() -> None:
+    """bfloat16 made from float32: every threshold is moved by half a float32 step, up or down."""
+    for seed in range(6):
+        head = hard_head(4, seed=seed)
+        model = unsoftmax.recover(LowPrecision(as_oracle(head), "bfloat16"), seed=seed).unwrap()
+        assert isinstance(model, SingleHead)
+        assert abs(np.linalg.norm(model.v) / np.linalg.norm(head.v) - 1.0) < 1e-13
+
+
+def test_low_precision_inside_the_target_is_not_called_better_than_it_is() -> None:
+    """A head that computes in float32: its answers look the same, but no pass gets beyond their noise."""
+    head = hard_head(6, seed=3)
+    W, v = head.W.astype(np.float32), head.v.astype(np.float32)
+
+    def box(X: Array) -> Array:
+        x = X.astype(np.float32)
+        scores = np.einsum("bnd,bd->bn", x, x[:, -1] @ W.T)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(np.einsum("bn,bn->b", weights / weights.sum(axis=1, keepdims=True), x @ v), dtype=np.float64)
+
+    for seed in range(3):
+        result = unsoftmax.recover(box, width=6, seed=seed)
+        assert result.status is not Status.EXACT
+        if result.model is not None:
+            assert distance(head, result.unwrap()) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize(("d", "r", "decimals", "R", "most"), [(16, None, 2, 1e4, 8.0), (16, None, 0, 100.0, 70.0), (10, 2, 0, 100.0, 90.0)])
+def test_rounded_answers_on_a_known_grid(d: int, r: int | None, decimals: int, R: float, most: float) -> None:
+    learner = unsoftmax.rounded(decimals)
+    for seed in range(2):
+        head = hard_head(d, r, seed=seed)
+        oracle = bounded(Rounded(as_oracle(head), decimals), R)
+        result = unsoftmax.recover(oracle, learner=learner, seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        model = result.unwrap()
+        assert isinstance(model, SingleHead)
+        assert relative_error(model.W, head.W) <= 1e-12
+        assert distance(head, model) <= (result.error_bound or 0.0) < 1e-9
+        assert result.queries.learning <= min(most * head.parameters, learner.claim.queries(d, r or d))
+        assert oracle.norm <= R * (1 + 1e-12)
+
+
+def test_a_tolerance_that_is_taken_for_rounding_does_not_pass() -> None:
+    head = hard_head(6, seed=1)
+    oracle = bounded(unsoftmax.WithinTolerance(as_oracle(head), 0.005), 1e4)
+    result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(2))
+    assert result.model is None or distance(head, result.unwrap()) <= (result.error_bound or 0.0)
