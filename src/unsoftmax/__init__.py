@@ -60,6 +60,7 @@ _HOMES = {
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
+    "appendix_c": "learners",
     "as_oracle": "targets",
     "audit_target": "audit.pipeline",
     "clipped": "learners",
@@ -114,6 +115,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.fitting import fit as fit
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import appendix_c as appendix_c
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
