@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AnswerModel": "learners",
+    "Audit": "audit.pipeline",
     "BoundedInputs": "oracles",
     "Certificate": "certify",
     "Clipped": "oracles",
@@ -57,6 +58,7 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
+    "audit": "audit.pipeline",
     "clipped": "learners",
     "equivalent": "models",
     "from_labels": "learners",
@@ -85,6 +87,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.audit.pipeline import Audit as Audit
     from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import LedgerFault as LedgerFault
     from unsoftmax.errors import LedgerRefused as LedgerRefused

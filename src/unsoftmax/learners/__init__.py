@@ -1,7 +1,7 @@
 """The pairings of a meter and a solver, one file a theorem or setting."""
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, identify
-from unsoftmax.learners.answers import AnswerAwareLearner
+from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -22,6 +22,7 @@ from unsoftmax.learners.vector_outputs import VectorOutputsLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
 
 __all__ = [
+    "ANSWERS_KNOWN",
     "FAMILIES",
     "AnswerAwareLearner",
     "AnswerModel",
@@ -52,9 +53,11 @@ __all__ = [
     "from_labels",
     "identify",
     "learner_for",
+    "learner_for_answers",
     "low_precision",
     "milli_2019",
     "noisy",
+    "note",
     "rounded",
     "theorem_4_1",
     "theorem_6_1",

@@ -21,7 +21,9 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters.zero_centred import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["AnswerAwareLearner"]
+__all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
+
+ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class AnswerAwareLearner:
             return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
+        known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
+        if known is not None:
+            return self.base.learn(ledger, rng) if known.exact else self._with_errors(learner_for_answers(known), ledger, rng)
         if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             return self.base.learn(ledger, rng)

@@ -91,6 +91,7 @@ class Ledger:
         self._memory = BatchMemory()
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
+        self._watchers: list[Callable[[str, Array, Array], None]] = []
         self._counts: dict[str, int] = {}
         self._retries = 0
         self._replayed = 0
@@ -121,6 +122,10 @@ class Ledger:
             yield
         finally:
             self._phase = before
+
+    def watch(self, observer: Callable[[str, Array, Array], None]) -> None:
+        """Calls `observer(phase, batch, answers)` after every batch, replayed ones included."""
+        self._watchers.append(observer)
 
     def expect(self, total: int | None) -> None:
         """The learner's present estimate of the whole bill, for progress."""
@@ -168,6 +173,8 @@ class Ledger:
         self._retries += entry.retries
         self._position += 1
         self._witness(batch, entry.answers)
+        for observer in self._watchers:
+            observer(self._phase, batch, entry.answers)
         if self._listener is not None:
             self._listener(Progress(self._phase, self.bill.total, self.expected))
         return entry.answers

@@ -32,6 +32,7 @@ class Statement:
 
     binding: what the ledger belongs to (target, seed, learner, options). queries: answered and kept, each counted once. lost: sent, but never
     answered or not kept (a killed run, a server that died); they were or will be asked again. cost: None without a price.
+    digest: of every query's sketch and answer, in order; two runs that asked and got the same have the same.
     """
 
     path: str
@@ -43,6 +44,7 @@ class Statement:
     runs: int
     price_per_thousand: float | None
     cost: float | None
+    digest: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -70,7 +72,7 @@ def read_statement(path: str | Path, *, price_per_thousand: float | None = None)
         binding = read_binding(db, file)
         if binding is None:
             raise LedgerRefused(f"{file} is empty, not a ledger")
-        verify(db, file)
+        head = verify(db, file)[1]
         grouped = db.execute(
             "SELECT phase, count(*), sum(n), sum(retries), min(answered), max(answered) FROM batches GROUP BY phase ORDER BY min(position)"
         ).fetchall()
@@ -83,7 +85,7 @@ def read_statement(path: str | Path, *, price_per_thousand: float | None = None)
     phases = tuple(PhaseStatement(name, calls, n, again, _moment(first), _moment(last)) for name, calls, n, again, first, last in grouped)
     queries = sum(phase.queries for phase in phases)
     cost = None if price_per_thousand is None else price_per_thousand * queries / 1000.0
-    return Statement(str(file), binding, phases, queries, sum(p.retries for p in phases), lost, runs, price_per_thousand, cost)
+    return Statement(str(file), binding, phases, queries, sum(p.retries for p in phases), lost, runs, price_per_thousand, cost, head.hex())
 
 
 def _moment(seconds: float) -> str:

@@ -1,0 +1,54 @@
+"""What emerged while learning, added to what the first look found."""
+
+from __future__ import annotations
+
+from unsoftmax.learners import Finding
+from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
+from unsoftmax.result import Result
+
+__all__ = ["emerged"]
+
+
+def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
+    """The first look's findings, with those that the recovered model corrects or adds: family, heads, ranks, query bias.
+
+    A finding that learning overturned is replaced by what was learnt; its evidence says so.
+    """
+    learnt = _of_model(result) if result.model is not None else []
+    if result.model is None and result.status.name == "OUTSIDE_CLASS":
+        learnt = [Finding("family", "none", result.reason, 0)]
+    subjects = {finding.subject for finding in learnt}
+    earlier = {finding.subject: finding for finding in first}
+    merged = [finding for finding in first if finding.subject not in subjects]
+    for finding in learnt:
+        before = earlier.get(finding.subject)
+        if before is None:
+            merged.append(finding)
+        elif before.value == finding.value:
+            merged.append(Finding(finding.subject, finding.value, f"{before.evidence}; {finding.evidence}", before.queries + finding.queries))
+        else:
+            text = f"{finding.evidence} (the first look had said: {before.value})"
+            merged.append(Finding(finding.subject, finding.value, text, before.queries + finding.queries))
+    return tuple(merged)
+
+
+def _of_model(result: Result) -> list[Finding]:
+    model = result.model
+    assert model is not None
+    learning = result.queries.learning
+    checked = 0 if result.certificate is None else result.certificate.n_queries
+    found = [Finding("family", model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
+    if isinstance(model, MultiHead):
+        found.append(Finding("heads", str(len(model.heads)), "each was isolated by saturating the others; heads with equal scores count as one", learning))
+    ranks = ", ".join(map(str, model.ranks))
+    found.append(Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", learning))
+    if isinstance(model, Transformer):
+        neurons = model.network.folds.count
+        found.append(Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", learning))
+    found.append(Finding("query bias", "present" if _biased(model) else "none", "as learnt", 0))
+    return found
+
+
+def _biased(model: Model) -> bool:
+    heads = model.heads if isinstance(model, MultiHead) else (model,)
+    return any(isinstance(head, SingleHead | Transformer) and head.w0 is not None and bool(head.w0.any()) for head in heads)

@@ -1,0 +1,231 @@
+"""The whole job: identify, plan, learn, certify, report. One ledger keeps every answer, so a stopped audit goes on where it was."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.audit.findings import emerged
+from unsoftmax.audit.identify import FirstLook, first_look
+from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
+from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
+from unsoftmax.errors import UsageError
+from unsoftmax.learners import AnswerAwareLearner, Claim, Finding, Learned, Learner, learner_for
+from unsoftmax.ledger import Ledger, Progress, read_statement
+from unsoftmax.models import Model
+from unsoftmax.outcomes import BudgetSpent, Status
+from unsoftmax.recovery import recover
+from unsoftmax.result import Result
+from unsoftmax.targets import as_oracle
+
+__all__ = ["Audit", "AuditLearner", "audit"]
+
+
+@dataclass
+class _Seen:
+    """What came up on the way, for the report."""
+
+    look: FirstLook | None = None
+    plan: AuditPlan | None = None
+    claim: Claim | None = None
+    recorder: Recorder = field(default_factory=Recorder)
+
+
+@dataclass(frozen=True)
+class AuditLearner:
+    """A learner that looks first, says what the rest will cost, and goes on only when that is approved.
+
+    approve: called once with the `AuditPlan`; False ends the run as BUDGET_SPENT, resumable with the same ledger.
+    """
+
+    base: Learner
+    tolerance: float | None = None
+    price_per_thousand: float | None = field(default=None, repr=False)
+    approve: Callable[[AuditPlan], bool] = field(default=lambda plan: True, repr=False)
+    seen: _Seen = field(default_factory=_Seen, repr=False, compare=False)
+
+    @property
+    def family(self) -> str:
+        return self.base.family
+
+    @property
+    def claim(self) -> Claim:
+        return self.seen.claim if self.seen.claim is not None else self.base.claim
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        ledger.watch(self.seen.recorder)
+        started, looking = time.perf_counter(), np.random.default_rng(rng.integers(2**63))
+        self.seen.look = look = first_look(ledger, looking, self.tolerance)
+        paid = ledger.bill.total
+        rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
+        plan = make_plan(look, ledger.width, paid, family=self.family, price_per_thousand=self.price_per_thousand, seconds_per_query=rate)
+        self.seen.plan, self.seen.claim = plan, plan.claim
+        if not self.approve(plan):
+            raise BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
+        return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """Everything an audit found, for `write_report` or for reading.
+
+    >>> import unsoftmax
+    >>> done = unsoftmax.audit("demo:single-head?d=6&r=2", price_per_thousand=2.0)
+    >>> str(done.result.status), done.result.model.rank, done.cost == 2.0 * done.result.queries.total / 1000
+    ('EXACT', 2, True)
+    """
+
+    target: str
+    result: Result
+    plan: AuditPlan | None
+    findings: tuple[Finding, ...]
+    curve: LearningCurve
+    seed: int
+    price_per_thousand: float | None
+    seconds: float
+    ledger_digest: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    defences: Any = None
+
+    @property
+    def cost(self) -> float | None:
+        """The price of all queries; None without a price."""
+        return None if self.price_per_thousand is None else self.price_per_thousand * self.result.queries.total / 1000.0
+
+
+def audit(
+    target: object,
+    *,
+    width: int | None = None,
+    family: str = "auto",
+    budget: int | None = None,
+    seed: int = 0,
+    ledger: str | Path | None = None,
+    tolerance: float | None = None,
+    input_bound: float | None = None,
+    outputs: int | None = None,
+    price_per_thousand: float | None = None,
+    confirm_above: int | None = None,
+    confirm: Callable[[str], bool] | None = None,
+    on_plan: Callable[[AuditPlan], None] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Audit:
+    """Identifies the target, recovers it, proves it, and keeps what the report needs. Options are those of `recover`, all optional.
+
+    price_per_thousand: the price of a thousand queries. confirm_above: before more queries than this are sent, in all, `confirm` is called
+    with the plan in words; without `confirm`, or when it says no, the audit ends as BUDGET_SPENT. on_plan: called with the plan.
+    With the same ledger, an audit that was stopped at any step goes on without paying anything twice.
+
+    >>> import unsoftmax
+    >>> done = unsoftmax.audit("demo:single-head?d=4&biases=1")
+    >>> {finding.subject: finding.value for finding in done.findings}["answers"]
+    'exact'
+    """
+    price = checked_price(price_per_thousand)
+    if confirm_above is not None and (isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0):
+        raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
+    oracle = as_oracle(target, outputs=outputs)
+    gate = _Gate(confirm_above, confirm)
+    told = width if width is not None else oracle.spec.width
+    if isinstance(told, int) and told > 0:
+        gate.before_the_first_query(cheapest(told))
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        place = ledger if ledger is not None else Path(folder) / "audit.ledger"
+        while True:
+            learner = AuditLearner(learner_for(family), tolerance, price, gate.approves(on_plan))
+            result = recover(
+                oracle,
+                width=width,
+                budget=gate.limit(budget),
+                seed=seed,
+                ledger=place,
+                input_bound=input_bound,
+                outputs=outputs,
+                learner=learner,
+                progress=progress,
+            )
+            if result.status is not Status.BUDGET_SPENT or not gate.asks_for_more(result):
+                break
+            on_plan = None
+        digest = ledger_digest(place)
+    seen = learner.seen
+    answers = None if seen.look is None else seen.look.answers
+    curve = LearningCurve(why_not="nothing was recovered")
+    if result.model is not None:
+        curve = learning_curve(seen.recorder, result.model, answers)
+    findings = emerged(() if seen.look is None else seen.look.findings, result)
+    name = target if isinstance(target, str) else oracle.spec.name
+    options = {"width": width, "family": family, "budget": budget, "tolerance": tolerance, "input_bound": input_bound, "outputs": outputs}
+    return Audit(
+        target=str(name),
+        result=replace(result, findings=findings, claim=learner.claim),
+        plan=seen.plan,
+        findings=findings,
+        curve=curve,
+        seed=seed,
+        price_per_thousand=price,
+        seconds=time.perf_counter() - started,
+        ledger_digest=digest,
+        options={name: value for name, value in options.items() if value is not None},
+    )
+
+
+def ledger_digest(path: str | Path) -> str | None:
+    """The digest of everything that a ledger holds: equal for equal runs, whatever their time."""
+    return read_statement(path).digest if Path(path).is_file() else None
+
+
+def stand_in(done: Audit) -> Model | None:
+    """The model that stands in for the target where asking it again would cost: what was recovered."""
+    return done.result.model
+
+
+class _Gate:
+    """Asks before more than so many queries are sent; once is enough."""
+
+    def __init__(self, above: int | None, confirm: Callable[[str], bool] | None) -> None:
+        self.above, self.confirm, self.open = above, confirm, above is None
+
+    def before_the_first_query(self, fewest: int) -> None:
+        """When even the cheapest outcome exceeds the limit, ask at once, with nothing paid."""
+        if not self.open and self.above is not None and fewest > self.above:
+            self._ask(f"no audit of this width takes fewer than {fewest:,} queries")
+            if not self.open:
+                raise UsageError(
+                    f"no audit of this width takes fewer than {fewest:,} queries, more than the {self.above:,} allowed without confirmation; "
+                    "nothing was asked. Raise confirm_above (--confirm-above), or confirm (--yes)"
+                )
+
+    def approves(self, on_plan: Callable[[AuditPlan], None] | None) -> Callable[[AuditPlan], bool]:
+        def approve(plan: AuditPlan) -> bool:
+            if on_plan is not None:
+                on_plan(plan)
+            if not self.open and self.above is not None and plan.paid + plan.at_most > self.above:
+                self._ask(plan.sentence)
+                return self.open
+            return True
+
+        return approve
+
+    def limit(self, budget: int | None) -> int | None:
+        """The budget, and until confirmation never more than the limit."""
+        if self.open or self.above is None:
+            return budget
+        return self.above if budget is None else min(budget, self.above)
+
+    def asks_for_more(self, result: Result) -> bool:
+        """After the limit stopped a run that no plan foresaw (more heads, say): may it go on?"""
+        if self.open:
+            return False
+        self._ask(result.reason)
+        return self.open
+
+    def _ask(self, text: str) -> None:
+        self.open = self.confirm is not None and self.confirm(text)

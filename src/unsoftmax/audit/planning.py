@@ -1,0 +1,107 @@
+"""What the rest of an audit will cost, once the first look has told what kind of box it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from unsoftmax.audit.identify import FirstLook
+from unsoftmax.errors import UsageError
+from unsoftmax.learners import Claim, learner_for, learner_for_answers
+from unsoftmax.planning import VERIFICATION_QUERIES
+
+__all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
+
+
+@dataclass(frozen=True)
+class AuditPlan:
+    """Queries still to come: `at_least` (rank one) and `at_most` (full rank), verification included; a head, when there are several.
+
+    seconds_per_query: measured during the first look; None when those answers came from an earlier run's ledger.
+    """
+
+    family: str
+    claim: Claim
+    paid: int
+    at_least: int
+    at_most: int
+    each_head: bool
+    price_per_thousand: float | None
+    seconds_per_query: float | None
+
+    def price(self, queries: int) -> float | None:
+        """The price of so many queries; None without a price."""
+        return None if self.price_per_thousand is None else self.price_per_thousand * queries / 1000.0
+
+    def seconds(self, queries: int) -> float | None:
+        """How long so many queries take at the measured rate."""
+        return None if self.seconds_per_query is None else self.seconds_per_query * queries
+
+    @property
+    def sentence(self) -> str:
+        """The plan for people."""
+        total_low, total_high = self.paid + self.at_least, self.paid + self.at_most
+        each = " for every head" if self.each_head else ""
+        text = f"{self.paid:,} queries are paid; the whole job takes {total_low:,} to {total_high:,}{each}, depending on the rank"
+        if self.price_per_thousand is not None:
+            text += f", for {self.price(total_low):,.2f} to {self.price(total_high):,.2f}"
+        if self.seconds_per_query is not None:
+            text += f", in up to {duration(self.seconds_per_query * self.at_most)} more"
+        return text
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        return {
+            "family": self.family,
+            "learner": self.claim.title,
+            "formula": self.claim.queries.formula,
+            "paid": self.paid,
+            "at_least": self.at_least,
+            "at_most": self.at_most,
+            "each_head": self.each_head,
+            "price_per_thousand": self.price_per_thousand,
+            "price_at_most": self.price(self.paid + self.at_most),
+            "seconds_per_query": self.seconds_per_query,
+            "seconds_at_most": self.seconds(self.at_most),
+        }
+
+
+def make_plan(
+    look: FirstLook, width: int, paid: int, *, family: str = "auto", price_per_thousand: float | None = None, seconds_per_query: float | None = None
+) -> AuditPlan:
+    """The plan for the learner that the first look, or the user, chose."""
+    errors = look.answers is not None and not look.answers.exact
+    if errors and look.answers is not None:
+        claim = learner_for_answers(look.answers).claim
+        chosen = "single-head"
+    else:
+        chosen = look.family if family == "auto" else family
+        claim = learner_for(chosen).claim
+    counts = [claim.queries(width, rank) + VERIFICATION_QUERIES for rank in (1, width)]
+    return AuditPlan(chosen, claim, paid, min(counts), max(counts), chosen == "multi-head", price_per_thousand, seconds_per_query)
+
+
+def cheapest(width: int) -> int:
+    """Fewer queries than any successful audit of this width has ever cost: one head of rank one, exact answers, no checks."""
+    return 3 * width
+
+
+def checked_price(price: float | None) -> float | None:
+    """The price of a thousand queries, or a `UsageError`."""
+    if price is not None and not 0.0 <= price < float("inf"):
+        raise UsageError(f"the price of a thousand queries must be a number >= 0, not {price!r}")
+    return price
+
+
+def duration(seconds: float) -> str:
+    """A time span for people.
+
+    >>> duration(0.4), duration(90), duration(7200)
+    ('a second', '1.5 minutes', '2.0 hours')
+    """
+    if seconds < 1.5:
+        return "a second"
+    for limit, unit, name in ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (129600.0, 3600.0, "hours")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}" if unit == 1.0 else f"{seconds / unit:.1f} {name}"
+    return f"{seconds / 86400.0:.1f} days"
