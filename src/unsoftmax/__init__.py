@@ -19,6 +19,8 @@ _HOMES = {
     "BoundedInputs": "oracles",
     "Certificate": "certify",
     "Clipped": "oracles",
+    "Defence": "audit.defences",
+    "Defences": "audit.defend",
     "Equivalence": "models",
     "FlippedLabels": "oracles",
     "Folds": "models",
@@ -59,7 +61,9 @@ _HOMES = {
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
     "audit": "audit.pipeline",
+    "audit_target": "audit.pipeline",
     "clipped": "learners",
+    "defend": "audit.defend",
     "equivalent": "models",
     "from_labels": "learners",
     "from_torch": "models",
@@ -84,10 +88,16 @@ _HOMES = {
     "to_torch": "models",
     "within_tolerance": "learners",
     "witness_pair": "models",
+    "write_report": "audit.report",
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.audit.defences import Defence as Defence
+    from unsoftmax.audit.defend import Defences as Defences
+    from unsoftmax.audit.defend import defend as defend
     from unsoftmax.audit.pipeline import Audit as Audit
+    from unsoftmax.audit.pipeline import audit_target as audit_target
+    from unsoftmax.audit.report import write_report as write_report
     from unsoftmax.certify import Certificate as Certificate
     from unsoftmax.errors import LedgerFault as LedgerFault
     from unsoftmax.errors import LedgerRefused as LedgerRefused

@@ -18,13 +18,12 @@ from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_pl
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import AnswerAwareLearner, Claim, Finding, Learned, Learner, learner_for
 from unsoftmax.ledger import Ledger, Progress, read_statement
-from unsoftmax.models import Model
 from unsoftmax.outcomes import BudgetSpent, Status
 from unsoftmax.recovery import recover
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
-__all__ = ["Audit", "AuditLearner", "audit"]
+__all__ = ["Audit", "AuditLearner", "audit_target"]
 
 
 @dataclass
@@ -76,7 +75,7 @@ class Audit:
     """Everything an audit found, for `write_report` or for reading.
 
     >>> import unsoftmax
-    >>> done = unsoftmax.audit("demo:single-head?d=6&r=2", price_per_thousand=2.0)
+    >>> done = unsoftmax.audit_target("demo:single-head?d=6&r=2", price_per_thousand=2.0)
     >>> str(done.result.status), done.result.model.rank, done.cost == 2.0 * done.result.queries.total / 1000
     ('EXACT', 2, True)
     """
@@ -99,7 +98,7 @@ class Audit:
         return None if self.price_per_thousand is None else self.price_per_thousand * self.result.queries.total / 1000.0
 
 
-def audit(
+def audit_target(
     target: object,
     *,
     width: int | None = None,
@@ -123,7 +122,7 @@ def audit(
     With the same ledger, an audit that was stopped at any step goes on without paying anything twice.
 
     >>> import unsoftmax
-    >>> done = unsoftmax.audit("demo:single-head?d=4&biases=1")
+    >>> done = unsoftmax.audit_target("demo:single-head?d=4&biases=1")
     >>> {finding.subject: finding.value for finding in done.findings}["answers"]
     'exact'
     """
@@ -137,7 +136,9 @@ def audit(
         gate.before_the_first_query(cheapest(told))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        place = ledger if ledger is not None else Path(folder) / "audit.ledger"
+        place: str | Path | None = ledger
+        if ledger is None and confirm_above is not None:  # a run that is stopped to ask must be able to go on
+            place = Path(folder) / "audit.ledger"
         while True:
             learner = AuditLearner(learner_for(family), tolerance, price, gate.approves(on_plan))
             result = recover(
@@ -154,7 +155,7 @@ def audit(
             if result.status is not Status.BUDGET_SPENT or not gate.asks_for_more(result):
                 break
             on_plan = None
-        digest = ledger_digest(place)
+        digest = None if place is None else ledger_digest(place)
     seen = learner.seen
     answers = None if seen.look is None else seen.look.answers
     curve = LearningCurve(why_not="nothing was recovered")
@@ -180,11 +181,6 @@ def audit(
 def ledger_digest(path: str | Path) -> str | None:
     """The digest of everything that a ledger holds: equal for equal runs, whatever their time."""
     return read_statement(path).digest if Path(path).is_file() else None
-
-
-def stand_in(done: Audit) -> Model | None:
-    """The model that stands in for the target where asking it again would cost: what was recovered."""
-    return done.result.model
 
 
 class _Gate:

@@ -1,0 +1,264 @@
+"""`defend`: the same attack against a target behind each defence, in a pool of processes, and one sentence of advice from the figures."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
+from unsoftmax.errors import UsageError
+from unsoftmax.models import Model, MultiHead, SingleHead, load
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Status
+from unsoftmax.recovery import recover
+from unsoftmax.targets import as_oracle, demo_model
+
+__all__ = ["DefenceRow", "Defences", "defend", "model_of"]
+
+_HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
+_SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
+_MOST = 400  # queries a parameter after which an attack on a defence is given up
+
+
+@dataclass(frozen=True)
+class DefenceRow:
+    """One defence: how the attack ended, and what honest users pay.
+
+    parameter_error: relative, against the defended model (direction of v only, for labels); functional_error: on honest sequences, relative.
+    Both are None where nothing was recovered. attacked: False where this library has no attack for such answers of such a model; then nothing
+    recovered is no evidence of safety.
+    """
+
+    label: str
+    parts: tuple[tuple[str, float | str], ...]
+    status: str
+    reason: str
+    queries: int
+    parameter_error: float | None
+    functional_error: float | None
+    error_bound: float | None
+    distortion: float
+    refused: float
+    seconds: float
+    attacked: bool = True
+
+    @property
+    def leak(self) -> float:
+        """What the attacker is off by; 1 where nothing was recovered."""
+        return 1.0 if self.parameter_error is None else min(1.0, self.parameter_error)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of defence in it."""
+        return tuple(kind for kind, _ in self.parts)
+
+
+@dataclass(frozen=True)
+class Defences:
+    """The table, from no defence on. `stand_in`: whether the recovered model was attacked in place of the target."""
+
+    rows: tuple[DefenceRow, ...]
+    parameters: int
+    honest: str
+    stand_in: bool
+    seed: int
+
+    @property
+    def ranked(self) -> list[DefenceRow]:
+        """Harmless ones first, then by what they keep from the attacker, then by what users pay; those that nobody attacked last."""
+        return sorted(self.rows, key=lambda row: (not row.attacked, not _harmless(row), -row.leak, row.distortion + row.refused, len(row.parts)))
+
+    @property
+    def advice(self) -> str:
+        """One sentence, derived from the figures."""
+        return _advice(self)
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        rows = [asdict(row) | {"parts": [{"kind": kind, "value": value} for kind, value in row.parts]} for row in self.rows]
+        return {
+            "advice": self.advice,
+            "parameters": self.parameters,
+            "honest": self.honest,
+            "stand_in": self.stand_in,
+            "seed": self.seed,
+            "rows": rows,
+        }
+
+
+def defend(
+    target: object,
+    *,
+    defences: Sequence[Defence | str] | None = None,
+    sequences: Array | None = None,
+    seed: int = 0,
+    workers: int = 1,
+    stand_in: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Defences:
+    """Attacks a model behind each defence and measures what honest users would pay.
+
+    target: a model, 'demo:...' or a model file. defences: None for the usual ones and their pairs. sequences: honest inputs (B, N, d); None for
+    standard normal rows. workers: processes. stand_in: only noted, for reports. progress: called with (done, all, label).
+
+    >>> import unsoftmax
+    >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["decimals=2", "decimals=2+input-bound=5"])
+    >>> [row.parameter_error > 1e-6 for row in table.rows]
+    [False, True]
+    """
+    model = target if isinstance(target, Model) else model_of(target)
+    if model.outputs is not None:
+        raise UsageError(f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
+    if workers < 1:
+        raise UsageError(f"workers must be at least 1, not {workers!r}")
+    honest = honest_sequences(model.width, seed) if sequences is None else _checked(sequences, model.width)
+    told = "generated: standard normal rows" if sequences is None else "given"
+    chosen = usual_defences(honest, model(honest), model.parameters) if defences is None else _parsed(defences)
+    jobs = [(model, defence, honest, seed) for defence in chosen]
+    rows: dict[int, DefenceRow] = {}
+    for index, row in _run(jobs, workers):
+        rows[index] = row
+        if progress is not None:
+            progress(len(rows), len(jobs), row.label)
+    words = f"{len(honest)} sequences of {honest.shape[1]} rows, {told}"
+    return Defences(tuple(rows[i] for i in range(len(jobs))), model.parameters, words, stand_in, seed)
+
+
+def model_of(target: object) -> Model:
+    """The model of a demo target or of a file; anything else has to be recovered first."""
+    text = str(target)
+    if text.startswith("demo:"):
+        return demo_model(text)
+    if text.endswith(".safetensors"):
+        return load(text)
+    raise UsageError(f"{text!r} shows its answers only; recover it first (unsoftmax recover ... --out DIR) and give the recovered model")
+
+
+def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceRow:
+    """One row of the table."""
+    started = time.perf_counter()
+    oracle = as_oracle(model)
+    budget = _MOST * max(model.parameters, 100)
+    if defence.budget is not None:
+        budget = min(budget, defence.budget)
+    result = recover(defence.around(oracle, seed), seed=seed, budget=budget)
+    distortion, refused = defence.price_for_users(oracle, honest, seed)
+    off, wrong = (None, None) if result.model is None else errors_of(model, result.model, honest, labels="labels" in dict(defence.parts))
+    return DefenceRow(
+        label=defence.label,
+        parts=defence.parts,
+        status=str(result.status),
+        reason=result.reason,
+        queries=result.queries.total,
+        parameter_error=off,
+        functional_error=wrong,
+        error_bound=result.error_bound,
+        distortion=distortion,
+        refused=refused,
+        seconds=time.perf_counter() - started,
+        attacked=result.model is not None or (_attackable(model, defence) and result.status is not Status.OUTSIDE_CLASS),
+    )
+
+
+def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False) -> tuple[float, float]:
+    """Relative error of the parameters, and of the answers to honest sequences; with labels the scale of the answers is free."""
+    if isinstance(true, SingleHead) and isinstance(found, MultiHead):
+        true = MultiHead([true])
+    elif isinstance(true, MultiHead) and isinstance(found, SingleHead):
+        found = MultiHead([found])
+    if labels and isinstance(true, SingleHead) and isinstance(found, SingleHead):
+        scale = float(np.linalg.norm(true.v)) / (float(np.linalg.norm(found.v)) or 1.0)
+        found = SingleHead(found.matrix, scale * found.v, found.w0, scale * np.asarray(found.c))
+    expected, got = true(honest), found(honest)
+    size = float(np.sqrt(np.mean(expected**2))) or 1.0
+    wrong = float(np.sqrt(np.mean((expected - got) ** 2))) / size
+    return (true.distance(found) if type(true) is type(found) else 1.0), wrong
+
+
+def _attackable(model: Model, defence: Defence) -> bool:
+    """Answers with errors are only read for one head without a query bias; exact ones for every family."""
+    exact = all(kind in ("input-bound", "max-length", "budget") for kind, _ in defence.parts)
+    return exact or (isinstance(model, SingleHead) and (model.w0 is None or not model.w0.any()))
+
+
+def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterator[tuple[int, DefenceRow]]:
+    if workers == 1 or len(jobs) == 1:
+        for index, job in enumerate(jobs):
+            yield index, attack(*job)
+        return
+    with _one_thread_each(), ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
+        for done in as_completed(waiting):
+            yield waiting[done], done.result()
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes of a pool with one linear-algebra thread each: more would only wait for one another."""
+    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _advice(table: Defences) -> str:
+    rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
+    harmless = [row for row in rows if _harmless(row)]
+    budget = f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this kind, as long as accounts cannot add up theirs"
+    if not rows:
+        return f"None of these defences could be put to the test on this model; {budget}."
+    if not harmless:
+        return f"No defence tried keeps honest answers within {_HARMLESS:.0%}; {budget}."
+    best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))
+    price = f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest sequences"
+    stopped = [row for row in rows if row.leak >= _SAFE]
+    if best.leak >= _SAFE:
+        return f"Use '{best.label}': {price}, and this attack then recovers nothing useful; {budget}."
+    text = f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"
+    if stopped:
+        cheapest = min(stopped, key=lambda row: row.distortion + row.refused)
+        text += f", while '{cheapest.label}' stops it at a distortion of {cheapest.distortion:.1g}"
+    return f"{text}; {budget}."
+
+
+def _harmless(row: DefenceRow) -> bool:
+    return row.distortion <= _HARMLESS and row.refused <= _HARMLESS
+
+
+def _parsed(defences: Sequence[Defence | str]) -> list[Defence]:
+    return [Defence.parse(each) if isinstance(each, str) else each for each in defences]
+
+
+def _checked(sequences: Array, width: int) -> Array:
+    array = np.asarray(sequences, dtype=np.float64)
+    if array.ndim != 3 or array.shape[2] != width or not len(array) or not np.isfinite(array).all():
+        raise UsageError(f"honest sequences must be finite numbers (B, N, {width}), not {array.shape}")
+    return array
+
+
+def read_sequences(path: Path) -> Array:
+    """Honest sequences (B, N, d) from a .npy file."""
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read sequences from {path}: {error}; save an array (B, N, d) with numpy.save") from error
+
+

@@ -1,0 +1,139 @@
+"""The facts of an audit as plain data: what the page shows and what the JSON file holds are one thing."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+
+from unsoftmax import __version__
+from unsoftmax.audit.pipeline import Audit
+from unsoftmax.learners import Assumption
+from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Status
+
+__all__ = ["facts_of", "heads_of"]
+
+def facts_of(done: Audit) -> dict[str, Any]:
+    """Everything that the report says, ready for `json.dumps`.
+
+    >>> import unsoftmax
+    >>> facts_of(unsoftmax.audit_target("demo:single-head?d=4"))["verdict"].startswith("Everything leaks")
+    True
+    """
+    result = done.result
+    paper = result.width + result.width**2
+    return result.as_json() | {
+        "target": done.target,
+        "verdict": verdict(done),
+        "price": {"per_thousand": done.price_per_thousand, "total": done.cost},
+        "plan": None if done.plan is None else done.plan.as_json(),
+        "learner": {"title": result.claim.title, "source": result.claim.source, "formula": result.claim.queries.formula},
+        "recovers": result.claim.recovers,
+        "symmetry": result.claim.symmetry,
+        "paper_queries": paper if result.family == "single-head" else None,
+        "model_heads": [] if result.model is None else [_head_facts(name, W, v) for name, W, v in heads_of(result.model)],
+        "assumptions": assumptions(done),
+        "curve": {"queries": list(done.curve.queries), "error": list(done.curve.error), "method": done.curve.method, "why_not": done.curve.why_not},
+        "defences": None if done.defences is None else done.defences.as_json(),
+        "reproduce": {
+            "command": command(done),
+            "seed": done.seed,
+            "ledger_digest": done.ledger_digest,
+            "seconds": round(done.seconds, 3),
+            "versions": versions(),
+        },
+    }
+
+def verdict(done: Audit) -> str:
+    """One sentence: what leaks, how exactly, for how many queries and what price."""
+    result = done.result
+    bill = f"{result.queries.total:,} queries"
+    if done.cost is not None:
+        bill += f", at a price of {done.cost:,.2f}"
+    if result.model is not None:
+        found = result.model
+        ranks = ", ".join(map(str, sorted(set(found.ranks))))
+        heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
+        box = f"a {found.family} model of width {result.width} ({heads}, rank {ranks})"
+        if result.status is Status.EXACT:
+            return f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 precision, for {bill}."
+        bound = "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
+        return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
+    endings = {
+        Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
+        Status.OUTSIDE_CLASS: "Nothing was recovered: the target is none of the functions that this tool knows, so it says nothing about how safe it is",
+        Status.UNRESOLVED: "Nothing was recovered at this precision: that is no proof that nothing leaks",
+        Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
+    }
+    return f"{endings[result.status]}; {bill} were paid."
+
+def assumptions(done: Audit) -> list[dict[str, Any]]:
+    """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was measured."""
+    return [{"text": each.text, "check": each.check, "outcome": _outcome(done), "margin": _margin(done, each)} for each in done.result.claim.assumptions]
+
+def _outcome(done: Audit) -> str:
+    return "held" if done.result.status.recovered else "see the outcome"
+
+def _margin(done: Audit, assumption: Assumption) -> str | None:
+    """The measured margin of an assumption, in words; None where the check is a yes or no."""
+    certificate, model = done.result.certificate, done.result.model
+    if certificate is None or model is None:
+        return None
+    text = assumption.text
+    kinds = {"repeat": ("early queries asked again",), "affine": ("one row",), "softmax": ("three rows", "the same rows in another order")}
+    for word, names in kinds.items():
+        seen = [certificate.by_kind[name] for name in names if name in certificate.by_kind]
+        if word in text and seen:
+            return f"fresh deviation {max(seen):.1e}, allowed {certificate.allowed:.0e}"
+    if "v is not zero" in text and isinstance(model, SingleHead):
+        return f"|v| = {np.linalg.norm(model.v):.4g}"
+    if "within tau" in text:
+        return f"largest deviation on fresh queries {certificate.max_error:.2g}"
+    if "R|v|/tau" in text and done.result.error_bound is not None:
+        return f"error bound {done.result.error_bound:.1e}, useful up to 0.1"
+    return None
+
+def heads_of(model: Model) -> list[tuple[str, Array, Array | None]]:
+    """Name, W and v of every head."""
+    if isinstance(model, MultiHead):
+        return [(f"head {index + 1}", head.W, head.v) for index, head in enumerate(model.heads)]
+    if isinstance(model, SingleHead):
+        return [("W", model.W, model.v)]
+    return [("W", model.W, None)] if isinstance(model, Transformer) else []
+
+def _head_facts(name: str, W: Array, v: Array | None) -> dict[str, Any]:
+    spectrum = np.linalg.svd(W, compute_uv=False)
+    kept = spectrum[spectrum > spectrum.max(initial=0.0) * len(W) * np.finfo(float).eps]
+    return {
+        "name": name,
+        "rank": len(kept),
+        "norm_W": float(np.linalg.norm(W)),
+        "norm_v": None if v is None else float(np.linalg.norm(v)),
+        "spectrum": [float(value) for value in kept],
+    }
+
+def command(done: Audit) -> str:
+    """The command that does it again."""
+    words = ["unsoftmax", "audit", done.target]
+    for name, value in done.options.items():
+        if (name, value) != ("family", "auto"):
+            words += [f"--{name.replace('_', '-')}", str(value)]
+    if done.price_per_thousand is not None:
+        words += ["--price-per-1k", f"{done.price_per_thousand:g}"]
+    return shlex.join([*words, "--seed", str(done.seed)])
+
+def versions() -> dict[str, str]:
+    """What the figures were computed with."""
+    found = {"unsoftmax": __version__, "Python": platform.python_version()}
+    for package in ("numpy", "scipy", "matplotlib"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no cover - an unusual installation
+            found[package] = "unknown"
+    return found
+
