@@ -51,8 +51,13 @@ def draw_spectra(spectra: Sequence[Array], names: Sequence[str]) -> str:
     axes = figure.add_subplot()
     for index, values in enumerate(spectra):
         visible = np.asarray(values)[np.asarray(values) > 0]
-        axes.semilogy(np.arange(1, len(visible) + 1), visible, "o-", color=_COLOURS[index % 8], markersize=3.5, linewidth=1.2, label=names[index])
-    axes.set_xlabel("singular value")
+        axes.plot(np.arange(1, len(visible) + 1), visible, "o-", color=_COLOURS[index % 8], markersize=3.5, linewidth=1.2, label=names[index])
+    everything = np.concatenate([np.asarray(values) for values in spectra])
+    if len(everything) and everything.max() > 30.0 * everything[everything > 0].min(initial=np.inf):
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0.0)
+    axes.set_xlabel("singular value, by size")
     axes.set_ylabel("size")
     axes.xaxis.get_major_locator().set_params(integer=True)
     if 1 < len(spectra) <= 12:
@@ -93,33 +98,55 @@ def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | No
         axes.axhline(bound, color=_COLOURS[1], linewidth=1.2, linestyle="--", label=f"certified bound {bound:.1e}")
     axes.set_xlabel("queries paid, without verification")
     axes.set_ylabel("relative error")
-    axes.legend(fontsize=8, frameon=False, labelcolor=_INK, loc="lower left")
+    axes.legend(fontsize=8, frameon=False, labelcolor=_INK, loc="center left")
     return _svg(figure, "curve", "relative error against queries paid")
 
 
-def draw_defences(rows: Sequence[Any]) -> str:
-    """What the attacker is left with against what honest users lose; numbers are those of the table."""
+def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
+    """What the attacker is left with against what honest users lose; numbers are those of the table. alone: as a file with colours of its own."""
     figure = _figure(_WIDTH, 3.9)
     axes = figure.add_subplot()
     floor = 1e-9
+    for numbers, x, y, stopped in _grouped(rows, floor):
+        axes.loglog(x, y, "o", color=_COLOURS[2] if stopped else _COLOURS[0], markersize=9)
+        text = ", ".join(map(str, numbers))
+        right = x < 1e-2
+        axes.annotate(text, (x, y), xytext=(7 if right else -7, 0), textcoords="offset points", ha="left" if right else "right", va="center", color=_INK)
+    axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
+    axes.set_xlim(floor / 3, 3)
+    axes.set_xlabel("what honest users lose, relative (left edge: nothing)")
+    axes.set_ylabel("relative error of the attacker")
+    drawn = _svg(figure, "defences", "error of the attacker against distortion for honest users, by defence")
+    return _standing_alone(drawn) if alone else drawn
+
+
+def _standing_alone(drawn: str) -> str:
+    """An SVG for a file: the colours that a page would give."""
+    style = "svg { color: #1b2330; background: #ffffff; --faint: #b9c0c9; --series-1: #2563b8; --series-3: #2a9d6f; }"
+    head, rest = drawn.split(">", 1)
+    return f"{head}><style>{style}</style>{rest}\n"
+
+
+def _grouped(rows: Sequence[Any], floor: float) -> list[tuple[list[int], float, float, bool]]:
+    """Points of the table, those that would cover one another as one: their numbers, place, and whether the attack was stopped."""
+    groups: list[tuple[list[int], float, float, bool]] = []
     for number, row in enumerate(rows, 1):
         if not row.attacked:
             continue
-        x, y = max(row.distortion + row.refused, floor), max(row.leak, 1e-17)
-        colour = _COLOURS[2] if row.parameter_error is None else _COLOURS[0]
-        axes.loglog(x, y, "o", color=colour, markersize=11, alpha=0.9)
-        axes.annotate(str(number), (x, y), ha="center", va="center", fontsize=7, color="#ffffff")
-    axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
-    axes.set_xlim(floor / 3, 3)
-    axes.set_xlabel("what honest users lose: distortion and refusals, relative (left edge: nothing)")
-    axes.set_ylabel("relative error of the attacker")
-    return _svg(figure, "defences", "error of the attacker against distortion for honest users, by defence")
+        x, y, stopped = max(row.distortion + row.refused, floor), max(row.leak, 1e-17), row.parameter_error is None
+        for numbers, gx, gy, _ in groups:
+            if abs(np.log10(x / gx)) < 0.35 and abs(np.log10(y / gy)) < 0.8:
+                numbers.append(number)
+                break
+        else:
+            groups.append(([number], x, y, stopped))
+    return groups
 
 
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height), layout="constrained", edgecolor="none")
 
 
 def _style(axes: Axes) -> None:

@@ -98,7 +98,7 @@ def _margin(observed: float, allowed: float) -> str:
     if observed == 0.0:
         return "no deviation"
     times = allowed / observed
-    return f"{times:,.0f} ×" if times >= 10 else f"{times:.2g} ×"
+    return f"{_short(float(f'{times:.1e}'))} ×" if times >= 10 else f"{times:.2g} ×"
 
 
 def _speakable(content: Any) -> Any:

@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from unsoftmax import __version__
+from unsoftmax.cli.audit import audit
+from unsoftmax.cli.compare import compare
+from unsoftmax.cli.defend import defend
 from unsoftmax.cli.demo import demo
 from unsoftmax.cli.ledger import ledger_app
 from unsoftmax.cli.plan import plan
@@ -25,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+for _command in (recover, plan, audit, defend, compare, serve, demo):
 for _command in (recover, plan, serve, demo, sweep, reproduce):
     app.command()(_command)
 app.add_typer(ledger_app, name="ledger")

@@ -1,0 +1,125 @@
+"""`unsoftmax audit TARGET`: identify, plan, learn, certify, report."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from unsoftmax.cli.common import (
+    NOT_RECOVERED,
+    RECOVERED,
+    Budget,
+    Json,
+    Seed,
+    Target,
+    Width,
+    print_json,
+    reports_errors,
+    say,
+    show_progress,
+    writable_folder,
+)
+from unsoftmax.errors import UsageError
+
+if TYPE_CHECKING:
+    from unsoftmax.audit.pipeline import Audit
+
+__all__ = ["audit"]
+
+_MOST_FOR_DEFENCES = 3_000  # parameters of a model whose defences are tried unasked
+
+
+@reports_errors
+def audit(
+    target: Target,
+    width: Width = None,
+    family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
+    seed: Seed = 0,
+    budget: Budget = None,
+    tolerance: Annotated[float | None, typer.Option("--tolerance", help="How far an answer may be off; found out unless given.", show_default=False)] = None,
+    input_bound: Annotated[float | None, typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False)] = None,
+    outputs: Annotated[int | None, typer.Option("--outputs", help="Numbers an answer has, where the target does not tell.", show_default=False)] = None,
+    price: Annotated[float | None, typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0, show_default=False)] = None,
+    confirm_above: Annotated[int | None, typer.Option("--confirm-above", help="Ask before more queries than this.", min=0, show_default=False)] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")] = False,
+    defences: Annotated[str, typer.Option("--defences", help="auto (small models), all, or none: try them on the recovered model.")] = "auto",
+    ledger: Annotated[Path | None, typer.Option("--ledger", help="File that keeps every answer (OUT/audit.ledger).", show_default=False)] = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder for report, data, model and ledger.")] = Path("out/audit"),
+    as_json: Json = False,
+) -> None:
+    """Identify TARGET, recover it, prove it, and write a report with what would have stopped it."""
+    from unsoftmax.audit.pipeline import audit_target
+    from unsoftmax.audit.planning import AuditPlan
+    from unsoftmax.audit.report import write_report
+
+    if defences not in ("auto", "all", "none"):
+        raise UsageError(f"--defences is auto, all or none, not {defences!r}")
+    folder = writable_folder(out)
+    place = ledger if ledger is not None else folder / "audit.ledger"
+
+    def tell(plan: AuditPlan) -> None:
+        if sys.stderr.isatty():
+            say(f"plan        {plan.sentence}")
+
+    def confirm(text: str) -> bool:
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"{text}; more than the {confirm_above:,} queries allowed without confirmation, and there is no terminal to ask at: pass --yes or a larger --confirm-above. "
+                "What was paid is kept in the ledger"
+            )
+        return typer.confirm(f"{text}. Go on?", err=True)
+
+    with show_progress() as progress:
+        done = audit_target(
+            target,
+            width=width,
+            family=family,
+            seed=seed,
+            budget=budget,
+            ledger=place,
+            tolerance=tolerance,
+            input_bound=input_bound,
+            outputs=outputs,
+            price_per_thousand=price,
+            confirm_above=None if yes else confirm_above,
+            confirm=confirm,
+            on_plan=tell,
+            progress=progress,
+        )
+    done = _with_defences(done, defences, seed)
+    artifacts = write_report(done, folder) | {"ledger": str(place)}
+    done = replace(done, result=replace(done.result, artifacts=artifacts))
+    if as_json:
+        from unsoftmax.audit.facts import facts_of
+
+        print_json(facts_of(done))
+    else:
+        typer.echo(_describe(done))
+    raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
+
+
+def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:
+    """Defences tried on the recovered model, never on the target."""
+    model = done.result.model
+    if wanted == "none" or model is None or model.outputs is not None or (wanted == "auto" and model.parameters > _MOST_FOR_DEFENCES):
+        return done
+    from unsoftmax.audit.defend import defend
+    from unsoftmax.cli.defend import bar, n_workers
+
+    with bar() as progress:
+        return replace(done, defences=defend(model, seed=seed, workers=n_workers(), stand_in=True, progress=progress))
+
+
+def _describe(done: Audit) -> str:
+    from unsoftmax.audit.facts import verdict
+
+    lines = [verdict(done), ""]
+    lines += [f"{finding.subject:<16} {finding.value:<22} {finding.evidence} ({finding.queries:,} queries)" for finding in done.findings]
+    if done.defences is not None:
+        lines += ["", f"{'defences':<16} {done.defences.advice}"]
+    lines += ["", *[f"{name:<16} {path}" for name, path in done.result.artifacts.items()]]
+    return "\n".join(lines)
