@@ -129,7 +129,7 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
         ("decimals", 2.0),
         ("decimals", 1.0),
         ("tolerance", small),
-        ("noise", small),
+        ("noise", float(f"{small / 3**0.5:.2g}")),  # as large as the fixed error, in the mean
         ("precision", "float32"),
         ("precision", "float16"),
         ("labels", 1.0),

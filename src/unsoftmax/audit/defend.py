@@ -222,7 +222,10 @@ def _one_thread_each() -> Iterator[None]:
 def _advice(table: Defences) -> str:
     rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
     harmless = [row for row in rows if _harmless(row)]
-    budget = f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this kind, as long as accounts cannot add up theirs"
+    budget = (
+        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this kind, "
+        "as long as accounts cannot add up theirs"
+    )
     if not rows:
         return f"None of these defences could be put to the test on this model; {budget}."
     if not harmless:
@@ -232,7 +235,10 @@ def _advice(table: Defences) -> str:
     stopped = [row for row in rows if row.leak >= _SAFE]
     if best.leak >= _SAFE:
         return f"Use '{best.label}': {price}, and this attack then recovers nothing useful; {budget}."
-    text = f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"
+    text = (
+        f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} "
+        f"and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"
+    )
     if stopped:
         cheapest = min(stopped, key=lambda row: row.distortion + row.refused)
         text += f", while '{cheapest.label}' stops it at a distortion of {cheapest.distortion:.1g}"
@@ -260,5 +266,3 @@ def read_sequences(path: Path) -> Array:
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read sequences from {path}: {error}; save an array (B, N, d) with numpy.save") from error
-
-

@@ -18,6 +18,7 @@ from unsoftmax.outcomes import Status
 
 __all__ = ["facts_of", "heads_of"]
 
+
 def facts_of(done: Audit) -> dict[str, Any]:
     """Everything that the report says, ready for `json.dumps`.
 
@@ -49,6 +50,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         },
     }
 
+
 def verdict(done: Audit) -> str:
     """One sentence: what leaks, how exactly, for how many queries and what price."""
     result = done.result
@@ -60,24 +62,27 @@ def verdict(done: Audit) -> str:
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
         box = f"a {found.family} model of width {result.width} ({heads}, rank {ranks})"
+        if any(finding.subject == "answers" and "labels" in finding.value for finding in done.findings):
+            box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:
             return f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 precision, for {bill}."
         bound = "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
-        Status.OUTSIDE_CLASS: "Nothing was recovered: the target is none of the functions that this tool knows, so it says nothing about how safe it is",
+        Status.OUTSIDE_CLASS: "Nothing was recovered: the target is no function that this tool knows, which says nothing about how safe it is",
         Status.UNRESOLVED: "Nothing was recovered at this precision: that is no proof that nothing leaks",
         Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
     }
     return f"{endings[result.status]}; {bill} were paid."
 
+
 def assumptions(done: Audit) -> list[dict[str, Any]]:
     """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was measured."""
-    return [{"text": each.text, "check": each.check, "outcome": _outcome(done), "margin": _margin(done, each)} for each in done.result.claim.assumptions]
+    outcome = "held" if done.result.status.recovered else "see the outcome"
+    claimed = done.result.claim.assumptions
+    return [{"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)} for each in claimed]
 
-def _outcome(done: Audit) -> str:
-    return "held" if done.result.status.recovered else "see the outcome"
 
 def _margin(done: Audit, assumption: Assumption) -> str | None:
     """The measured margin of an assumption, in words; None where the check is a yes or no."""
@@ -98,6 +103,7 @@ def _margin(done: Audit, assumption: Assumption) -> str | None:
         return f"error bound {done.result.error_bound:.1e}, useful up to 0.1"
     return None
 
+
 def heads_of(model: Model) -> list[tuple[str, Array, Array | None]]:
     """Name, W and v of every head."""
     if isinstance(model, MultiHead):
@@ -105,6 +111,7 @@ def heads_of(model: Model) -> list[tuple[str, Array, Array | None]]:
     if isinstance(model, SingleHead):
         return [("W", model.W, model.v)]
     return [("W", model.W, None)] if isinstance(model, Transformer) else []
+
 
 def _head_facts(name: str, W: Array, v: Array | None) -> dict[str, Any]:
     spectrum = np.linalg.svd(W, compute_uv=False)
@@ -117,6 +124,7 @@ def _head_facts(name: str, W: Array, v: Array | None) -> dict[str, Any]:
         "spectrum": [float(value) for value in kept],
     }
 
+
 def command(done: Audit) -> str:
     """The command that does it again."""
     words = ["unsoftmax", "audit", done.target]
@@ -127,6 +135,7 @@ def command(done: Audit) -> str:
         words += ["--price-per-1k", f"{done.price_per_thousand:g}"]
     return shlex.join([*words, "--seed", str(done.seed)])
 
+
 def versions() -> dict[str, str]:
     """What the figures were computed with."""
     found = {"unsoftmax": __version__, "Python": platform.python_version()}
@@ -136,4 +145,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:  # pragma: no cover - an unusual installation
             found[package] = "unknown"
     return found
-

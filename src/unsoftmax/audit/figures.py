@@ -46,7 +46,9 @@ def draw_matrices(matrices: Sequence[Array], titles: Sequence[str]) -> str:
 
 
 def draw_spectra(spectra: Sequence[Array], names: Sequence[str]) -> str:
-    """Singular values of each W, largest first, relative to the largest."""
+    """Singular values of each W, largest first."""
+    from matplotlib.ticker import MaxNLocator
+
     figure = _figure(_WIDTH, 3.0)
     axes = figure.add_subplot()
     for index, values in enumerate(spectra):
@@ -59,7 +61,7 @@ def draw_spectra(spectra: Sequence[Array], names: Sequence[str]) -> str:
         axes.set_ylim(bottom=0.0)
     axes.set_xlabel("singular value, by size")
     axes.set_ylabel("size")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if 1 < len(spectra) <= 12:
         axes.legend(fontsize=8, ncols=2, frameon=False, labelcolor=_INK)
     return _svg(figure, "spectra", "singular values of W, by head")
@@ -73,7 +75,7 @@ def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> s
     for index, (phase, count) in enumerate(by_phase.items()):
         axes.barh(0, count, left=left, color=_COLOURS[index % 8], height=0.6, label=f"{phase} ({count:,})")
         left += count
-    for index, (name, count) in enumerate(marks):
+    for index, (_, count) in enumerate(marks):
         axes.barh(index + 1, count, color=_FAINT, height=0.6)
         axes.text(count, index + 1, f" {count:,}", va="center", fontsize=9, color=_INK)
         left = max(left, count)
@@ -103,7 +105,7 @@ def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | No
 
 
 def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
-    """What the attacker is left with against what honest users lose; numbers are those of the table. alone: as a file with colours of its own."""
+    """What the attacker is left with against what honest users lose, numbered as in the table. alone: a file with colours of its own."""
     figure = _figure(_WIDTH, 3.9)
     axes = figure.add_subplot()
     floor = 1e-9
@@ -111,7 +113,9 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
         axes.loglog(x, y, "o", color=_COLOURS[2] if stopped else _COLOURS[0], markersize=9)
         text = ", ".join(map(str, numbers))
         right = x < 1e-2
-        axes.annotate(text, (x, y), xytext=(7 if right else -7, 0), textcoords="offset points", ha="left" if right else "right", va="center", color=_INK)
+        axes.annotate(
+            text, (x, y), xytext=(7 if right else -7, 0), textcoords="offset points", ha="left" if right else "right", va="center", color=_INK
+        )
     axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
     axes.set_xlim(floor / 3, 3)
     axes.set_xlabel("what honest users lose, relative (left edge: nothing)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unsoftmax.learners import Finding
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
+from unsoftmax.outcomes import Status
 from unsoftmax.result import Result
 
 __all__ = ["emerged"]
@@ -15,16 +16,17 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
     A finding that learning overturned is replaced by what was learnt; its evidence says so.
     """
     learnt = _of_model(result) if result.model is not None else []
-    if result.model is None and result.status.name == "OUTSIDE_CLASS":
-        learnt = [Finding("family", "none", result.reason, 0)]
-    subjects = {finding.subject for finding in learnt}
     earlier = {finding.subject: finding for finding in first}
+    guess = earlier.get("family")
+    if result.status is Status.OUTSIDE_CLASS and guess is not None:
+        learnt = [Finding("family", "unknown" if guess.value == "unknown" else "none", result.reason, 0)]
+    subjects = {finding.subject for finding in learnt}
     merged = [finding for finding in first if finding.subject not in subjects]
     for finding in learnt:
         before = earlier.get(finding.subject)
         if before is None:
             merged.append(finding)
-        elif before.value == finding.value:
+        elif before.value in (finding.value, "unknown"):
             merged.append(Finding(finding.subject, finding.value, f"{before.evidence}; {finding.evidence}", before.queries + finding.queries))
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"
@@ -39,7 +41,7 @@ def _of_model(result: Result) -> list[Finding]:
     checked = 0 if result.certificate is None else result.certificate.n_queries
     found = [Finding("family", model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
     if isinstance(model, MultiHead):
-        found.append(Finding("heads", str(len(model.heads)), "each was isolated by saturating the others; heads with equal scores count as one", learning))
+        found.append(Finding("heads", str(len(model.heads)), "each was told from the others; heads with equal scores count as one", learning))
     ranks = ", ".join(map(str, model.ranks))
     found.append(Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", learning))
     if isinstance(model, Transformer):

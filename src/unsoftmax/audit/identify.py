@@ -56,7 +56,7 @@ def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None
         look.add("copies of a row", look.copies)
     if look.labels:
         family = "single-head"
-        look.add("family", lambda: (family, "taken for granted: labels are only read for one head; the certificate decides"))
+        look.add("family", lambda: ("unknown", "labels tell little at this price; one head is tried, and the certificate decides"))
     else:
         family = look.family()
     return FirstLook(look.answers, family, tuple(look.findings))
@@ -102,7 +102,7 @@ class _Look:
         if found is None or found.exact:
             return _ROUNDING * max(size, 1e-300)
         relative = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}.get(found.kind, 0.0)
-        return 4.0 * found.tau + _SPREAD * np.sqrt(2.0) * found.sigma + 4.0 * relative * size + _ROUNDING * size
+        return 4.0 * found.tau + 1.5 * _SPREAD * found.sigma + 4.0 * relative * size + _ROUNDING * size
 
     def rows(self, n: int, size: float) -> Array:
         rows = self.rng.standard_normal((n, self.ledger.width))
@@ -117,7 +117,10 @@ class _Look:
         sequence = self.rows(length, self.near)
         answers = np.concatenate([self.ask(sequence) for _ in range(3)])
         if self.answers is not None and (self.answers.kind == "flipped labels" or self.answers.sigma > 0.0):
-            return "random", f"{self.answers.evidence}; a sequence of {length} rows asked three times was answered with a spread of {np.ptp(answers):.2g}"
+            return (
+                "random",
+                f"{self.answers.evidence}; a sequence of {length} rows asked three times had a spread of {np.ptp(answers):.2g}",
+            )
         if float(np.ptp(answers, axis=0).max()) > 1e-12 * float(np.abs(answers).max()):
             return "random", f"a sequence of {length} rows asked three times was answered with a spread of {np.ptp(answers, axis=0).max():.2g}"
         return "deterministic", f"a sequence of {length} rows was asked three times, in calls of its own, and answered alike"
@@ -220,7 +223,7 @@ class _Look:
         """Scores in proportion to the row, by one head's sigmoid? Only exact answers can tell at this price."""
         if self.answers is not None and not self.answers.exact:
             found.append("single-head")
-            return "single-head", "taken for granted: answers with errors are only read for one head; the certificate decides"
+            return "unknown", "answers with errors tell little at this price; one head is tried, and the certificate decides"
         if self.answers is not None and self.answers.kind == "constant":
             found.append("single-head")
             return "none", "no row moves the answer: a constant, as far as single rows show"

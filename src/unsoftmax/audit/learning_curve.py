@@ -38,9 +38,9 @@ class LearningCurve:
     def method(self) -> str:
         """How it is derived, in plain words."""
         return (
-            f"Derived after the run from the queries it asked: each answer is taken as a linear measurement of {self.parts} near the final certified model, of its rank, "
-            "weighted by the answers' own error; the curve is the part of those parameters that the first n answers leave undetermined. "
-            "The learner itself may need more queries until it knows as much."
+            f"Derived after the run from the queries it asked: each answer is taken as a linear measurement of {self.parts} "
+            "near the final certified model, of its rank, weighted by the answers' own error; the curve is the part of those parameters that "
+            "the first n answers leave undetermined. The learner itself may need more queries until it knows as much."
         )
 
 
@@ -115,7 +115,8 @@ def _network_gradient(model: Transformer, batch: Array) -> Array:
 class _Share:
     """One head's part of the gradients: p ⊗ b within the matrices of W's rank near W, p for a free query bias, Σ α x for v.
 
-    All is against parameters of norm one. left, right: orthonormal bases of the range and the domain of W (of [W w0] when the bias lies in the range).
+    All is against parameters of norm one. left, right: orthonormal bases of the range and the domain of W, or of [W w0] when the
+    bias lies in the range.
     """
 
     p: Array
@@ -133,12 +134,12 @@ class _Share:
         assert isinstance(part, SingleHead | Transformer)
         W, w0 = part.W, np.zeros(part.width) if part.w0 is None else part.w0
         v = part.v if isinstance(part, SingleHead) else np.zeros(part.width)
-        left, sizes, right = np.linalg.svd(W)
+        left, _, right = np.linalg.svd(W)
         r = part.rank
         inside = float(np.linalg.norm(w0 - left[:, :r] @ (left[:, :r].T @ w0))) <= 1e-6 * float(np.linalg.norm(w0))
         if w0.any() and inside and r < part.width:
             joint = np.column_stack([W, w0])
-            left, sizes, right = np.linalg.svd(joint)
+            left, _, right = np.linalg.svd(joint)
             W, w0, b = joint, np.zeros(part.width), asking
         else:
             b = asking[:, :-1]

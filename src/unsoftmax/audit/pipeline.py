@@ -16,7 +16,7 @@ from unsoftmax.audit.identify import FirstLook, first_look
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import AnswerAwareLearner, Claim, Finding, Learned, Learner, learner_for
+from unsoftmax.learners import AnswerAwareLearner, Claim, Finding, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, read_statement
 from unsoftmax.outcomes import BudgetSpent, Status
 from unsoftmax.recovery import recover
@@ -63,7 +63,7 @@ class AuditLearner:
         self.seen.look = look = first_look(ledger, looking, self.tolerance)
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
-        plan = make_plan(look, ledger.width, paid, family=self.family, price_per_thousand=self.price_per_thousand, seconds_per_query=rate)
+        plan = make_plan(look, ledger.width, paid, base=self.base, price_per_thousand=self.price_per_thousand, seconds_per_query=rate)
         self.seen.plan, self.seen.claim = plan, plan.claim
         if not self.approve(plan):
             raise BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
@@ -140,7 +140,8 @@ def audit_target(
         if ledger is None and confirm_above is not None:  # a run that is stopped to ask must be able to go on
             place = Path(folder) / "audit.ledger"
         while True:
-            learner = AuditLearner(learner_for(family), tolerance, price, gate.approves(on_plan))
+            base = learner_for(family) if oracle.spec.outputs is None else VectorOutputsLearner()
+            learner = AuditLearner(base, tolerance, price, gate.approves(on_plan))
             result = recover(
                 oracle,
                 width=width,

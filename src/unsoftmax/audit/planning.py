@@ -7,7 +7,7 @@ from typing import Any
 
 from unsoftmax.audit.identify import FirstLook
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Claim, learner_for, learner_for_answers
+from unsoftmax.learners import Claim, Learner, learner_for, learner_for_answers
 from unsoftmax.planning import VERIFICATION_QUERIES
 
 __all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
@@ -67,16 +67,16 @@ class AuditPlan:
 
 
 def make_plan(
-    look: FirstLook, width: int, paid: int, *, family: str = "auto", price_per_thousand: float | None = None, seconds_per_query: float | None = None
+    look: FirstLook, width: int, paid: int, *, base: Learner, price_per_thousand: float | None = None, seconds_per_query: float | None = None
 ) -> AuditPlan:
-    """The plan for the learner that the first look, or the user, chose."""
+    """The plan for the learner that the first look, or the user by `base`, chose."""
     errors = look.answers is not None and not look.answers.exact
     if errors and look.answers is not None:
         claim = learner_for_answers(look.answers).claim
         chosen = "single-head"
     else:
-        chosen = look.family if family == "auto" else family
-        claim = learner_for(chosen).claim
+        chosen = look.family if base.family == "auto" else base.family
+        claim = base.claim if look.answers is None else learner_for(chosen).claim
     counts = [claim.queries(width, rank) + VERIFICATION_QUERIES for rank in (1, width)]
     return AuditPlan(chosen, claim, paid, min(counts), max(counts), chosen == "multi-head", price_per_thousand, seconds_per_query)
 

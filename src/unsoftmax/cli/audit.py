@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +29,7 @@ from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
     from unsoftmax.audit.pipeline import Audit
+    from unsoftmax.oracles import Oracle
 
 __all__ = ["audit"]
 
@@ -40,13 +43,16 @@ def audit(
     family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
     seed: Seed = 0,
     budget: Budget = None,
-    tolerance: Annotated[float | None, typer.Option("--tolerance", help="How far an answer may be off; found out unless given.", show_default=False)] = None,
+    tolerance: Annotated[float | None, typer.Option("--tolerance", help="How far an answer may be off; else found out.", show_default=False)] = None,
     input_bound: Annotated[float | None, typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False)] = None,
-    outputs: Annotated[int | None, typer.Option("--outputs", help="Numbers an answer has, where the target does not tell.", show_default=False)] = None,
+    outputs: Annotated[int | None, typer.Option("--outputs", help="Numbers in an answer, if the target does not tell.", show_default=False)] = None,
     price: Annotated[float | None, typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0, show_default=False)] = None,
-    confirm_above: Annotated[int | None, typer.Option("--confirm-above", help="Ask before more queries than this.", min=0, show_default=False)] = None,
+    confirm_above: Annotated[int | None, typer.Option("--confirm-above", help="Ask before more queries.", min=0, show_default=False)] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")] = False,
-    defences: Annotated[str, typer.Option("--defences", help="auto (small models), all, or none: try them on the recovered model.")] = "auto",
+    defences: Annotated[str, typer.Option("--defences", help="Tried on the recovered model: auto (if it is small), all, none.")] = "auto",
+    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False)] = None,
+    rate: Annotated[float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)] = None,
+    headers: Annotated[Path | None, typer.Option("--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False)] = None,
     ledger: Annotated[Path | None, typer.Option("--ledger", help="File that keeps every answer (OUT/audit.ledger).", show_default=False)] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for report, data, model and ledger.")] = Path("out/audit"),
     as_json: Json = False,
@@ -68,14 +74,15 @@ def audit(
     def confirm(text: str) -> bool:
         if not sys.stdin.isatty():
             raise UsageError(
-                f"{text}; more than the {confirm_above:,} queries allowed without confirmation, and there is no terminal to ask at: pass --yes or a larger --confirm-above. "
-                "What was paid is kept in the ledger"
+                f"{text}: more than the {confirm_above:,} queries allowed without confirmation, and there is no terminal to ask at; "
+                "pass --yes or a larger --confirm-above. What was paid is kept in the ledger"
             )
         return typer.confirm(f"{text}. Go on?", err=True)
 
-    with show_progress() as progress:
+    given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
+    with show_progress() as progress, opened(target, outputs, {name: value for name, value in given.items() if value is not None}) as oracle:
         done = audit_target(
-            target,
+            oracle,
             width=width,
             family=family,
             seed=seed,
@@ -90,7 +97,7 @@ def audit(
             on_plan=tell,
             progress=progress,
         )
-    done = _with_defences(done, defences, seed)
+    done = _with_defences(replace(done, target=target), defences, seed)
     artifacts = write_report(done, folder) | {"ledger": str(place)}
     done = replace(done, result=replace(done.result, artifacts=artifacts))
     if as_json:
@@ -100,6 +107,19 @@ def audit(
     else:
         typer.echo(_describe(done))
     raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
+
+
+@contextmanager
+def opened(target: str, outputs: int | None, http: dict[str, object]) -> Iterator[Oracle]:
+    """The oracle of a target, and its connections closed afterwards."""
+    from unsoftmax.targets import as_oracle
+
+    oracle = as_oracle(target, outputs=outputs, http=http)
+    try:
+        yield oracle
+    finally:
+        if callable(close := getattr(oracle, "close", None)):
+            close()
 
 
 def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:

@@ -27,7 +27,8 @@ def defend(
     target: Target,
     width: Width = None,
     defence: Annotated[
-        list[str] | None, typer.Option("--defence", help="For instance decimals=2+input-bound=10; may be repeated. Default: the usual ones and pairs.")
+        list[str] | None,
+        typer.Option("--defence", help="For instance decimals=2+input-bound=10; repeatable. Default: the usual ones and pairs."),
     ] = None,
     sequences: Annotated[Path | None, typer.Option("--sequences", help="Honest inputs, a .npy array (B, N, d).", show_default=False)] = None,
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: one a processor.", min=1, show_default=False)] = None,
@@ -88,7 +89,10 @@ def describe(table: Defences) -> str:
         lines.append(f"{row.label:<52} {ended:<16} {row.queries:>9,} {numbers[0]:>11} {numbers[1]:>9} {row.distortion:>11.1e} {row.refused:>8.1%}")
     if any(not row.attacked for row in table.rows):
         lines.append("not attacked: there is no attack on such answers of such a model here, which is no evidence of safety")
-    lines += ["parameters, answers: relative errors of the attacker; users lose: distortion of honest answers, relative", f"honest users: {table.honest}"]
+    lines += [
+        "parameters, answers: relative errors of the attacker; users lose: distortion of honest answers, relative",
+        f"honest users: {table.honest}",
+    ]
     return "\n".join([*lines, "", table.advice])
 
 

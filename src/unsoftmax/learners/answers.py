@@ -49,9 +49,7 @@ class AnswerAwareLearner:
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
         known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
-        if known is not None:
-            return self.base.learn(ledger, rng) if known.exact else self._with_errors(learner_for_answers(known), ledger, rng)
-        if answers_look_exact(ledger, rng):
+        if known is None and answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             return self.base.learn(ledger, rng)
         return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
@@ -87,7 +85,19 @@ class _OfFamily:
             return MultiHeadLearner().learn(ledger, rng)
         if self.several and self.asked == "auto":
             try:
+                    raise
+                found = self._identify(ledger, rng)
+                if found.exact:
+                return learner_for_answers(found).learn(ledger, rng)
+                return self.base.learn(ledger, rng)
                 return self.inner.learn(ledger, rng)
+            except OutsideClass:
+            found = known if known is not None else self._identify(ledger, rng)
+            if found.exact:
+            if self.family == "multi-head":
+            try:
+        else:
+        if found.kind == "float32" and self.family in ("auto", "multi-head"):  # several heads know by themselves how well float32 answers tell
             except OutsideClass:
                 return MultiHeadLearner().learn(ledger, rng)
         if self.asked not in ("auto", self.family):

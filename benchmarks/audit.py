@@ -1,0 +1,148 @@
+"""Audits of 200 seeded boxes: are the findings right, and is anything wrongly reported as recovered? Then the table of defences.
+
+Run: python -m benchmarks.audit [--boxes 200] [--defences 16]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from tests.cases.outside import BOXES
+
+import unsoftmax
+from unsoftmax.audit.defend import errors_of
+from unsoftmax.audit.pipeline import Audit, audit_target
+from unsoftmax.models import Model
+from unsoftmax.oracles import Oracle
+
+ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
+    "exact": lambda o, s: o,
+    "rounded to 2 decimals": lambda o, s: unsoftmax.Rounded(o, 2),
+    "rounded to 4 decimals": lambda o, s: unsoftmax.Rounded(o, 4),
+    "tolerance": lambda o, s: unsoftmax.WithinTolerance(o, 1e-3, s),
+    "noise": lambda o, s: unsoftmax.Noisy(o, 1e-2, s),
+    "float32": lambda o, s: unsoftmax.LowPrecision(o, "float32"),
+    "float16": lambda o, s: unsoftmax.LowPrecision(o, "float16"),
+    "bfloat16": lambda o, s: unsoftmax.LowPrecision(o, "bfloat16"),
+    "labels": lambda o, s: unsoftmax.Labels(o),
+    "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
+    "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
+}
+RANDOM = ("noise", "flipped labels")
+
+
+@dataclass(frozen=True)
+class Box:
+    """A target, what is true of it, and the model behind it (None: outside every known family)."""
+
+    name: str
+    target: object
+    width: int
+    truth: dict[str, str]
+    model: Model | None
+
+
+def boxes(n: int) -> Iterator[Box]:
+    """Demo targets of every family behind every answer model, and one box in eight outside the known families."""
+    outside = list(BOXES.items())
+    for index in range(n):
+        seed = index // 4
+        rng = np.random.default_rng([7, index])
+        if index % 8 == 7:
+            name, make = outside[(index // 8) % len(outside)]
+            d = int(rng.integers(3, 9))
+            yield Box(f"outside: {name}", make(d, seed), d, {"family": "none"}, None)
+            continue
+        d, biased = int(rng.integers(5, 11)), bool(index % 2)
+        answers = list(ANSWERS)[index % len(ANSWERS)] if index % 3 else "exact"
+        family = ("single-head", "single-head", "multi-head", "single-head", "transformer")[(index // 3) % 5]
+        if family == "single-head":
+            model: Model = unsoftmax.random_single_head(d, int(rng.integers(1, d + 1)), seed=seed, biases=biased)
+        elif family == "multi-head":
+            model = unsoftmax.random_multi_head(d, int(rng.integers(2, 4)), seed=seed, biases=biased)
+        else:
+            model = unsoftmax.random_transformer(d, int(rng.integers(d, 2 * d)), seed=seed, biases=biased)
+        truth = {"answers": answers, "repeatability": "random" if answers in RANDOM else "deterministic", "order of rows": "does not matter"}
+        truth |= {"family": family, "copies of a row": "do not count"}
+        if family != "transformer" and "labels" not in answers:
+            truth["query bias"] = "present" if biased else "none"
+        yield Box(f"{family}{' with biases' if biased else ''}, {answers}", ANSWERS[answers](unsoftmax.as_oracle(model), seed), d, truth, model)
+
+
+def wrong_findings(box: Box, done: Audit) -> list[str]:
+    """Findings that contradict the truth; 'unknown' contradicts nothing."""
+    found = {finding.subject: finding.value for finding in done.findings}
+    wrong = [
+        f"{subject}: {found[subject]} instead of {true}" for subject, true in box.truth.items() if found.get(subject, true) not in (true, "unknown")
+    ]
+    return [] if box.model is None and done.result.model is None else wrong
+
+
+def wrongly_recovered(box: Box, done: Audit) -> bool:
+    """Recovered though outside, or further off than the error bound says."""
+    result = done.result
+    if result.model is None:
+        return False
+    if box.model is None:
+        return True
+    honest = np.random.default_rng(1).standard_normal((64, 4, box.width))
+    off, _ = errors_of(box.model, result.model, honest, labels="labels" in box.truth["answers"])
+    return off > max(10 * result.model.exact_at, result.error_bound or 0.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--boxes", type=int, default=200)
+    parser.add_argument("--defences", type=int, default=16, help="width of the head that is defended; 0 for none")
+    options = parser.parse_args()
+    right, claims, wrong, unknown = 0, 0, 0, 0
+    ends: Counter[tuple[str, str]] = Counter()
+    identify: list[int] = []
+    started = time.perf_counter()
+    for index, box in enumerate(boxes(options.boxes)):
+        done = audit_target(box.target, width=box.width, seed=index)
+        mistakes = wrong_findings(box, done)
+        claims += 1
+        right += not mistakes
+        unknown += any(finding.value == "unknown" for finding in done.findings)
+        identify.append(done.result.queries.by_phase.get("identify", 0))
+        if wrongly_recovered(box, done):
+            wrong += 1
+            print(f"WRONGLY RECOVERED: box {index} ({box.name})", flush=True)
+        if mistakes:
+            print(f"wrong finding: box {index} ({box.name}), {done.result.status}: {'; '.join(mistakes)}", flush=True)
+        ends[box.name.replace(" with biases", ""), str(done.result.status)] += 1
+    print("| box | ended as | boxes |\n|---|---|---|")
+    for (name, status), count in sorted(ends.items()):
+        print(f"| {name} | {status} | {count} |")
+    print(f"\n{right} of {claims} boxes with every finding right ({unknown} with the family left unknown); {wrong} wrongly reported as recovered")
+    print(f"first look: {min(identify)} to {max(identify)} queries, median {int(np.median(identify))}; {time.perf_counter() - started:.0f} s in all")
+    if options.defences:
+        defences(options.defences)
+
+
+def defences(width: int) -> None:
+    """The facts behind docs/threat-model.md."""
+    head = unsoftmax.random_single_head(width, seed=0)
+    table = unsoftmax.defend(head)
+    print(f"\n## One head of width {width}, {head.parameters} parameters, behind defences ({table.honest})\n")
+    print("| defence | attack ended | queries | × parameters | error of parameters | error of answers | users lose |\n|---|---|---|---|---|---|---|")
+    for row in table.ranked:
+        errors = ["–" if value is None else f"{value:.0e}" for value in (row.parameter_error, row.functional_error)]
+        ratio = f"{row.queries / head.parameters:.1f}"
+        print(f"| {row.label} | {row.status} | {row.queries:,} | {ratio} | {errors[0]} | {errors[1]} | {row.distortion:.0e} |")
+    print(f"\n{table.advice}\n")
+    bound = next(float(value) for row in table.rows for kind, value in row.parts if kind == "input-bound")
+    box = unsoftmax.BoundedInputs(unsoftmax.Rounded(unsoftmax.as_oracle(head), 2), bound)
+    one_pass = unsoftmax.recover(box, learner=unsoftmax.within_tolerance(0.005))
+    off = "nothing" if one_pass.model is None else f"{head.distance(one_pass.model):.0e}"  # type: ignore[arg-type]
+    print(f"2 decimals and rows of norm ≤ {bound:g}, one pass only: {off} after {one_pass.queries.total:,} queries")
+
+
+if __name__ == "__main__":
+    main()
