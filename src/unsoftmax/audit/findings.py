@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unsoftmax.audit.identify import NOT_ONE_HEAD
 from unsoftmax.learners import Finding
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.outcomes import Status
@@ -18,15 +19,15 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
     learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
     guess = earlier.get("family")
-    if result.status is Status.OUTSIDE_CLASS and guess is not None:
-        learnt = [Finding("family", "unknown" if guess.value == "unknown" else "none", result.reason, 0)]
+    if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value not in ("unknown", NOT_ONE_HEAD):
+        learnt = [Finding("family", "none", result.reason, 0)]
     subjects = {finding.subject for finding in learnt}
     merged = [finding for finding in first if finding.subject not in subjects]
     for finding in learnt:
         before = earlier.get(finding.subject)
         if before is None:
             merged.append(finding)
-        elif before.value in (finding.value, "unknown"):
+        elif before.value in (finding.value, "unknown", NOT_ONE_HEAD):
             merged.append(Finding(finding.subject, finding.value, f"{before.evidence}; {finding.evidence}", before.queries + finding.queries))
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"
@@ -39,8 +40,9 @@ def _of_model(result: Result) -> list[Finding]:
     assert model is not None
     learning = result.queries.learning
     checked = 0 if result.certificate is None else result.certificate.n_queries
-    found = [Finding("family", model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
-    if isinstance(model, MultiHead):
+    single = isinstance(model, MultiHead) and len(model.heads) == 1
+    found = [Finding("family", "single-head" if single else model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
+    if isinstance(model, MultiHead) and not single:
         found.append(Finding("heads", str(len(model.heads)), "each was told from the others; heads with equal scores count as one", learning))
     ranks = ", ".join(map(str, model.ranks))
     found.append(Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", learning))

@@ -14,6 +14,7 @@ from unsoftmax.oracles import Array
 __all__ = ["FirstLook", "first_look"]
 
 IDENTIFY = "identify"
+NOT_ONE_HEAD = "not one head"
 _FARTHEST = 1e4  # how far out to ask when rows have no bound
 _ROUNDING = 1e-9  # relative deviation that a float64 computation never shows
 _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
@@ -179,7 +180,9 @@ class _Look:
         found: list[str] = []
         self.add("single rows", self._single_rows)
         if self.findings[-1].value == "curved":
-            self.add("family", lambda: ("transformer", "single rows are answered along a curve, so a network follows the attention"))
+            exact = self.answers is None or self.answers.exact
+            text = "single rows are answered along a curve" + ("" if exact else "; more is not told by answers with errors at this price")
+            self.add("family", lambda: ("transformer" if exact else NOT_ONE_HEAD, text))
             return "transformer"
         self.add("query bias", self._query_bias)
         self.add("family", lambda: self._heads(found))
