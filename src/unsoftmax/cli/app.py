@@ -28,8 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-for _command in (recover, plan, audit, defend, compare, serve, demo):
-for _command in (recover, plan, serve, demo, sweep, reproduce):
+for _command in (recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
     app.command()(_command)
 app.add_typer(ledger_app, name="ledger")
 

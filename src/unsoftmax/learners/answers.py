@@ -23,7 +23,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
 
-ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
+ANSWERS_KNOWN = "answers"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,23 @@ class AnswerAwareLearner:
             return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
-        known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
-        if known is None and answers_look_exact(ledger, rng):
+        if ANSWERS_KNOWN in ledger.known:
+            return (self._for(ledger.known[ANSWERS_KNOWN]) or self.base).learn(ledger, rng)
+        if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             return self.base.learn(ledger, rng)
         return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
 
     def reconsider(self, ledger: Ledger, rng: np.random.Generator) -> Learner | None:
         """The learner for the answers as a full identification sees them; None where they are exact, or were identified before."""
-        if self.tolerance is not None or ledger.outputs is not None or "answers" in ledger.known:
+        if self.tolerance is not None or ledger.outputs is not None or ANSWERS_KNOWN in ledger.known:
             return None
         found = identify(ledger, rng)
-        ledger.known["answers"] = found
+        ledger.known[ANSWERS_KNOWN] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
+        return self._for(found)
+
+    def _for(self, found: AnswerModel) -> Learner | None:
         return None if found.exact else _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
 
 
@@ -85,19 +89,7 @@ class _OfFamily:
             return MultiHeadLearner().learn(ledger, rng)
         if self.several and self.asked == "auto":
             try:
-                    raise
-                found = self._identify(ledger, rng)
-                if found.exact:
-                return learner_for_answers(found).learn(ledger, rng)
-                return self.base.learn(ledger, rng)
                 return self.inner.learn(ledger, rng)
-            except OutsideClass:
-            found = known if known is not None else self._identify(ledger, rng)
-            if found.exact:
-            if self.family == "multi-head":
-            try:
-        else:
-        if found.kind == "float32" and self.family in ("auto", "multi-head"):  # several heads know by themselves how well float32 answers tell
             except OutsideClass:
                 return MultiHeadLearner().learn(ledger, rng)
         if self.asked not in ("auto", self.family):
