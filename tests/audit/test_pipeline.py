@@ -76,7 +76,7 @@ def test_every_finding_states_its_price_and_the_first_look_adds_up() -> None:
 def test_boxes_outside_are_never_recovered_and_say_none(name: str) -> None:
     done = unsoftmax.audit_target(BOXES[name](5, 0), width=5)
     assert done.result.model is None
-    assert findings(done)["family"] == "none"
+    assert findings(done)["family"] in ("none", "not one head")
     assert not done.curve.queries
 
 
