@@ -60,7 +60,6 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "as_oracle": "targets",
-    "audit": "audit.pipeline",
     "audit_target": "audit.pipeline",
     "clipped": "learners",
     "defend": "audit.defend",
@@ -83,6 +82,7 @@ _HOMES = {
     "recover_network": "network_recovery",
     "rounded": "learners",
     "theorem_4_1": "learners",
+    "theorem_5_1": "learners",
     "theorem_6_1": "learners",
     "theorem_b_1": "learners",
     "to_torch": "models",
@@ -119,6 +119,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import noisy as noisy
     from unsoftmax.learners import rounded as rounded
     from unsoftmax.learners import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners import theorem_5_1 as theorem_5_1
     from unsoftmax.learners import theorem_6_1 as theorem_6_1
     from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.pairs import isolating_pairs, saturating_pairs
+from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 
@@ -15,34 +16,36 @@ _PROBES = 12
 _FACTOR = 6.0  # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _QUIET = 14.0  # score beyond which another head's error reaches the answer less than a millionth
 _BASE = 2.0**16
+_TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
+_MOST_EXPLAINED = 1e-8
 _FLOOR = 16 * float(np.finfo(float).eps)
 
 
 def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
-    """A bound on the relative error of every head's W, w0 and v, from about 13 fresh queries a head; None when a head cannot be heard alone.
+    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None when a head cannot be heard alone.
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the answer's deviation through the
-    sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. The answers' own rounding is in it, so it is in the bound.
+    sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured
+    apart, from the same rows with the opposite score. The answers' own rounding is in all of it, so it is in the bound.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
     biased = any(head.w0 is not None for head in heads)
     matrices = _matrices(heads, biased)
-    batches, slopes, sizes = [], [], []
+    probes = []
     for h in range(len(heads)):
         found = _alone(ledger, matrices, heads[h], h, biased, rng)
         if found is None:
-            return None
-        batches.append(found[0])
-        slopes.append(found[1])
-        sizes.append(found[2])
+            return joint_error_bound(ledger, model, rng)
+        probes.append(found)
     plain = _saturated(ledger, matrices, biased, rng) if heads else None
     if heads and plain is None:
         return None
     worst = 0.0
     with ledger.phase(VERIFICATION):
-        for h, (batch, slope, size) in enumerate(zip(batches, slopes, sizes, strict=True)):
-            forms = (ledger.ask(batch) - model(batch)) / slope / size
-            worst = max(worst, _rms(forms) * np.sqrt(matrices[h].size) / float(np.linalg.norm(matrices[h])))
+        for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
+            missing = (ledger.ask(batch) - model(batch)) / slope
+            worst = max(worst, _rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
+            worst = max(worst, _rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
         rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[:, None]
         alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
@@ -72,7 +75,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
         A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
-    return float(np.finfo(float).eps) * largest * model.width**2
+    return min(float(np.finfo(float).eps) * largest * model.width**2, _MOST_EXPLAINED)
 
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
@@ -82,15 +85,17 @@ def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
 
 def _alone(
     ledger: Ledger, matrices: list[Array], head: SingleHead, h: int, biased: bool, rng: np.random.Generator
-) -> tuple[Array, Array, Array] | None:
-    """Sequences in which only head h has a moderate score, the answer's slope in that score, and |a||b|."""
+) -> tuple[Array, Array, Array, Array] | None:
+    """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score; the second half mirrors the first."""
     A, B = isolating_pairs(matrices, h, head.v, _PROBES, rng, size=_size(ledger), silence=_QUIET, biased=biased)
+    A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)
     slopes = (A @ head.v) / (2.0 + 2.0 * np.cosh(scores))
     batch, kappa = _sequences(A, B, biased)
-    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
+    sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    if not np.isfinite(batch).all() or not _allowed(ledger, batch) or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE:
         return None
-    return batch, kappa * slopes, np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    return batch, kappa * slopes, sizes, scores
 
 
 def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:

@@ -15,6 +15,7 @@ from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
 from unsoftmax.learners.rounded import RoundedLearner, rounded
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
+from unsoftmax.learners.theorem_5_1 import Theorem51, theorem_5_1
 from unsoftmax.learners.theorem_6_1 import Theorem61, theorem_6_1
 from unsoftmax.learners.theorem_b_1 import TheoremB1, theorem_b_1
 from unsoftmax.learners.transformer import TransformerLearner
@@ -44,6 +45,7 @@ __all__ = [
     "RoundedLearner",
     "SingleHeadLearner",
     "Theorem41",
+    "Theorem51",
     "Theorem61",
     "TheoremB1",
     "ToleranceLearner",
@@ -60,6 +62,7 @@ __all__ = [
     "note",
     "rounded",
     "theorem_4_1",
+    "theorem_5_1",
     "theorem_6_1",
     "theorem_b_1",
     "within_tolerance",

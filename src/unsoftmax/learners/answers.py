@@ -23,7 +23,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
 
-ANSWERS_KNOWN = "answers"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
+ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,9 @@ class AnswerAwareLearner:
             return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
-        if ANSWERS_KNOWN in ledger.known:
-            return (self._for(ledger.known[ANSWERS_KNOWN]) or self.base).learn(ledger, rng)
+        known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
+        if known is not None:
+            return (self.base if known.exact else self._for(known)).learn(ledger, rng)
         if answers_look_exact(ledger, rng):
             note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
             return self.base.learn(ledger, rng)
@@ -62,10 +63,10 @@ class AnswerAwareLearner:
         found = identify(ledger, rng)
         ledger.known[ANSWERS_KNOWN] = found
         note(ledger, Finding("answers", found.name, found.evidence, found.queries))
-        return self._for(found)
+        return None if found.exact else self._for(found)
 
-    def _for(self, found: AnswerModel) -> Learner | None:
-        return None if found.exact else _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
+    def _for(self, found: AnswerModel) -> Learner:
+        return _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
 
 
 @dataclass(frozen=True)

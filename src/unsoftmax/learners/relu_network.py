@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.relu.circle import EPS, RowFunction
+from unsoftmax.learners.relu.arcs import Arcs
+from unsoftmax.learners.relu.circle import EPS, HalfCircle, RowFunction
 from unsoftmax.learners.relu.gradients import Sketch
 from unsoftmax.learners.relu.leftovers import learn_leftover
 from unsoftmax.learners.relu.polish import polish
@@ -31,6 +32,7 @@ _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
 _CHECKS = 12
 _LOOKS = 120  # fresh rows that look for bumps, times thoroughness
+_WRONG = 200.0  # hyperplanes this many units away, or that near, need another unit
 _FAR = 1e6  # units to which a line is followed
 _CONFIDENCE = 0.99
 
@@ -127,14 +129,16 @@ class ReluNetworkLearner:
         return _Search(self, ledger, function, not shape.homogeneous, shape.unit, rng).run()
 
     def _one_dimension(self, ledger: Ledger, function: RowFunction, unit: float) -> NetworkFound:
+        """Homogeneous on a line: two slopes, each measured at three sizes, whose spread is the rounding."""
+        sizes = unit * np.array([1.0, 0.83, 0.71])
         with ledger.phase("gradients"):
-            right, left = function(np.array([[unit], [-unit]])) / unit
+            slopes = function(np.concatenate([sizes, -sizes])[:, None]).reshape(2, 3) / sizes
+        right, left = slopes.mean(axis=1)
+        noise = float(np.ptp(slopes, axis=1).max())
         fold = (right + left) / 2
-        there = abs(fold) > 4 * EPS * (abs(right) + abs(left))
-        folds = Folds(
-            np.full((int(there), 1), abs(fold)), np.zeros(int(there)), np.full(int(there), np.sign(fold)), np.array([(right - left) / 2]), 0.0
-        )
-        return NetworkFound(folds, 8 * EPS, 0.0)
+        there = int(abs(fold) > 4.0 * (noise + EPS * (abs(right) + abs(left))))
+        folds = Folds(np.full((there, 1), abs(fold)), np.zeros(there), np.full(there, np.sign(fold)), np.array([(right - left) / 2]), 0.0)
+        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(folds.norm(), np.finfo(float).tiny), 0.0)
 
 
 class _Search:
@@ -147,6 +151,7 @@ class _Search:
         self.width = ledger.width
         self.sketcher = Sketcher(function, self.width, biased, rng, unit=unit, limit=12 * options.max_neurons + 2000)
         self.failed: list[Array] = []
+        self._corrected = False
 
     @property
     def biased(self) -> bool:
@@ -156,18 +161,19 @@ class _Search:
         pieces, through = 8, None
         for _ in range(_ROUNDS):
             with self.ledger.phase("kinks"):
-                circle, arcs = self.sketcher.line(pieces=pieces, through=through)
+                circle, arcs = self._line(pieces, through)
             self.ledger.expect(self.ledger.bill.total + (arcs.count + 1) * circle.dimensions)
             with self.ledger.phase("gradients"):
                 sketch = self.sketcher.gradients(circle, arcs)
             folds, errors = self._checked(sketch)
+            if self._misjudged(folds):
+                continue
             allowed = self._allowed(errors)
             folds, deviating = self._looked(folds, errors, allowed)
             if deviating is None:
                 return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(folds))
-            if not self.biased and self._only_scale(deviating, folds, allowed):
+            if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
-                self.failed = []
             pieces *= 4
             self.failed = [*self.failed, deviating][-16:]
             near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
@@ -178,6 +184,17 @@ class _Search:
             f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} kinks); the answers may carry errors "
             f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
         )
+
+    def _line(self, pieces: int, through: Array | None) -> tuple[HalfCircle, Arcs]:
+        """A line; when a function that looked homogeneous bends everywhere on its circle, it may have biases after all."""
+        try:
+            return self.sketcher.line(pieces=pieces, through=through)
+        except OutsideClass:
+            rows = self.sketcher.unit * self.rng.standard_normal((3, self.width))
+            if self.biased or not any(self._has_biases(row) for row in rows):
+                raise
+            self.sketcher.biased = True
+            return self.sketcher.line(pieces=pieces)
 
     def _refute(self, folds: Folds, row: Array) -> None:
         """Exact answers and a large deviation that line after line does not explain: kinks are there, but not on hyperplanes."""
@@ -229,7 +246,23 @@ class _Search:
             with self.ledger.phase("polish"):
                 better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
             folds, errors = better.folds, better.errors
-        return folds, errors
+        return self._without_dust(folds, errors), errors
+
+    def _without_dust(self, folds: Folds, errors: Array) -> Folds:
+        """Offsets (and a constant) that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
+        doubt = 16.0 * (errors[1:] + errors[:-1])
+        dust = abs(folds.constant) <= 16.0 * (errors[0] + errors[-1])
+        return replace(folds, offsets=np.where(np.abs(folds.offsets) <= doubt, 0.0, folds.offsets), constant=0.0 if dust else folds.constant)
+
+    def _misjudged(self, folds: Folds) -> bool:
+        """Whether the hyperplanes lie elsewhere than the line's unit says, so that their offsets are lost; then the unit is set right, once."""
+        if not self.biased or self._corrected or not folds.offsets.any():
+            return False
+        self._corrected = True
+        if 1.0 / _WRONG <= folds.reach / self.sketcher.unit <= _WRONG:
+            return False
+        self.sketcher.unit = folds.reach
+        return True
 
     def _looked(self, folds: Folds, errors: Array, allowed: float) -> tuple[Folds, Array | None]:
         """Fresh rows until a whole set of them agrees; bumps that they meet are learnt. Returns a row that still deviates, if any."""
@@ -286,8 +319,8 @@ class _Search:
         density = float(np.mean(np.exp(-0.5 / sizes**2) / (sizes * np.sqrt(2.0 * np.pi))))
         return float(-np.log(1.0 - _CONFIDENCE) / (density * looks) * self._reach(folds))
 
-    def _only_scale(self, row: Array, folds: Folds, allowed: float) -> bool:
-        """Whether the function is not homogeneous after all."""
+    def _has_biases(self, row: Array) -> bool:
+        """Whether the function is not homogeneous after all, seen on one ray."""
         with self.ledger.phase("shape"):
             answers = self.function(np.stack([row, 2.0**12 * row, 2.0**-12 * row]))
         ratios = answers * np.array([1.0, 2.0**-12, 2.0**12])

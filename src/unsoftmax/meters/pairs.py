@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["isolating_pairs", "saturating_pairs"]
+__all__ = ["isolating_pairs", "mirrored", "saturating_pairs"]
 
 _CHUNK = 48
 _POOL = 64
@@ -55,6 +55,12 @@ def isolating_pairs(
         firsts.append(A)
         lasts.append(along + reach[rows, chosen][:, None] * free)
     return np.concatenate(firsts), np.concatenate(lasts)
+
+
+def mirrored(matrix: Array, A: Array, B: Array) -> Array:
+    """The same asking rows with the opposite score: what changes between the two is the head's own scale, free of everything else."""
+    own = A @ matrix
+    return np.asarray(B - (2.0 * np.einsum("nc,nc->n", own, B) / np.einsum("nc,nc->n", own, own))[:, None] * own)
 
 
 def saturating_pairs(matrices: list[Array], n: int, rng: np.random.Generator, *, size: float, silence: float, biased: bool) -> tuple[Array, Array]:

@@ -28,7 +28,7 @@ class ReluNetwork(Model):
     """
 
     family: ClassVar[str] = "relu-network"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: ClassVar[float] = 1e-7
 
     def __init__(self, A: object, u: object, b: object = None, c: object = 0.0, linear: object = None) -> None:
         self.A: Array = np.array(A, dtype=np.float64)

@@ -29,7 +29,7 @@ class Transformer(Model):
     """
 
     family: ClassVar[str] = "transformer"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: ClassVar[float] = 1e-7
 
     def __init__(self, W: object, network: ReluNetwork, w0: object = None, residual: float = 0.0) -> None:
         if not isinstance(network, ReluNetwork):

@@ -25,7 +25,7 @@ _WORST_CONDITION = 1e7
 _LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be corrected for
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
-_GOOD_ENOUGH = 7e-11  # relative error from which a second look is not worth its queries
+_GOOD_ENOUGH = 8e-11  # relative error from which a second look is not worth its queries
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ import numpy as np
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.checks import check_repeatable
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.multi_head.attempt import Restart
+from unsoftmax.learners.multi_head.attempt import Restart, SharedStep
+from unsoftmax.learners.multi_head.by_copies import MOST_UNKNOWNS, heads_by_copies
 from unsoftmax.learners.multi_head.isolate import isolate_heads
 from unsoftmax.learners.multi_head.refine import parameter_error
 from unsoftmax.learners.multi_head.tests_of_class import check_opposite_rows, has_query_bias
@@ -21,6 +22,8 @@ from unsoftmax.models import MultiHead
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["MultiHeadLearner"]
+
+_COPIES = 4  # attempts by copies when steps are shared
 
 _CLAIM = Claim(
     title="Several heads at the price of their parameters",
@@ -47,7 +50,7 @@ class MultiHeadLearner:
     """
 
     family: ClassVar[str] = "multi-head"
-    attempts: int = 5
+    attempts: int = 6
 
     @property
     def claim(self) -> Claim:
@@ -62,11 +65,19 @@ class MultiHeadLearner:
         respond = Responses(ledger, v, c, biased=biased, rounding=rounding)
         reasons: list[str] = []
         best: tuple[float, MultiHead] | None = None
+        copies = 0  # attempts by copies that are still due
+        small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
         for attempt in range(self.attempts):
             tolerance = max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * rounding)
             try:
-                model = isolate_heads(respond, rng, tolerance)[0].model(respond)
+                if copies:
+                    copies -= 1
+                    model = heads_by_copies(respond, rng).model(respond)
+                else:
+                    model = isolate_heads(respond, rng, tolerance)[0].model(respond)
             except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
+                if isinstance(reason, SharedStep) and small and copies == 0:
+                    copies = _COPIES
                 reasons.append(str(reason))
                 continue
             deviation = fresh_deviation(ledger, model, rng)
@@ -74,6 +85,8 @@ class MultiHeadLearner:
                 best = (deviation, model)
             if deviation <= max(1e-10, 1e3 * rounding):
                 break
+            if deviation > 1e-6 and small and copies == 0:
+                copies = _COPIES
             reasons.append(f"fresh queries deviate by {deviation:.1g}")
         if best is None or best[0] > 1e-3:
             raise Unresolved(

@@ -7,10 +7,11 @@ the base row's differences lose what its own rows are ill conditioned by.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
-from unsoftmax.meters.pairs import isolating_pairs, saturating_pairs
+from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
 from unsoftmax.meters.responses import Responses
 from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import MultiHead, SingleHead
@@ -21,14 +22,21 @@ __all__ = ["correct_matrix", "correct_readouts", "matrix_error", "parameter_erro
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
 _PROBES = 8
+_SCALE_PROBES = 24
 
 
 def matrix_error(respond: Responses, matrices: list[Array], readouts: Array, head: int, size: float, rng: np.random.Generator) -> float:
     """Relative error of one matrix as far as a few fresh pairs show it; infinite when the head is not heard as predicted."""
-    forms, weights, good = _forms(respond, matrices, readouts, head, _PROBES, size, rng)
-    if good.sum() < _PROBES / 2:
+    A, B = isolating_pairs(matrices, head, readouts[head], _PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    both = np.concatenate([B, mirrored(matrices[head], A, B)])
+    missing, good, scores = _missing(respond, matrices, readouts, head, np.concatenate([A, A]), both)
+    pairs = good[:_PROBES] & good[_PROBES:]
+    if pairs.sum() < _PROBES / 2:
         return np.inf
-    return float(np.sqrt(np.mean((forms[good] / weights[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head]))
+    sizes = np.linalg.norm(np.concatenate([A, A]), axis=1) * np.linalg.norm(both, axis=1)
+    anywhere = np.sqrt(np.mean((missing[good] / sizes[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head])
+    own = (missing[:_PROBES] - missing[_PROBES:]) / (scores[:_PROBES] - scores[_PROBES:])
+    return float(max(anywhere, np.sqrt(np.mean(own[pairs] ** 2))))
 
 
 def correct_matrix(
@@ -39,7 +47,10 @@ def correct_matrix(
     d, n = W.shape
     r = min(d, n) if rank is None else rank
     unknowns = r * (d + n - r)
-    forms, weights, good, A, B = _forms_and_pairs(respond, matrices, readouts, head, int(_SURPLUS * unknowns) + 8, size, rng)
+    count = int(_SURPLUS * unknowns) + 8
+    A, B = isolating_pairs(matrices, head, readouts[head], count, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    forms, good, _ = _missing(respond, matrices, readouts, head, A, B)
+    weights = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
     if good.sum() < 1.1 * unknowns:
         return None
     A, B, forms = A[good] / weights[good, None], B[good], forms[good] / weights[good]
@@ -50,7 +61,8 @@ def correct_matrix(
             rmatvec=lambda y: ((A * y[:, None]).T @ B).ravel(),
             dtype=np.float64,
         )
-        return np.asarray(W + lsqr(operator, forms, atol=1e-14, btol=1e-14, iter_lim=600)[0].reshape(d, n))
+        moved = W + lsqr(operator, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0].reshape(d, n)
+        return _rescaled(respond, matrices, readouts, head, moved, size, rng)
     U, _, Vt = np.linalg.svd(W, full_matrices=False)
     U, V = U[:, :r], Vt[:r].T
     AU, BV = A @ U, B @ V
@@ -60,10 +72,21 @@ def correct_matrix(
         rmatvec=lambda y: np.concatenate([((AU * y[:, None]).T @ B).ravel(), ((A * y[:, None]).T @ BV).ravel()]),
         dtype=np.float64,
     )
-    found = lsqr(tangent, forms, atol=1e-14, btol=1e-14, iter_lim=600)[0]
+    found = lsqr(tangent, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0]
     moved = W + U @ found[: r * n].reshape(r, n) + found[r * n :].reshape(d, r) @ V.T
     left, values, right = np.linalg.svd(moved, full_matrices=False)
-    return np.asarray((left[:, :r] * values[:r]) @ right[:r])
+    return _rescaled(respond, matrices, readouts, head, (left[:, :r] * values[:r]) @ right[:r], size, rng)
+
+
+def _rescaled(respond: Responses, matrices: list[Array], readouts: Array, head: int, W: Array, size: float, rng: np.random.Generator) -> Array:
+    """W with its scale measured apart: pairs on the head's own plane tell everything else much better than that."""
+    known = [W if k == head else matrix for k, matrix in enumerate(matrices)]
+    A, B = isolating_pairs(known, head, readouts[head], _SCALE_PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    missing, good, scores = _missing(respond, known, readouts, head, np.concatenate([A, A]), np.concatenate([B, mirrored(W, A, B)]))
+    both = good[:_SCALE_PROBES] & good[_SCALE_PROBES:]
+    change = (missing[:_SCALE_PROBES] - missing[_SCALE_PROBES:])[both]
+    step = (scores[:_SCALE_PROBES] - scores[_SCALE_PROBES:])[both]
+    return np.asarray(W * (1.0 + float(change @ step) / float(step @ step))) if len(step) else W
 
 
 def readout_error(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> float:
@@ -83,7 +106,7 @@ def correct_readouts(respond: Responses, matrices: list[Array], readouts: Array,
         rmatvec=lambda y: ((on * y[:, None]).T @ A).ravel(),
         dtype=np.float64,
     )
-    return np.asarray(readouts + lsqr(operator, residual, atol=1e-14, btol=1e-14, iter_lim=600)[0].reshape(H, d))
+    return np.asarray(readouts + lsqr(operator, residual, atol=1e-9, btol=1e-9, iter_lim=150)[0].reshape(H, d))
 
 
 def parameter_error(respond: Responses, model: MultiHead, rng: np.random.Generator) -> float:
@@ -117,21 +140,11 @@ def _saturated(
     return (A, on), respond(A, B) - np.einsum("qh,qh->q", A @ readouts.T, on)
 
 
-def _forms(
-    respond: Responses, matrices: list[Array], readouts: Array, head: int, n: int, size: float, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    return _forms_and_pairs(respond, matrices, readouts, head, n, size, rng)[:3]
-
-
-def _forms_and_pairs(
-    respond: Responses, matrices: list[Array], readouts: Array, head: int, n: int, size: float, rng: np.random.Generator
-) -> tuple[Array, Array, Array, Array, Array]:
-    """(aᵀEb, |a||b|, readable, A, B) with E what is missing from the head's matrix."""
-    A, B = isolating_pairs(matrices, head, readouts[head], n, rng, size=size, silence=_SILENCE, biased=respond.biased)
+def _missing(respond: Responses, matrices: list[Array], readouts: Array, head: int, A: Array, B: Array) -> tuple[Array, NDArray[np.bool_], Array]:
+    """(aᵀEb, readable, aᵀWb) with E what is missing from the head's matrix W."""
     scores = np.array([np.einsum("qi,qi->q", A @ matrix, B) for matrix in matrices])
     others = [k for k in range(len(matrices)) if k != head]
     background = np.einsum("kq,kq->q", expit(scores[others]), readouts[others] @ A.T) if others else 0.0
     weight = (respond(A, B) - background) / (A @ readouts[head])
     good = (weight > 2e-3) & (weight < 1 - 2e-3)
-    forms = np.where(good, logit(np.clip(weight, 1e-3, 1 - 1e-3)) - scores[head], 0.0)
-    return forms, np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1), good, A, B
+    return np.where(good, logit(np.clip(weight, 1e-3, 1 - 1e-3)) - scores[head], 0.0), good, scores[head]

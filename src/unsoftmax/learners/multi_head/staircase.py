@@ -236,14 +236,18 @@ class _Look:
         spread = angles[:, None] + _STEP_POINTS / slopes[:, None]
         shape = (self.ask(spread.ravel()).reshape(spread.shape) - below[:, None]) / jump[:, None]
         if np.any(shape <= 1e-4) or np.any(shape >= 1 - 1e-4):
-            raise _Unclear("a step is wider on one side", 1.0)
+            raise _Unclear("a step is wider on one side")
         scores = logit(shape)
         gain, centre = (scores[:, 3] - scores[:, 1]) / 4, (scores[:, 3] + scores[:, 1]) / 2
         deviation = np.abs(scores - (centre[:, None] + gain[:, None] * _STEP_POINTS)).max(axis=1)
         noise = 240 * self.respond.rounding * self.size / np.abs(jump) + 120 * 1e-16 * np.abs(slopes)
         allowed = np.maximum(1e-9, 20 * noise)
-        if np.any(deviation > allowed) or np.any((deviation > 1e-6) & (self.respond.rounding < 1e-12)):
+        if self.respond.rounding < 1e-12:
+            allowed = np.minimum(allowed, 1e-3)
+        if np.any(deviation > allowed):
             raise _Unclear(f"its logit bends by {deviation.max():.2g}", float(deviation.max()))
+        if np.any(gain <= 0):
+            raise _Unclear("a step does not rise evenly")
         slopes = slopes * gain
         angles = angles - centre / slopes
         points = self.scale * self.circle.points(angles)
@@ -258,7 +262,7 @@ class _Look:
         if abs(flat) < 1e3 * _plateau(self.respond) * self.size:
             flat = 0.0
         if abs(self.start - on - flat / 2) > 1e3 * _plateau(self.respond) * self.size:
-            raise _Unclear("the steps that are on do not add up to the answer", 0.5)
+            raise _Unclear("the steps that are on do not add up to the answer")
         return Staircase(self.circle, steps, saturation, self.size, flat, self.profile)
 
     def _hit(self, brackets: list[_Bracket], fraction: Callable[[Array, Array], Array]) -> tuple[Array, Array]:
@@ -276,7 +280,7 @@ class _Look:
             low, high = np.where(~done & (part <= 0.02), middle, low), np.where(~done & (part >= 0.98), middle, high)
             if np.any((high - low < 1e-15) & ~done):
                 break
-        raise _Unclear("a step has no inside", 1.0)
+        raise _Unclear("a step has no inside")
 
     def _slopes(self, angles: Array, widths: Array, fraction: Callable[[Array, Array], Array]) -> tuple[Array, Array]:
         """Slope of the logit in every step, and the angle where it is zero."""
@@ -293,5 +297,5 @@ class _Look:
                 break
             move = np.where(inside, np.where(np.abs(change) < 0.2, move * 4, move), move / 4)
         if np.any(slopes <= 0):
-            raise _Unclear("a step does not rise evenly", 1.0)
+            raise _Unclear("a step does not rise evenly")
         return slopes, angles - here / slopes

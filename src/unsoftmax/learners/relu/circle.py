@@ -77,9 +77,15 @@ class HalfCircle:
 def rounding_level(circle: HalfCircle, rng: np.random.Generator) -> tuple[float, float]:
     """(rounding of an answer, size of the answers): from collinear points 1e-10 apart, where the answers are largest.
 
-    Where the function happens to be small its rounding is too, and a level taken there would let every answer look like a kink.
+    Where the function happens to be small its rounding is too, and a level taken there would let every answer look like a kink. So when
+    four places show nothing but rounding, many are tried.
     """
-    places = circle.low + (circle.high - circle.low) * (np.arange(4) + rng.uniform(0.1, 0.9, 4)) / 4
+    noise, size = _level(circle, 4, rng)
+    return _level(circle, 48, rng) if noise > 0.01 * size > 0.0 else (noise, size)
+
+
+def _level(circle: HalfCircle, count: int, rng: np.random.Generator) -> tuple[float, float]:
+    places = circle.low + (circle.high - circle.low) * (np.arange(count) + rng.uniform(0.1, 0.9, count)) / count
     first = circle(places)
     chosen = places[np.argsort(-np.abs(first))[:2]]
     steps = np.arange(4) + rng.uniform(0.0, 0.5, (2, 4))

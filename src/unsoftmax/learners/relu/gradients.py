@@ -83,7 +83,7 @@ def measure_gradients(
         tries[arc, direction] += 1
         todo = _crossed(np.diff(gradients, axis=0) / 2, away, steps) & (tries < _TRIES)
         steps = np.where(todo, steps * _SHORTER, steps)
-    shortest_steps = np.abs(steps).min(axis=1) if k else np.ones(J + 1)
+    shortest_steps = np.minimum(np.abs(steps).min(axis=1, initial=np.inf), 0.5 * clear)
     return Sketch(circle, arcs, gradients, shortest_steps, noise)
 
 

@@ -15,6 +15,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
 
 _PLACES = 4
+_MOST = 0.8  # of the bending lies nearer than the unit
 _STEP = 1e-4  # of a row's length: a smooth function bends by 1e-8 of itself, a piecewise linear one hardly ever has a kink there
 
 
@@ -30,18 +31,24 @@ def one_row_function(ledger: Ledger) -> RowFunction:
 
 def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.Generator) -> None:
     """Second differences over tiny steps vanish almost everywhere, or the function is not piecewise linear."""
+    bend, allowed = _bending(function, width, unit, rng)
+    if (bend > allowed).all():  # perhaps four rows where nothing but rounding is answered: four others
+        more, more_allowed = _bending(function, width, unit, rng)
+        if (more > more_allowed).all():
+            raise OutsideClass(
+                PIECES_TEST,
+                f"at {2 * _PLACES} of {2 * _PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of {_STEP:g} of the row "
+                f"(allowed {allowed:.1g}); a ReLU network bends only at kinks",
+            )
+
+
+def _bending(function: RowFunction, width: int, unit: float, rng: np.random.Generator) -> tuple[Array, float]:
     places = unit * rng.standard_normal((_PLACES, width))
     steps = _STEP * unit * rng.standard_normal((_PLACES, width))
-    first, second, third = function(np.concatenate([places, places + steps, places + 2 * steps])).reshape(3, _PLACES)
-    _refuse_rounded(np.concatenate([first, second, third]))
-    bend = np.abs(first - 2.0 * second + third)
-    allowed = 1e-12 * np.maximum(np.abs(np.stack([first, second, third])).max(), np.finfo(float).tiny)
-    if (bend > allowed).sum() == _PLACES:
-        raise OutsideClass(
-            PIECES_TEST,
-            f"at {_PLACES} of {_PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of {_STEP:g} of the row "
-            f"(allowed {allowed:.1g}); a ReLU network bends only at kinks",
-        )
+    answers = function(np.concatenate([places, places + steps, places + 2 * steps]))
+    _refuse_rounded(answers)
+    first, second, third = answers.reshape(3, _PLACES)
+    return np.abs(first - 2.0 * second + third), 1e-12 * max(float(np.abs(answers).max()), float(np.finfo(float).tiny))
 
 
 def _refuse_rounded(answers: Array) -> None:
@@ -53,6 +60,8 @@ def _refuse_rounded(answers: Array) -> None:
             "all answers are float32 numbers; the network's kinks are found from float64 answers only, so ask a float64 copy of the target"
         )
     for decimals in range(12):
+        if 10.0**-decimals < 1e4 * EPS * np.abs(answers).max():
+            return
         if (np.round(answers, decimals) == answers).all():
             raise Unresolved(f"all answers are rounded to {decimals} decimals; the network's kinks are found from unrounded answers only")
 
@@ -66,7 +75,7 @@ class Shape:
 
 
 def look_along_rays(function: RowFunction, width: int, unit: float, largest: float, rng: np.random.Generator) -> Shape:
-    """The slopes of g along a ray, from 2^-24 to 2^24 times `unit` (up to norm `largest`), and a second ray when they are all the same."""
+    """The slopes of g along a ray, from 2^-24 to 2^24 times `unit` (up to norm `largest`), and on two more rays when they are all the same."""
     rows = unit * rng.standard_normal((2, width))
     ladder = 2.0 ** np.arange(-24.0, 25.0, 4.0)
     ladder = ladder[ladder * np.linalg.norm(rows, axis=1).max() <= largest]
@@ -75,16 +84,37 @@ def look_along_rays(function: RowFunction, width: int, unit: float, largest: flo
     steps = np.diff(np.concatenate([[0.0], ladder]))
     slopes = np.diff(values) / steps
     doubt = noise[1:] / steps
-    if values[0] == 0.0:
-        ratios = values[1:] / ladder
-        others = function(np.array([1.0, 2.0**-20, min(2.0**20, ladder[-1])])[:, None] * rows[1]) / np.array(
-            [1.0, 2.0**-20, min(2.0**20, ladder[-1])]
-        )
-        if all(np.ptp(some) <= 1e-12 * np.abs(some).max() for some in (ratios, others)):
+    if values[0] == 0.0 and _constant(values[1:] / ladder):
+        few = np.array([1.0, 2.0**-20, min(2.0**20, float(ladder[-1]))])
+        others = [function(few[:, None] * row) / few for row in (-rows[0], rows[1])]
+        if all(_constant(ratios) for ratios in others) and (values.any() or any(ratios.any() for ratios in others)):
             return Shape(True, unit)
-    changes = np.abs(np.diff(slopes))
-    changes = np.where(changes > 2.0 * (doubt[1:] + doubt[:-1]), changes, 0.0)
-    if not changes.any():
+    ray, middle = rows[0], _most_of_change(slopes, doubt)
+    if middle is None:  # nothing bends on this half of the line: look at the other
+        ray = -ray
+        values = function(np.concatenate([np.zeros((1, width)), ladder[:, None] * ray]))
+        middle = _most_of_change(np.diff(values) / steps, 8.0 * EPS * np.maximum.accumulate(np.abs(values))[1:] / steps)
+    if middle is None:
         return Shape(False, unit)
-    middle = int(np.searchsorted(np.cumsum(changes), 0.5 * changes.sum()))
-    return Shape(False, unit * float(ladder[middle]))
+    finer = ladder[middle] * 2.0 ** np.arange(0.0, 9.0) / (16.0 if middle else 1.0)  # the two steps of the ladder around it, in octaves
+    finer = finer[finer * float(np.linalg.norm(ray)) <= largest]
+    values = function(finer[:, None] * ray)
+    slopes, doubt = np.diff(values) / np.diff(finer), 8.0 * EPS * np.abs(values).max() / np.diff(finer)
+    closer = _most_of_change(slopes, doubt)
+    return Shape(False, unit * float(ladder[middle] if closer is None else finer[closer + 1]))
+
+
+def _constant(ratios: Array) -> bool:
+    return bool(np.ptp(ratios) <= 1e-12 * np.abs(ratios).max())
+
+
+def _most_of_change(slopes: Array, doubt: Array) -> int | None:
+    """The place that has most changes of slope before it, rounding left out; None when there are none.
+
+    Changes of random sign add up in squares, so squares count the kinks between two points.
+    """
+    changes = np.abs(np.diff(slopes))
+    changes = np.square(np.where(changes > 2.0 * (doubt[1:] + doubt[:-1]), changes, 0.0))
+    if not changes.any():
+        return None
+    return int(np.searchsorted(np.cumsum(changes), _MOST * changes.sum()))

@@ -9,11 +9,11 @@ from unsoftmax.learners.relu.circle import HalfCircle, RowFunction, rounding_lev
 from unsoftmax.learners.relu.gradients import Sketch, measure_gradients
 from unsoftmax.learners.relu.kinks import PIECES_TEST, Kinks, find_kinks
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Sketcher"]
 
-_FAR = 60.0  # when the median kink is this many units away (or that near), the unit is wrong
+_FAR = 16.0  # when the median kink is this many units away (or that near), the unit is wrong
 _RESCALES, _REDRAWS = 3, 2
 
 
@@ -36,6 +36,14 @@ class Sketcher:
         while True:
             circle = HalfCircle(self.function, self.width, self.biased, self.rng, self.unit, through)
             self.noise, self.size = rounding_level(circle, self.rng)
+            if self.noise > 0.01 * self.size > 0.0:
+                if self.unit != 1.0 and through is None:  # the unit was found from rounding alone
+                    self.unit = 1.0
+                    continue
+                raise Unresolved(
+                    f"the answers ({self.size:.2g} at most) are hardly larger than their own rounding ({self.noise:.2g}); "
+                    "as far as they show the function is constant there"
+                )
             found = find_kinks(circle, self.noise, self.rng, pieces=pieces, limit=self.limit)
             self.size = max(self.size, float(np.abs(found.answers).max()))
             self.noise = max(self.noise, found.noise)

@@ -98,7 +98,10 @@ def find_plateaus(respond: VectorResponses, rng: np.random.Generator) -> Voices:
         if len(open_) == rank and apart and widest < 0.02 and len(set(history[-_STABLE:])) == 1 and len(history) > _STABLE:
             edges = [-limit, *(edge for piece in open_ for edge in piece[:2]), limit]
             gaps = np.array(edges).reshape(-1, 2)
-            return Voices(a, points(gaps.mean(axis=1)), float((gaps[:, 1] - gaps[:, 0]).min()))
+            narrowest = float((gaps[:, 1] - gaps[:, 0]).min())
+            if narrowest < 1e-5:
+                raise Restart("two heads switch too near to each other")
+            return Voices(a, points(gaps.mean(axis=1)), narrowest)
         if len(open_) > 5 * rank + 8 or len(history) > 24:
             raise Restart("the steps along a line of asking rows do not come apart")
         middles = np.array([(piece[0] + piece[1]) / 2 for piece in open_])

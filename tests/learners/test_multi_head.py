@@ -1,0 +1,156 @@
+"""Several heads from scalar answers: recovered, or an honest other status."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import unsoftmax
+from tests.cases.multi_heads import KINDS, gaussian
+from unsoftmax import MultiHead, MultiHeadLearner, SingleHead, Status, random_multi_head
+
+Array = NDArray[np.float64]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_are_recovered_up_to_their_canonical_form(kind: str, seed: int) -> None:
+    hidden = KINDS[kind](9 if kind == "more_heads_than_columns" else 12, seed)
+    result = unsoftmax.recover(lambda X: hidden(X), width=hidden.width, seed=seed)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert len(result.model.heads) == len(hidden.canonical().heads)
+    error = hidden.canonical().distance(result.model)
+    assert result.error_bound is not None
+    assert error <= 1e-8
+    assert error <= result.error_bound
+
+
+@pytest.mark.parametrize(("d", "heads", "r", "limit"), [(48, 8, 48, 1.06), (64, 8, 8, 1.25), (48, 4, 12, 1.15)])
+def test_the_bill_is_near_the_number_of_parameters(d: int, heads: int, r: int, limit: float) -> None:
+    hidden = random_multi_head(d, heads, r, seed=1)
+    result = unsoftmax.recover(lambda X: hidden(X), width=d)
+    assert result.status is Status.EXACT
+    assert result.queries.learning <= limit * hidden.parameters
+    assert result.queries.learning <= heads * MultiHeadLearner().claim.queries(d, r)
+    assert result.model is not None
+    assert result.model.ranks == [r] * heads
+
+
+def test_round_trips_do_not_grow_with_the_number_of_heads() -> None:
+    trips = []
+    for heads in (2, 8):
+        hidden = random_multi_head(24, heads, 3, seed=0)
+        calls = [0]
+
+        def oracle(X: Array, hidden: MultiHead = hidden, calls: list[int] = calls) -> Array:
+            calls[0] += 1
+            return hidden(X)
+
+        assert unsoftmax.recover(oracle, width=24).status is Status.EXACT
+        trips.append(calls[0])
+    assert trips[1] < 2 * trips[0]
+
+
+def test_one_head_stays_one_head_at_its_own_price() -> None:
+    head = unsoftmax.random_single_head(32, seed=3)
+    result = unsoftmax.recover(lambda X: head(X), width=32)
+    assert isinstance(result.model, SingleHead)
+    assert result.queries.learning <= 1.06 * head.parameters
+
+
+def test_a_single_head_is_also_a_sum_of_heads() -> None:
+    head = unsoftmax.random_single_head(10, seed=3)
+    result = unsoftmax.recover(lambda X: head(X), width=10, family="multi-head")
+    assert result.status is Status.EXACT
+    assert isinstance(result.model, MultiHead)
+    assert MultiHead([head]).distance(result.model) < 1e-9
+
+
+def test_mirrored_heads_are_noticed() -> None:
+    rng = np.random.default_rng(0)
+    W, v = gaussian(rng, 10), rng.standard_normal(10)
+    hidden = MultiHead([SingleHead(W, v), SingleHead(-W, v), SingleHead(gaussian(rng, 10), rng.standard_normal(10))])
+    result = unsoftmax.recover(lambda X: hidden(X), width=10)
+    if result.status.recovered:
+        assert isinstance(result.model, MultiHead)
+        assert hidden.distance(result.model) < 1e-8
+    else:
+        assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS)
+
+
+def test_float32_answers_end_within_an_honest_bound() -> None:
+    hidden = random_multi_head(16, 3, seed=2)
+    result = unsoftmax.recover(lambda X: hidden(X).astype(np.float32), width=16, family="multi-head")
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert result.error_bound is not None
+    assert hidden.distance(result.model) <= result.error_bound < 1e-2
+
+
+def _with_skip(hidden: MultiHead) -> unsoftmax.FunctionOracle:
+    return unsoftmax.FunctionOracle(lambda X: hidden(X) + 0.3 * X[:, -1, 0], unsoftmax.OracleSpec(width=hidden.width))
+
+
+def _two_layers(hidden: MultiHead) -> unsoftmax.FunctionOracle:
+    def box(X: Array) -> Array:
+        mixed = X + np.stack([hidden(X[:, : i + 1]) for i in range(X.shape[1])], axis=1)[:, :, None]
+        return hidden(mixed)
+
+    return unsoftmax.FunctionOracle(box, unsoftmax.OracleSpec(width=hidden.width))
+
+
+def _length_scale(hidden: MultiHead) -> unsoftmax.FunctionOracle:
+    return unsoftmax.FunctionOracle(lambda X: hidden(X) * (1 + 0.01 * (X.shape[1] > 4)), unsoftmax.OracleSpec(width=hidden.width))
+
+
+def _first_row_asks(hidden: MultiHead) -> unsoftmax.FunctionOracle:
+    return unsoftmax.FunctionOracle(lambda X: hidden(X[:, ::-1]), unsoftmax.OracleSpec(width=hidden.width))
+
+
+def _hard_max(hidden: MultiHead) -> unsoftmax.FunctionOracle:
+    def box(X: Array) -> Array:
+        scores = hidden.scores(X)
+        return np.asarray(
+            sum(np.take_along_axis(X, scores[:, :, h].argmax(1)[:, None, None], 1)[:, 0] @ head.v for h, head in enumerate(hidden.heads))
+        )
+
+    return unsoftmax.FunctionOracle(box, unsoftmax.OracleSpec(width=hidden.width))
+
+
+@pytest.mark.parametrize("family", ["auto", "multi-head"])
+@pytest.mark.parametrize("make", [_with_skip, _two_layers, _length_scale, _first_row_asks, _hard_max])
+def test_boxes_that_are_no_sum_of_heads_are_refused_at_a_bounded_price(make: object, family: str) -> None:
+    assert callable(make)
+    result = unsoftmax.recover(make(random_multi_head(8, 2, seed=4)), family=family)
+    assert result.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED), result.reason
+    assert result.queries.total < 40_000
+
+
+def test_inputs_too_small_to_saturate_end_as_unresolved() -> None:
+    hidden = random_multi_head(8, 2, seed=1, scale=0.01)
+    result = unsoftmax.recover(lambda X: hidden(X), width=8, input_bound=1.0, family="multi-head")
+    assert result.status is Status.UNRESOLVED
+    assert "saturate" in result.reason
+
+
+def test_the_budget_is_kept() -> None:
+    result = unsoftmax.recover("demo:multi-head?d=24&heads=3", budget=500)
+    assert result.status is Status.BUDGET_SPENT
+    assert result.queries.total <= 500
+
+
+def test_the_same_seed_asks_the_same_queries() -> None:
+    hidden = random_multi_head(10, 2, seed=1)
+    logs: list[list[bytes]] = []
+    for _ in range(2):
+        log: list[bytes] = []
+
+        def oracle(X: Array, log: list[bytes] = log) -> Array:
+            log.append(np.asarray(X).tobytes())
+            return hidden(X)
+
+        unsoftmax.recover(oracle, width=10, seed=5)
+        logs.append(log)
+    assert logs[0] == logs[1]
