@@ -104,7 +104,7 @@ def test_a_stopped_audit_goes_on_and_pays_nothing_twice(tmp_path: Path) -> None:
     assert third.plan.seconds_per_query is None  # nothing was asked, so no rate was measured
     assert again.result.model is not None
     assert third.result.model is not None
-    assert again.result.model.distance(third.result.model) == 0.0  # type: ignore[arg-type]
+    assert again.result.model.distance(third.result.model) == 0.0
 
 
 def test_nothing_is_spent_over_the_limit_without_confirmation(tmp_path: Path) -> None:
