@@ -71,8 +71,8 @@ def _run(fast: bool, seed: int) -> Findings:
             "The theorem leaves C open. Success rises from 0 to 1 within a factor of about two; the first C of the grid at which every seed was "
             f"solved is {', '.join(f'{C:g} at d = {d}, r = {r}' for (d, r), C in enough.items() if C is not None)}.",
             f"From answers the literal algorithm also fails numerically: {lost} of {len(shapes) * n_seeds} runs at C = {constants[-1]:g} "
-            f"({why or 'none'}). Gaussian forms have heavy tails, so some pairs saturate the sigmoid, and some have a·v near zero, where digits are lost; one such pair "
-            "spoils the convex program. Those runs end as UNRESOLVED.",
+            f"({why or 'none'}). Gaussian forms have heavy tails, so some pairs saturate the sigmoid, and some have a·v near zero, where digits are "
+            "lost; one such pair spoils the convex program. Those runs end as UNRESOLVED.",
             f"The adaptive range finder needs no C and no rank, and pays {last[4]:,} queries where the theorem at that C pays {last[3]:,} "
             f"(d = {last[0]}, r = {last[1]}, {last[2]:,} parameters).",
         ),
