@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.thresholds import MANTISSA_BITS
 from unsoftmax.oracles import Array, in_precision
 
 __all__ = ["AnswerModel", "Finding", "answers_look_exact", "identify"]
@@ -133,6 +134,8 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
         precision = _precision(inside)
+        if precision is not None and np.abs(inside).max() > 2.0 ** (MANTISSA_BITS[precision] + 1):
+            decimals = None  # large numbers of a format are whole without being rounded
         if decimals == 0 or (decimals is not None and precision is None):
             step = 10.0**-decimals
             return AnswerModel("decimals", f"{len(inside)} answers are whole multiples of {step:g}", 0, decimals=decimals, tau=step / 2, clip=clip)
@@ -150,7 +153,7 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
             f"answers repeat, use all digits and lie on lines to {worst:.1g}" if clip is None else f"answers stop at {clip[0]:.6g} and {clip[1]:.6g}"
         )
         return AnswerModel("exact", text, 0, clip=clip)
-    tau = _COVER * worst
+    tau = _COVER * max(worst, _far_deviation(ledger, rng, straight, clip))
     return AnswerModel("tolerance", f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line", 0, tau=tau, clip=clip)
 
 
@@ -201,6 +204,18 @@ def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: floa
     deviations = (answers - origin - parts * slopes[:, None]).ravel()
     kept = ((answers > low) & (answers < high)).ravel()
     return deviations[kept], float(np.abs(answers).max(initial=0.0))
+
+
+def _far_deviation(ledger: Ledger, rng: np.random.Generator, far: float, clip: tuple[float, float] | None) -> float:
+    """How far answers to long rows lie off lines: coarse steps are not seen on rows whose whole answer is smaller."""
+    if clip is not None:
+        return 0.0
+    rows = far * _rows(rng, 3, ledger.width)
+    ends, starts = _ask(ledger, rows), _ask(ledger, -rows)
+    parts = rng.uniform(-0.6, 0.6, (3, 6))
+    answers = _ask(ledger, (parts[:, :, None] * rows[:, None]).reshape(-1, ledger.width)).reshape(parts.shape)
+    off = np.abs(answers - (ends + starts)[:, None] / 2 - parts * (ends - starts)[:, None] / 2)
+    return float(off.max()) / 1.6 if float(off.max()) > 1e-12 * float(np.abs(ends).max()) else 0.0
 
 
 def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[float, float] | None, worst: float) -> bool:
