@@ -92,7 +92,7 @@ def bumps(seeds: int) -> None:
                     refused += 1
                     continue
                 assert result.certificate is not None
-                spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(" ")[0]))
+                spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
                 found += hidden.distance(result.model) < 1e-6
                 missed += hidden.distance(result.model) >= 1e-6
             print(f"| {width} | {thoroughness:g} | {found} | {refused} | {missed} | {np.median(spots):.2g} | {np.mean(queries):.0f} |", flush=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from unsoftmax.learners import Claim, Learner, learner_for
@@ -25,10 +25,11 @@ class Plan:
     parameters: dict[int, int]
     verification: int
     paper: int
+    otherwise: dict[str, str] = field(default_factory=dict)  # family -> query formula, should the box turn out to be of that one
 
     @property
     def at_most(self) -> int:
-        """The whole bill in the worst case."""
+        """The whole bill in the worst case, for the family that the plan is made for."""
         return max(self.by_rank.values()) + self.verification
 
     def as_json(self) -> dict[str, Any]:
@@ -47,6 +48,7 @@ class Plan:
             "verification": self.verification,
             "at_most": self.at_most,
             "paper": self.paper,
+            "otherwise": dict(self.otherwise),
         }
 
 
@@ -68,4 +70,5 @@ def plan(target: object, *, width: int | None = None, family: str = "auto", lear
         parameters={r: d + r * (2 * d - r) for r in ranks},
         verification=VERIFICATION_QUERIES,
         paper=d + d * d,
+        otherwise={name: learner_for(name).claim.queries.formula for name in ("multi-head", "transformer")} if chosen.family == "auto" else {},
     )

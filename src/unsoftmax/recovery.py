@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
+from unsoftmax.certify import REPLAY_TEST, Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, open_journal
@@ -130,7 +130,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
 
 def _open_to_doubt(stop: Stop) -> bool:
     """Whether answers that are not exact after all could explain this outcome."""
-    return isinstance(stop, OutsideClass | Unresolved)
+    return isinstance(stop, Unresolved) or (isinstance(stop, OutsideClass) and stop.test != REPLAY_TEST)
 
 
 def _checked_tolerance(tolerance: float | None) -> float | None:

@@ -150,3 +150,15 @@ def test_wrong_batches_are_refused() -> None:
             head(np.zeros(shape))
     with pytest.raises(UsageError, match="equal shapes"):
         head.distance(SingleHead(np.eye(2), np.ones(2)))
+
+
+def test_answers_that_stop_at_a_limit(tmp_path: Path) -> None:
+    head = heads.make("biases", 4, seed=0)
+    clipped = SingleHead(head.W, head.v, head.w0, head.c, clip=(-0.5, 0.25))
+    X = 3 * np.random.default_rng(0).standard_normal((50, 3, 4))
+    assert np.array_equal(clipped(X), np.clip(head(X), -0.5, 0.25))
+    assert clipped.distance(head) == 0.0
+    loaded = unsoftmax.load(clipped.save(tmp_path / "head.safetensors"))
+    assert np.array_equal(loaded(X), clipped(X))
+    with pytest.raises(UsageError, match="clip must be"):
+        SingleHead(head.W, head.v, clip=(1.0, -1.0))

@@ -35,6 +35,8 @@ def plan(
     for rank, queries in planned.by_rank.items():
         typer.echo(f"{rank:>8}{planned.parameters[rank]:>14,}{queries:>12,}")
     typer.echo(f"paper       {planned.paper:,} (Theorem 4.1, d + d^2, whatever the rank, no biases)")
+    for name, formula in planned.otherwise.items():
+        typer.echo(f"{name:<11} {formula}, should it turn out to be one")
     if affordable is not None:
         typer.echo(
             f"budget      {budget:,} queries are enough up to rank {affordable}" if affordable else f"budget      {budget:,} queries are not enough"

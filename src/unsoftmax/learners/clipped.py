@@ -12,6 +12,7 @@ from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.ledger import Ledger
+from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ClippedLearner", "clipped"]
@@ -45,6 +46,9 @@ class ClippedLearner:
         learned = self.inner.learn(ledger, rng)
         low, high = self.limits
         note = f"answers stop at {low:.6g} and {high:.6g}; rows were kept to a norm of {ledger.input_bound:.3g}, where none does"
+        head = learned.model
+        if isinstance(head, SingleHead):
+            learned = replace(learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits))
         return replace(learned, note=f"{note}; {learned.note}" if learned.note else note, exact_answers=False)
 
     def _longest(self, ledger: Ledger, rng: np.random.Generator) -> float:

@@ -127,6 +127,10 @@ class LowPrecisionLearner:
         steps = 54 - MANTISSA_BITS[self.precision]
         with ledger.phase("values"):
             answer = float(ledger.ask((size * direction)[None, None])[0])
+            if not answer > 0.0:
+                raise OutsideClass(
+                    ONE_ROW_TEST, f"a row along v, which single entries told, is answered {answer:.3g} instead of its length times |v|"
+                )
             binade = 2.0 ** np.floor(np.log2(answer))
             size *= (1.5 if answer >= 1.5 * binade else 0.75) * binade / answer  # clear of the powers of two, where steps change
             first = float(ledger.ask((size * direction)[None, None])[0])

@@ -58,11 +58,12 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class NetworkFound:
-    """The folds, a bound on their relative error, and the width of the narrowest slab that the last fresh rows would have met."""
+    """The folds, a bound on their relative error, and the width of the narrowest slab, up to which distance, that fresh rows would have met."""
 
     folds: Folds
     error_bound: float
     blind_spot: float
+    searched: float
 
     @property
     def caveat(self) -> str:
@@ -70,8 +71,8 @@ class NetworkFound:
         if not self.folds.biased:
             return ""
         return (
-            f"a bump confined to a slab narrower than {self.blind_spot:.2g} (hyperplanes lie about {self.folds.reach:.2g} from the origin) "
-            "may have been missed; more thoroughness finds narrower ones"
+            f"a bump confined to a slab narrower than {self.blind_spot:.2g}, or further than {self.searched:.2g} from the origin "
+            f"(hyperplanes lie about {self.folds.reach:.2g} from it), may have been missed; more thoroughness finds narrower ones"
         )
 
 
@@ -138,7 +139,7 @@ class ReluNetworkLearner:
         fold = (right + left) / 2
         there = int(abs(fold) > 4.0 * (noise + EPS * (abs(right) + abs(left))))
         folds = Folds(np.full((there, 1), abs(fold)), np.zeros(there), np.full(there, np.sign(fold)), np.array([(right - left) / 2]), 0.0)
-        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(folds.norm(), np.finfo(float).tiny), 0.0)
+        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(folds.norm(), np.finfo(float).tiny), 0.0, np.inf)
 
 
 class _Search:
@@ -171,7 +172,7 @@ class _Search:
             allowed = self._allowed(errors)
             folds, deviating = self._looked(folds, errors, allowed)
             if deviating is None:
-                return NetworkFound(folds, self._bound(folds, errors), self._blind_spot(folds))
+                return NetworkFound(folds, self._bound(folds, errors), *self._blind_spot(folds))
             if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
             pieces *= 4
@@ -277,14 +278,14 @@ class _Search:
             if not self.biased or (deviations > limit).mean() > 0.5:
                 return folds, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
-            far = worst < 2 and not (deviations[2:] > limit).any()
+            stretch = _FAR if worst < 2 and not (deviations[2:] > limit).any() else 1.0
             with self.ledger.phase("bumps"):
                 better = learn_leftover(
                     self.function,
                     folds,
                     rows[worst],
-                    self.sketcher.unit * (_FAR if far else 1.0),
-                    max(4.0 * self.sketcher.noise, quiet / 4.0),
+                    stretch * self.sketcher.unit,
+                    stretch * max(4.0 * self.sketcher.noise, quiet / 4.0),
                     self.rng,
                     self.sketcher.limit,
                 )
@@ -301,23 +302,29 @@ class _Search:
         return np.stack([row, -row])
 
     def _looks(self, folds: Folds) -> Array:
-        """Random rows that look for bumps, at half to twice the distance at which the known hyperplanes lie."""
+        """Random rows that look for bumps, as near to the origin and as far from it as the known hyperplanes."""
         n = int(np.ceil(_LOOKS * self.options.thoroughness)) if self.biased else _CHECKS
-        sizes = self._reach(folds) * np.exp(self.rng.uniform(np.log(0.5), np.log(2.0), (n, 1)))
+        near, far = self._region(folds)
+        sizes = np.exp(self.rng.uniform(np.log(0.5 * near), np.log(2.0 * far), (n, 1)))
         return np.asarray(sizes * self.rng.standard_normal((n, self.width)))
 
-    def _reach(self, folds: Folds) -> float:
-        return folds.reach if self.biased and folds.count and folds.offsets.any() else self.sketcher.unit
+    def _region(self, folds: Folds) -> tuple[float, float]:
+        """Distances from the origin at which hyperplanes lie: the typical one, and the largest (up to sixteen times that)."""
+        if not self.biased or not folds.offsets.any():
+            return self.sketcher.unit, self.sketcher.unit
+        return folds.reach, min(float(np.abs(folds.distances).max()), 16.0 * folds.reach)
 
-    def _blind_spot(self, folds: Folds) -> float:
-        """Width of the slabs, as far from the origin as the typical hyperplane, that the looks meet with 99 % confidence.
+    def _blind_spot(self, folds: Folds) -> tuple[float, float]:
+        """(width, distance): the looks meet every slab wider than that, up to that distance from the origin, with 99 % confidence each.
 
         A look of size σ meets a slab of width w at distance β with probability about w·φ(β/σ)/σ; misses multiply.
         """
         looks = int(np.ceil(_LOOKS * self.options.thoroughness))
-        sizes = np.exp(np.linspace(np.log(0.5), np.log(2.0), 65))
-        density = float(np.mean(np.exp(-0.5 / sizes**2) / (sizes * np.sqrt(2.0 * np.pi))))
-        return float(-np.log(1.0 - _CONFIDENCE) / (density * looks) * self._reach(folds))
+        near, far = self._region(folds)
+        sizes = np.exp(np.linspace(np.log(0.5 * near), np.log(2.0 * far), 129))
+        distance = np.linspace(0.0, far, 33)[:, None]
+        density = np.mean(np.exp(-0.5 * (distance / sizes) ** 2) / (sizes * np.sqrt(2.0 * np.pi)), axis=1)
+        return float(-np.log(1.0 - _CONFIDENCE) / (density.min() * looks)), far
 
     def _has_biases(self, row: Array) -> bool:
         """Whether the function is not homogeneous after all, seen on one ray."""
@@ -327,10 +334,10 @@ class _Search:
         return bool(np.ptp(ratios) > 1e-10 * np.abs(ratios).max())
 
     def _bound(self, folds: Folds, errors: Array) -> float:
-        """Six times what rounding explains, relative to all parameters together, as `fold_distance` counts them."""
+        """Three times what rounding explains, relative to all parameters together, as `fold_distance` counts them."""
         size = folds.norm()
         if size == 0.0:
             return 8 * EPS
         reach = folds.reach if self.biased else np.inf
         spread = np.sqrt((1.0 + 1.0 / self.width) / self.sketcher.unit**2 + 2.0 / reach**2)
-        return float(6.0 * np.sqrt(np.square(errors).sum()) * spread / size + 8 * EPS)
+        return float(3.0 * np.sqrt(np.square(errors).sum()) * spread / size + 8 * EPS)

@@ -18,6 +18,7 @@ _SHAPES: dict[str, tuple[str, ...]] = {  # letters stand for sizes: d is one for
     "linear": ("d",),
     "c": ("m",),
     "residual": (),
+    "clip": ("limits",),
 }
 
 

@@ -19,7 +19,7 @@ class SingleHead(Model):
     """A single attention head whose last row asks; v may be (d,) for one number a query, or (d, m) for vectors.
 
     W: (d, d), or factors (left, right) with W = left @ right.T. w0: (d,) query bias. c: constant.
-    A key bias cancels in the softmax, so there is none.
+    A key bias cancels in the softmax, so there is none. clip: (lowest, highest) answer, when answers stop there.
 
     >>> head = SingleHead([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
     >>> head(np.zeros((1, 3, 2)) + 1.0)
@@ -30,11 +30,12 @@ class SingleHead(Model):
 
     family: ClassVar[str] = "single-head"
 
-    def __init__(self, W: object, v: object, w0: object = None, c: object = 0.0) -> None:
+    def __init__(self, W: object, v: object, w0: object = None, c: object = 0.0, *, clip: tuple[float, float] | None = None) -> None:
         self.matrix: Matrix = as_matrix(W)
         self.v: Array = np.array(v, dtype=np.float64)
         self.w0: Array | None = None if w0 is None else np.array(w0, dtype=np.float64)
         self._c: Array = np.array(c, dtype=np.float64)
+        self.clip: tuple[float, float] | None = None if clip is None else (float(clip[0]), float(clip[1]))
         d = self.matrix.width
         if d < 1:
             raise UsageError("W is empty; a head has width at least 1")
@@ -42,6 +43,8 @@ class SingleHead(Model):
             raise UsageError(f"v must be ({d},) or ({d}, m) to fit W, not {self.v.shape}")
         if self.w0 is not None and self.w0.shape != (d,):
             raise UsageError(f"w0 must be ({d},) to fit W, not {self.w0.shape}")
+        if self.clip is not None and not self.clip[0] < self.clip[1]:
+            raise UsageError(f"clip must be (lowest, highest), not {self.clip}")
         if self._c.shape not in ((), self.v.shape[1:]):
             raise UsageError(f"c must be a number or of shape {self.v.shape[1:]}, not {self._c.shape}")
         for name, part in (("v", self.v), ("w0", self.w0), ("c", self._c)):
@@ -133,9 +136,8 @@ class SingleHead(Model):
     def __call__(self, batch: Array, /) -> Array:
         scores, values = self._scores_and_values(as_batch(batch, self.width))
         weights = softmax(scores)
-        if self.v.ndim == 1:
-            return np.asarray(self._c + np.einsum("bn,bn->b", weights, values[..., 0]))
-        return np.asarray(self._c + np.einsum("bn,bnm->bm", weights, values))
+        answers = self._c + (np.einsum("bn,bn->b", weights, values[..., 0]) if self.v.ndim == 1 else np.einsum("bn,bnm->bm", weights, values))
+        return np.asarray(answers if self.clip is None else np.clip(answers, *self.clip))
 
     def _scores_and_values(self, X: Array) -> tuple[Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -176,17 +178,19 @@ class SingleHead(Model):
         """W at its numerical rank; no w0 when it is zero; W and w0 zero when v is, because they are then invisible."""
         d = self.width
         if not self.v.any():
-            return type(self)(np.zeros((d, d)), self.v, None, self._c)
+            return type(self)(np.zeros((d, d)), self.v, None, self._c, clip=self.clip)
         w0 = self.w0 if self.w0 is not None and self.w0.any() else None
         if self.rank == d:
-            return type(self)(self.W, self.v, w0, self._c)
+            return type(self)(self.W, self.v, w0, self._c, clip=self.clip)
         left, values, right = self.matrix.svd()
         left, right, values = left[:, : self.rank], right[:, : self.rank], values[: self.rank]
         signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(self.rank)])
-        return type(self)((left * signs * values, right * signs), self.v, w0, self._c)
+        return type(self)((left * signs * values, right * signs), self.v, w0, self._c, clip=self.clip)
 
     def distance(self, other: Self) -> float:
         """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self is zero.
+
+        Where answers stop (clip) is no parameter of the head and does not count.
 
         >>> head = SingleHead(np.eye(2), np.ones(2))
         >>> head.distance(SingleHead(2 * np.eye(2), np.ones(2)))
@@ -212,17 +216,22 @@ class SingleHead(Model):
             parts["W"] = self.matrix.array
         if self.w0 is not None:
             parts["w0"] = self.w0
+        if self.clip is not None:
+            parts["clip"] = np.array(self.clip)
         return parts
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        known = {"v", "c", "w0", "W", "W.left", "W.right"}
+        known = {"v", "c", "w0", "W", "W.left", "W.right", "clip"}
         if strange := set(tensors) - known:
             raise ModelFileError(f"a single-head file has no tensor {sorted(strange)[0]!r}")
         if "v" not in tensors or ("W" in tensors) == ("W.left" in tensors and "W.right" in tensors):
             raise ModelFileError("a single-head file holds v and either W or both W.left and W.right")
         W = tensors["W"] if "W" in tensors else (tensors["W.left"], tensors["W.right"])
-        return cls(W, tensors["v"], tensors.get("w0"), tensors.get("c", 0.0))
+        clip = tensors.get("clip")
+        if clip is not None and clip.shape != (2,):
+            raise ModelFileError(f"clip holds the lowest and the highest answer, not {clip.shape}")
+        return cls(W, tensors["v"], tensors.get("w0"), tensors.get("c", 0.0), clip=None if clip is None else (clip[0], clip[1]))
 
     def __repr__(self) -> str:
         held = f"factors of rank {self.matrix.left.shape[1]}" if isinstance(self.matrix, Factors) else "dense"

@@ -14,6 +14,7 @@ from unsoftmax.oracles import Array
 __all__ = ["Polished", "polish"]
 
 _CANDIDATES = 3000
+_URGENT = 1e-9
 _ROOM = 0.7
 _IMPLAUSIBLE = 1e4  # a second measurement this many expected errors away crossed something unknown: leave it out
 
@@ -27,7 +28,9 @@ class Polished:
 
 
 def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, *, share: float, goal: float) -> Polished:
-    """The narrowest arcs carry the error. For each of the worst ones (at most `share` of all, until `goal`·size would be reached) one more gradient.
+    """The narrowest arcs carry the error. For each of the worst ones one more gradient: at most `share` of all, until `goal`·size would be reached.
+
+    More than that only while 1e-9·size would not be.
 
     It is measured at a point far from all hyperplanes, whose gradient contains the arc's; then least squares for the errors of all
     arcs, each weighed by its expected size.
@@ -36,8 +39,8 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
     J = folds.count
     worst = np.argsort(-errors)
     left = np.sqrt(np.cumsum(np.square(errors[worst])[::-1])[::-1])
-    needed = int((left > goal * size).sum())
-    count = min(needed, int(np.ceil(share * J)), J + 1)
+    needed, urgent = (int((left > limit * size).sum()) for limit in (goal, max(goal, _URGENT)))
+    count = min(max(min(needed, int(np.ceil(share * J))), urgent), J + 1)
     if count == 0:
         return Polished(folds, errors)
     places, patterns = _places(sketch, folds, worst[:count], rng)

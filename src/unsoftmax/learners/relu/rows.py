@@ -105,7 +105,7 @@ def look_along_rays(function: RowFunction, width: int, unit: float, largest: flo
 
 
 def _constant(ratios: Array) -> bool:
-    return bool(np.ptp(ratios) <= 1e-12 * np.abs(ratios).max())
+    return bool(np.ptp(ratios) <= 1e-9 * np.abs(ratios).max())
 
 
 def _most_of_change(slopes: Array, doubt: Array) -> int | None:

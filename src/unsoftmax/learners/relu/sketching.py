@@ -15,6 +15,7 @@ __all__ = ["Sketcher"]
 
 _FAR = 16.0  # when the median kink is this many units away (or that near), the unit is wrong
 _RESCALES, _REDRAWS = 3, 2
+_NARROW = 1e-6
 
 
 class Sketcher:
@@ -51,10 +52,11 @@ class Sketcher:
                 through = None
                 continue
             closest = np.sqrt(self.noise / self.size) if self.size > 0 else 0.0
-            if (np.diff(found.angles) < closest).any():
-                if redrawn < _REDRAWS:  # two kinks nearly meet on this line; on another they will not, unless they are one
-                    redrawn += 1
-                    continue
+            gap = float(np.diff(found.angles).min(initial=np.inf))
+            if redrawn < (_REDRAWS if gap < closest else 1) and gap < max(closest, _NARROW):
+                redrawn += 1  # two kinks nearly meet on this line and cost digits; on another they will not, unless they are one
+                continue
+            if gap < closest:
                 found = _merge(found, closest)
             found, arcs = settle_arcs(circle, found, self.rng, self.limit)
             if np.isfinite(arcs.values).all():

@@ -1,0 +1,188 @@
+"""The network learner: sizes × kinds × seeds, bumps, digits against queries, refusals; and Milli et al. 2019."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.networks import HARD, gaussian, with_bump
+from unsoftmax import ReluNetwork, ReluNetworkLearner, Status, UsageError, random_relu_network
+from unsoftmax.oracles import Array
+
+DEEPER = np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]])
+
+
+def _function_error(hidden: ReluNetwork, found: object) -> float:
+    assert isinstance(found, ReluNetwork)
+    rows = hidden.folds.reach * np.random.default_rng(7).standard_normal((1000, hidden.width))
+    return float(np.sqrt(np.mean((hidden(rows) - found(rows)) ** 2)) / max(np.sqrt(np.mean(hidden(rows) ** 2)), 1e-300))
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize(("d", "m"), [(1, 5), (2, 9), (8, 5), (8, 40), (24, 24), (32, 64)])
+def test_random_networks(d: int, m: int, biased: bool) -> None:
+    for seed in range(3):
+        hidden = gaussian(d, m, np.random.default_rng([seed, d, m]), biased)
+        result = unsoftmax.recover_network(lambda X, hidden=hidden: hidden(X), width=d, seed=seed)  # type: ignore[misc]
+        assert result.status is Status.EXACT, result.reason
+        model = result.unwrap()
+        assert isinstance(model, ReluNetwork)
+        assert model.folds.count == hidden.folds.count
+        assert _function_error(hidden, model) <= 1e-8
+        assert result.error_bound is not None
+        assert hidden.distance(model) <= result.error_bound
+        assert result.claim.queries.holds(result.queries.learning, d, m)
+
+
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("name", sorted(HARD))
+def test_hard_networks(name: str, biased: bool) -> None:
+    for seed in range(2):
+        hidden = HARD[name](8, 12, np.random.default_rng([2, seed]), biased)
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        model = result.unwrap()
+        assert isinstance(model, ReluNetwork)
+        assert model.folds.count == hidden.folds.count
+        assert _function_error(hidden, model) <= 1e-8
+
+
+def test_the_price_at_the_size_that_counts() -> None:
+    for biased in (False, True):
+        hidden = gaussian(32, 128, np.random.default_rng(5), biased)
+        result = unsoftmax.recover_network(hidden)
+        assert result.queries.total <= 1.15 * 128 * 34
+
+
+def test_constant_and_linear_functions_have_no_folds() -> None:
+    for network in (
+        ReluNetwork(np.zeros((0, 3)), [], c=2.5),
+        ReluNetwork(np.zeros((0, 3)), [], c=1.0, linear=[1.0, 2.0, 3.0]),
+        random_relu_network(3, 0),
+    ):
+        result = unsoftmax.recover_network(network)
+        assert result.status is Status.EXACT, result.reason
+        assert network.distance(result.unwrap()) < 1e-12  # type: ignore[arg-type]
+
+
+def test_more_queries_give_more_digits() -> None:
+    hidden = gaussian(16, 96, np.random.default_rng(1), True)
+    plain = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(polish=0.0))
+    polished = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(polish=1.0, goal=0.0))
+    assert polished.queries.by_phase["polish"] > 0
+    assert "polish" not in plain.queries.by_phase
+    assert _function_error(hidden, polished.model) < 0.3 * _function_error(hidden, plain.model)
+
+
+def test_a_bump_wider_than_the_stated_blind_spot_is_found() -> None:
+    for seed in range(4):
+        hidden = with_bump(6, 8, 0.1, np.random.default_rng([3, seed]))
+        result = unsoftmax.recover_network(hidden, seed=seed, learner=ReluNetworkLearner(thoroughness=10.0))
+        assert result.status is Status.EXACT, result.reason
+        assert hidden.distance(result.unwrap()) < 1e-6  # type: ignore[arg-type]
+        assert result.certificate is not None
+        assert "a bump confined to a slab narrower than" in result.certificate.statement
+
+
+def test_thoroughness_buys_a_smaller_blind_spot() -> None:
+    hidden = gaussian(4, 6, np.random.default_rng(1), True)
+    spots = []
+    for thoroughness in (1.0, 10.0):
+        result = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(thoroughness=thoroughness))
+        assert result.certificate is not None
+        spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
+    assert spots[1] == pytest.approx(spots[0] / 10.0, rel=0.1)
+
+
+def test_a_kink_a_million_units_out_is_met_by_the_far_pair() -> None:
+    hidden = ReluNetwork(np.eye(3), [1.0, 2.0, -1.0], [0.5, -1.0, 3e6])
+    result = unsoftmax.recover_network(hidden)
+    assert result.status.recovered, result.reason
+    assert isinstance(result.model, ReluNetwork)
+    assert result.model.folds.count == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "status", "words"),
+    [
+        (lambda X: np.tanh(X @ np.ones(3)), Status.OUTSIDE_CLASS, "piecewise linear"),
+        (
+            lambda X: np.maximum(np.maximum(X, 0) @ np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]]) + 0.2, 0) @ np.array([1.0, -1.5]),
+            Status.OUTSIDE_CLASS,
+            "",
+        ),
+        (lambda X: np.round(np.abs(X @ np.ones(3) - 0.3), 5), Status.UNRESOLVED, "rounded to 5 decimals"),
+        (lambda X: np.abs(X @ np.ones(3) - 0.3).astype(np.float32), Status.UNRESOLVED, "float32"),
+    ],
+)
+def test_other_functions_are_refused(function: object, status: Status, words: str) -> None:
+    result = unsoftmax.recover_network(function, width=3)  # type: ignore[arg-type]
+    assert result.status is status, result.reason
+    assert words in result.reason
+    assert result.model is None
+
+
+def test_noise_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    hidden = gaussian(4, 6, np.random.default_rng(1), True)
+
+    def noisy(X: Array) -> Array:
+        return np.asarray(hidden(X) + 1e-6 * rng.standard_normal(len(X)))
+
+    assert not unsoftmax.recover_network(noisy, width=4, learner=ReluNetworkLearner(max_neurons=64)).status.recovered
+
+
+def test_bounded_rows_serve_networks_without_biases_only() -> None:
+    assert unsoftmax.recover_network(random_relu_network(4, 6, seed=1), input_bound=0.5).status is Status.EXACT
+    refused = unsoftmax.recover_network(random_relu_network(4, 6, seed=1, biases=True), input_bound=0.5)
+    assert refused.status is Status.UNRESOLVED
+    assert "input_bound" in refused.reason
+
+
+def test_a_budget_is_kept() -> None:
+    result = unsoftmax.recover_network(random_relu_network(6, 8, seed=1), budget=50)
+    assert result.status is Status.BUDGET_SPENT
+    assert result.queries.total <= 50
+
+
+def test_the_seed_decides_everything() -> None:
+    hidden = gaussian(5, 7, np.random.default_rng(1), True)
+    first, second = (unsoftmax.recover_network(hidden, seed=4) for _ in range(2))
+    assert isinstance(first.model, ReluNetwork)
+    assert isinstance(second.model, ReluNetwork)
+    assert (first.model.A == second.model.A).all()
+    assert first.queries.by_phase == second.queries.by_phase
+
+
+def test_wrong_options_are_said() -> None:
+    with pytest.raises(UsageError, match="thoroughness"):
+        ReluNetworkLearner(thoroughness=0.0)
+    with pytest.raises(UsageError, match="callable"):
+        unsoftmax.recover_network(3, width=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("d", "m"), [(3, 2), (8, 8), (16, 10)])
+def test_milli_recovers_independent_rows(d: int, m: int) -> None:
+    for seed in range(2):
+        hidden = random_relu_network(d, m, seed=seed)
+        result = unsoftmax.recover_network(hidden, seed=seed, learner=unsoftmax.milli_2019())
+        assert result.status is Status.EXACT, result.reason
+        assert hidden.distance(result.unwrap()) < 1e-7  # type: ignore[arg-type]
+        assert result.claim.queries.holds(result.queries.learning, d, m)
+        assert isinstance(result.model, ReluNetwork)
+        assert result.model.linear is None
+
+
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        (random_relu_network(4, 7, seed=1), "linearly dependent"),
+        (random_relu_network(4, 3, seed=1, biases=True), "has biases"),
+        (ReluNetwork(np.vstack([np.eye(4), -np.eye(4)[:1]]), [1.0, 2.0, 3.0, -1.0, 0.5]), "share a hyperplane"),
+    ],
+)
+def test_milli_says_what_it_cannot(network: ReluNetwork, words: str) -> None:
+    result = unsoftmax.recover_network(network, learner=unsoftmax.milli_2019())
+    assert result.status is Status.UNRESOLVED
+    assert words in result.reason
