@@ -27,12 +27,11 @@ def main() -> None:
     parser.add_argument("--weights", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        weights = load_file(str(options.weights)) if options.weights is not None else weights_of_package(Path(folder))
+        weights = load_file(str(options.weights)) if options.weights else weights_of_package(Path(folder))
         layer = from_torch(layer_of(weights, options.layer), readout=np.random.default_rng(0).standard_normal(384))
     head = layer.heads[options.head]
-    print(
-        f"layer {options.layer}, head {options.head}: width {head.width}, rank {head.rank}, {head.parameters:,} parameters -> {head.save(options.out)}"
-    )
+    facts = f"width {head.width}, rank {head.rank}, {head.parameters:,} parameters"
+    print(f"layer {options.layer}, head {options.head}: {facts} -> {head.save(options.out)}")
 
 
 if __name__ == "__main__":
