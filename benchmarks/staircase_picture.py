@@ -1,6 +1,6 @@
 """Draws docs/images/staircase.png: one step a head.
 
-    python benchmarks/staircase_picture.py
+python benchmarks/staircase_picture.py
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def main() -> None:
     figure, axes = plt.subplots(figsize=(7.0, 3.2))
     for factor, label in ((0.02, "small asking rows"), (0.3, "larger"), (64.0, "saturated: a staircase")):
         values = respond(stairs.circle.a, factor * stairs.saturation * stairs.circle.points(angles))
-        axes.plot(angles, values / size, lw=1.6 if factor > 1 else 1.0, color="black" if factor > 1 else None, alpha=1.0 if factor > 1 else 0.6, label=label)
+        axes.plot(
+            angles, values / size, lw=1.6 if factor > 1 else 1.0, color="black" if factor > 1 else None, alpha=1.0 if factor > 1 else 0.6, label=label
+        )
     for number, step in enumerate(stairs.steps, 1):
         axes.axvline(step.angle, color="tab:red", lw=0.6, ls=":")
         axes.annotate(f"head {number}", (step.angle, axes.get_ylim()[1]), fontsize=7, color="tab:red", ha="center", va="bottom")
