@@ -66,17 +66,19 @@ def learner(seeds: int) -> None:
         print(f"| 64 | {r} | {C:g} | {queries:,} | {hits} of {seeds} |", flush=True)
 
 
-def draw(curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]], path: Path) -> None:
+def draw(curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]], widths: tuple[int, ...], path: Path) -> None:
     """One panel a size and rank."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(SIZES), len(RANKS), figsize=(10, 7.5), sharex=True, sharey=True, constrained_layout=True)
+    figure, axes = plt.subplots(
+        len(widths), len(RANKS), figsize=(10, 2.5 * len(widths)), sharex=True, sharey=True, squeeze=False, constrained_layout=True
+    )
     styles = {"nuclear norm": "o-", "fixed rank": "s-", "range finder": "D"}
     for (d, r), lines in curves.items():
-        panel = axes[SIZES.index(d)][RANKS.index(r)]
+        panel = axes[widths.index(d)][RANKS.index(r)]
         for name, points in lines.items():
             panel.plot(*zip(*points, strict=True), styles[name], label=name, markersize=4)
         panel.set_title(f"d = {d}, r = {r}", fontsize=10)
@@ -91,13 +93,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--out", type=Path, default=None, help="write the picture here")
+    parser.add_argument("--widths", type=int, nargs="+", default=SIZES)
     parser.add_argument("--learner", action="store_true", help="only Theorem 5.1 through answers")
     options = parser.parse_args()
     if options.learner:
         return learner(options.seeds)
     print("| d | r | solver | success at measurements / (r(2d - r)) |\n|---|---|---|---|")
     curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]] = {}
-    for d, r in product(SIZES, RANKS):
+    for d, r in product(options.widths, RANKS):
         success, most = range_finder(d, r, options.seeds)
         lines = {"range finder": [(most, success)]}
         for name, ratios in (("fixed rank", DESCENT), ("nuclear norm", CONVEX)):
@@ -111,7 +114,7 @@ def main() -> None:
         for name, points in lines.items():
             print(f"| {d} | {r} | {name} | {', '.join(f'{x:.2f}: {y:.0%}' for x, y in points)} |", flush=True)
     if options.out is not None:
-        draw(curves, options.out)
+        draw(curves, tuple(options.widths), options.out)
         print(f"\npicture: {options.out}")
     return None
 
