@@ -153,3 +153,12 @@ def test_wrong_options_are_refused_before_the_first_query(options: dict[str, Any
 def test_a_width_that_contradicts_the_target() -> None:
     with pytest.raises(UsageError, match="pass width=6"):
         unsoftmax.recover(HEAD, width=5)
+
+
+def test_a_target_that_writes_into_its_batch_is_told_so() -> None:
+    def careless(X: Any) -> Any:
+        X *= 2.0
+        return HEAD(X)
+
+    with pytest.raises(OracleFault, match="work on a copy"):
+        unsoftmax.recover(careless, width=6)

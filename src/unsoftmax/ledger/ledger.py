@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.errors import LedgerRefused, UsageError
+from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
@@ -166,7 +166,10 @@ class Ledger:
             self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (self.outputs or 1))
             self._count(n_queries)
             before = retries_of(self.oracle)
+            ends = batch[[0, -1]].copy()
             answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+            if not np.array_equal(batch[[0, -1]], ends):
+                raise OracleFault("the target wrote into the batch that it was given; let it work on a copy (X = X.copy())")
             if check is not None:
                 check(batch, answers)
             entry = Entry(self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before)
