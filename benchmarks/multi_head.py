@@ -16,12 +16,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 import unsoftmax
 from unsoftmax import MultiHead, SingleHead, random_multi_head
 
+Array = NDArray[np.float64]
 Maker = Callable[[int], MultiHead]
 
 
@@ -32,10 +35,10 @@ class Case:
     group: str = "regular"
 
 
-def _gauss(rng: np.random.Generator, d: int, r: int | None = None, scale: float = 1.0) -> np.ndarray:
+def _gauss(rng: np.random.Generator, d: int, r: int | None = None, scale: float = 1.0) -> Array:
     if r is None or r >= d:
-        return scale * rng.standard_normal((d, d)) / np.sqrt(d)
-    return scale * rng.standard_normal((d, r)) @ rng.standard_normal((r, d)) / np.sqrt(d * r)
+        return np.asarray(scale * rng.standard_normal((d, d)) / np.sqrt(d))
+    return np.asarray(scale * rng.standard_normal((d, r)) @ rng.standard_normal((r, d)) / np.sqrt(d * r))
 
 
 def orthogonal_subspaces(d: int, heads: int, seed: int) -> MultiHead:
@@ -155,14 +158,13 @@ def mirrored(d: int, seed: int) -> MultiHead:
     return MultiHead([SingleHead(W, v), SingleHead(-W, v), SingleHead(_gauss(rng, d), rng.standard_normal(d))])
 
 
+def _random(heads: int, d: int, r: int | None) -> Maker:
+    return lambda seed: random_multi_head(d, heads, r, seed=seed)
+
+
 def cases() -> list[Case]:
-    table = [
-        Case(f"random H={h} d={d} full rank", lambda s, h=h, d=d: random_multi_head(d, h, d, seed=s))
-        for h, d in ((2, 12), (4, 24), (8, 32), (16, 64))
-    ]
-    table += [
-        Case(f"random H={h} d={d} r=d/H", lambda s, h=h, d=d: random_multi_head(d, h, seed=s)) for h, d in ((2, 12), (4, 32), (8, 64), (16, 64))
-    ]
+    table = [Case(f"random H={h} d={d} full rank", _random(h, d, d)) for h, d in ((2, 12), (4, 24), (8, 32), (16, 64))]
+    table += [Case(f"random H={h} d={d} r=d/H", _random(h, d, None)) for h, d in ((2, 12), (4, 32), (8, 64), (16, 64))]
     table += [
         Case("orthogonal subspaces H=4 d=24", lambda s: orthogonal_subspaces(24, 4, s)),
         Case("orthogonal subspaces H=16 d=64", lambda s: orthogonal_subspaces(64, 16, s)),
@@ -175,15 +177,15 @@ def cases() -> list[Case]:
         Case("v_1 = -v_0 H=2 d=16", lambda s: opposite_values(16, 2, s)),
         Case("distance 1e-2 H=3 d=16", lambda s: close(16, 3, 1e-2, s)),
         Case("distance 1e-4 H=3 d=16", lambda s: close(16, 3, 1e-4, s)),
-        *(Case(f"score norm {norm:g} H=8 d=32", lambda s, norm=norm: strong(32, 8, norm, s)) for norm in (0.1, 1.0, 10.0, 80.0)),
-        *(Case(f"score norm {norm:g} H=8 d=32, biases", lambda s, norm=norm: strong(32, 8, norm, s, True)) for norm in (1.0, 80.0)),
+        *(Case(f"score norm {norm:g} H=8 d=32", partial(strong, 32, 8, norm)) for norm in (0.1, 1.0, 10.0, 80.0)),
+        *(Case(f"score norm {norm:g} H=8 d=32, biases", partial(strong, 32, 8, norm, biases=True)) for norm in (1.0, 80.0)),
         Case("query biases, no constant H=4 d=16", lambda s: biased(16, 4, s, False)),
         Case("query biases, constant H=4 d=16", lambda s: biased(16, 4, s, True)),
         Case("query biases, constant H=4 d=24 r=3", lambda s: biased(24, 4, s, True, 3)),
         Case("one head averages H=4 d=16", lambda s: uniform_head(16, 4, s)),
         Case("mixed", mixed),
     ]
-    hard = [Case(f"W_1 = {c:g} W_0 H=3 d=12", lambda s, c=c: proportional(12, c, s)) for c in (2.0, -1.0, 0.5, -3.0, 10.0)]
+    hard = [Case(f"W_1 = {c:g} W_0 H=3 d=12", partial(proportional, 12, c)) for c in (2.0, -1.0, 0.5, -3.0, 10.0)]
     hard += [
         Case("H=20 d=12 full rank", lambda s: crowded(12, 20, None, s)),
         Case("H=24 d=12 r=2", lambda s: crowded(12, 24, 2, s)),
@@ -240,7 +242,7 @@ def bills() -> None:
         model = random_multi_head(d, heads, r, seed=0)
         trips = 0
 
-        def oracle(batch: np.ndarray, model: MultiHead = model) -> np.ndarray:
+        def oracle(batch: Array, model: MultiHead = model) -> Array:
             nonlocal trips
             trips += 1
             return model(batch)
@@ -249,8 +251,9 @@ def bills() -> None:
         paid, other = result.queries.learning, 4 * heads * d * d - 2 * heads + 1
         error = model.distance(result.unwrap())  # type: ignore[arg-type]
         name = f"H={heads} d={d} r={r}"
+        ratio = paid / model.parameters
         print(
-            f"{name:<28} {model.parameters:>11} {paid:>9} {paid / model.parameters:>7.3f} {trips:>12} {other:>11} {other / paid:>6.1f}x {error:>9.1e}",
+            f"{name:<28} {model.parameters:>11} {paid:>9} {ratio:>7.3f} {trips:>12} {other:>11} {other / paid:>6.1f}x {error:>9.1e}",
             flush=True,
         )
 

@@ -16,27 +16,30 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 import unsoftmax
 from unsoftmax import MultiHead, from_torch, to_torch
 
-Weights = dict[str, np.ndarray]
+Array = NDArray[np.float64]
+Weights = dict[str, Array]
 
 
 class Timed:
     """An oracle that knows how long it took."""
 
-    def __init__(self, function) -> None:  # type: ignore[no-untyped-def]
+    def __init__(self, function: Callable[[Array], Array]) -> None:
         self.function, self.seconds, self.calls = function, 0.0, 0
 
-    def __call__(self, batch: np.ndarray) -> np.ndarray:
+    def __call__(self, batch: Array) -> Array:
         start = time.perf_counter()
-        answers: np.ndarray = self.function(batch)
+        answers: Array = self.function(batch)
         self.seconds += time.perf_counter() - start
         self.calls += 1
         return answers
@@ -63,7 +66,7 @@ def layer_of(weights: Weights, number: int) -> torch.nn.MultiheadAttention:
     return layer
 
 
-def real_tokens(weights: Weights, n: int, length: int, rng: np.random.Generator) -> np.ndarray:
+def real_tokens(weights: Weights, n: int, length: int, rng: np.random.Generator) -> Array:
     """Embedded random words with positions, normalised as the model does before its first layer."""
     suffix = "word_embeddings.weight"
     prefix = next(name for name in weights if name.endswith(suffix))[: -len(suffix)]
@@ -72,7 +75,7 @@ def real_tokens(weights: Weights, n: int, length: int, rng: np.random.Generator)
     words = table["word_embeddings.weight"]
     rows = words[rng.integers(1000, len(words), (n, length))] + table["position_embeddings.weight"][:length] + kind
     rows = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-12)
-    return rows * weights[prefix + "LayerNorm.weight"] + weights[prefix + "LayerNorm.bias"]
+    return np.asarray(rows * weights[prefix + "LayerNorm.weight"] + weights[prefix + "LayerNorm.bias"])
 
 
 def scalar(weights: Weights, number: int, single_precision: bool) -> None:
@@ -98,7 +101,7 @@ def vector(weights: Weights, number: int) -> None:
     layer = layer_of(weights, number)
     model = from_torch(layer)
 
-    def last_row(batch: np.ndarray) -> np.ndarray:
+    def last_row(batch: Array) -> Array:
         with torch.no_grad():
             X = torch.from_numpy(batch)
             return np.asarray(layer(X[:, -1:], X, X, need_weights=False)[0][:, 0].numpy())
@@ -120,9 +123,11 @@ def vector(weights: Weights, number: int) -> None:
             there, here = layer(X, X, X, need_weights=False)[0], rebuilt(X, X, X, need_weights=False)[0]
             deviation, size = max(deviation, float((there - here).abs().max())), max(size, float(there.abs().max()))
     print(
-        f"layer {number}, vector: {result.status}, heads {len(result.model.heads)}, queries {paid} = {paid / (model.parameters / 384):.2f} x parameters/m, "
+        f"layer {number}, vector: {result.status}, heads {len(result.model.heads)}, "
+        f"queries {paid} = {paid * 384 / model.parameters:.2f} x parameters/m, "
         f"error {model.distance(result.model):.1e}, bound {result.error_bound}, rebuilt layer deviates by {deviation:.1e} "
-        f"(answers up to {size:.1f}) on all rows of real sequences, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, {dict(result.queries.by_phase)}",
+        f"(answers up to {size:.1f}) on all rows of real sequences, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, "
+        f"{dict(result.queries.by_phase)}",
         flush=True,
     )
 
