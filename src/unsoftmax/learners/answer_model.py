@@ -17,6 +17,7 @@ _EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
 _SIZES = 40
+_CANCELS = 1e-14  # answers so small against their rows are rounding of values that cancel
 _TINY = 1e-9
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
@@ -85,6 +86,8 @@ def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
         near, middle, far = ledger.ask(np.concatenate([x, 2.0 * x, 32.0 * x])[:, None] * size)
     largest = float(max(abs(near), abs(middle), abs(far)))
     bend = abs(float((far - middle) - 30.0 * (middle - near)))
+    if 0.0 < largest < _CANCELS * 32.0 * size:
+        return True  # values that cancel leave their rounding; the learner will see whether anything is there
     if largest == 0.0 or bend > 1e-11 * largest:
         return False
     answers = np.array([near, middle, far])
@@ -141,6 +144,8 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
             return AnswerModel("decimals", f"{len(inside)} answers are whole multiples of {step:g}", 0, decimals=decimals, tau=step / 2, clip=clip)
         if precision is not None:
             return AnswerModel(precision, f"{len(inside)} answers are {precision} numbers", 0, clip=clip)
+    if float(np.abs(near).max()) < _CANCELS * size:
+        return AnswerModel("exact", f"single rows are answered zero to {float(np.abs(near).max()):.1g}, which is rounding", 0)
     deviations, level = _deviations(ledger, rng, size, straight, clip)
     if not len(deviations):
         return AnswerModel("labels", "hardly an answer lies between the lowest and the highest one", 0, clip=clip)
