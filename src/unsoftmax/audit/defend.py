@@ -111,7 +111,7 @@ def defend(
     standard normal rows. workers: processes. stand_in: only noted, for reports. progress: called with (done, all, label).
 
     >>> import unsoftmax
-    >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["decimals=2", "decimals=2+input-bound=5"])
+    >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["tolerance=0.01", "tolerance=0.01+input-bound=5"])
     >>> [row.parameter_error > 1e-6 for row in table.rows]
     [False, True]
     """

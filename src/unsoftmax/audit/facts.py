@@ -74,7 +74,7 @@ def verdict(done: Audit) -> str:
         Status.UNRESOLVED: "Nothing was recovered at this precision: that is no proof that nothing leaks",
         Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
     }
-    return f"{endings[result.status]}; {bill} were paid."
+    return f"{endings[result.status]}; paid: {bill}."
 
 
 def assumptions(done: Audit) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from unsoftmax.audit.identify import FirstLook, first_look
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import AnswerAwareLearner, Claim, Finding, Learned, Learner, VectorOutputsLearner, learner_for
+from unsoftmax.learners import FAMILIES, AnswerAwareLearner, Claim, Finding, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, read_statement
 from unsoftmax.outcomes import BudgetSpent, Status
 from unsoftmax.recovery import recover
@@ -168,7 +168,7 @@ def audit_target(
     options = {"width": width, "family": family, "budget": budget, "tolerance": tolerance, "input_bound": input_bound, "outputs": outputs}
     return Audit(
         target=str(name),
-        result=replace(result, findings=findings, claim=learner.claim),
+        result=replace(result, findings=findings, claim=_claim_of(result, seen, learner.claim)),
         plan=seen.plan,
         findings=findings,
         curve=curve,
@@ -178,6 +178,14 @@ def audit_target(
         ledger_digest=digest,
         options={name: value for name, value in options.items() if value is not None},
     )
+
+
+def _claim_of(result: Result, seen: _Seen, planned: Claim) -> Claim:
+    """The claim of the learner that succeeded, where learning found another family than the first look."""
+    exact = seen.look is not None and seen.look.answers is not None and seen.look.answers.exact
+    if result.model is None or not exact or seen.plan is None or result.family == seen.plan.family or result.family not in FAMILIES:
+        return planned
+    return learner_for(result.family).claim
 
 
 def ledger_digest(path: str | Path) -> str | None:
