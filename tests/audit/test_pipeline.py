@@ -80,6 +80,17 @@ def test_boxes_outside_are_never_recovered_and_say_none(name: str) -> None:
     assert not done.curve.queries
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_with_errors_never_make_several_heads_one(seed: int) -> None:
+    layer = unsoftmax.random_multi_head(6, 2, seed=seed)
+    done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle(layer), 3), seed=seed)
+    assert done.result.model is None
+    assert findings(done)["family"] in ("not one head", "unknown")
+    head = unsoftmax.random_single_head(6, seed=seed)
+    done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle(head), 3), seed=seed)
+    assert findings(done)["family"] == "single-head"
+
+
 def test_order_and_positions_are_seen() -> None:
     def placed(X: np.ndarray) -> np.ndarray:
         return np.asarray(X[:, :, 0] @ (1.0 + np.arange(X.shape[1])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -45,8 +46,12 @@ class SubspaceLedger(Ledger):
     def batch_size(self, length: int) -> int:
         return self.base.batch_size(length)
 
-    def ask(self, batch: Array) -> Array:
-        answers = self.base.ask(np.asarray(batch) @ self.basis.T)
+    def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
+        def check_inside(sent: Array, answers: Array) -> None:
+            if check is not None:
+                check(np.asarray(sent @ self.basis), answers)
+
+        answers = self.base.ask(np.asarray(batch) @ self.basis.T, check=check_inside)
         if len(self.witnesses) < 8 and len(batch):
             self.witnesses.append((np.array(batch[0], dtype=np.float64), np.asarray(answers[0])))
         return answers

@@ -90,15 +90,14 @@ class ConeMeter:
         return bias if float(np.linalg.norm(bias)) > 1e3 * np.sqrt(self.width) * noise else None
 
     def forms(self, A: Array, B: Array) -> Array:
-        """Pair by pair; both may be of any size, because they are scaled into the piece."""
-        asking = _PART * self._piece.room(B)[:, None] * B
-        return np.array(
-            [
-                float(self._forms_of(EvenRows(self._piece.gradient, a[:, None] / np.linalg.norm(a)), b[None], False)[0, 0])
-                * float(np.linalg.norm(a) * np.linalg.norm(full) / np.linalg.norm(b))
-                for a, b, full in zip(A, asking, B, strict=True)
-            ]
-        )
+        """Pair by pair; both may be of any size, because they are scaled into the piece and back."""
+        out = np.empty(len(A))
+        for k, (a, b) in enumerate(zip(A, B, strict=True)):
+            length = float(np.linalg.norm(a))
+            probe = EvenRows(self._piece.gradient, a[:, None] / length)
+            size = _PART * float(self._piece.room(b[None])[0])
+            out[k] = length * float(probe.coordinates(self._W_part(probe, size * b[None]))[0, 0]) / size
+        return out
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         probes = self._probes_for(basis, rest_is_silent)
