@@ -87,8 +87,12 @@ class ConeMeter:
     def query_bias(self, W_b0: Array) -> Array | None:
         """w0, once W b0 is known; None when it is nothing but rounding."""
         bias = self.base - W_b0
+        return bias if float(np.linalg.norm(bias)) > 1e3 * self.query_bias_error(W_b0) else None
+
+    def query_bias_error(self, W_b0: Array) -> float:
+        """How far w0 may be off: the rounding of the column of b0, which is far out."""
         noise = self.resolution * float(np.linalg.norm(self._piece.centre)) + 64 * _EPS * float(np.linalg.norm(W_b0))
-        return bias if float(np.linalg.norm(bias)) > 1e3 * np.sqrt(self.width) * noise else None
+        return float(np.sqrt(self.width) * noise)
 
     def forms(self, A: Array, B: Array) -> Array:
         """Pair by pair; both may be of any size, because they are scaled into the piece and back."""
@@ -225,6 +229,11 @@ class ConeMeter:
         pairs = np.concatenate([sent, -sent])
         answers = self._ledger.ask(np.stack([pairs + piece.centre, np.broadcast_to(piece.centre, pairs.shape)], axis=1))
         totals = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, -1).sum(axis=0)
+        rounding = 1e4 * _EPS * float(self._folds.magnitude(piece.centre[None])[0]) / float(np.abs(pairs @ piece.gradient).min())
+        if float(np.ptp(totals)) > 1e-7 + rounding:
+            raise OutsideClass(
+                PIECE_TEST, f"the weights of a row and of its negative add up to {totals.min():.9g} for one row and {totals.max():.9g} for another"
+            )
         self._mixing = 1.0 / float(np.median(totals))
         self.residual_error = self._mixing**2 * (float(np.ptp(totals)) + 1e-14)
 
