@@ -20,8 +20,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HEADER = """# Benchmarks
 
-Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to the symmetry of the model, measured against the
-hidden truth. Queries are without verification unless a table says otherwise. Times are ratios within one run: absolute ones depend on the machine.
+Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to the symmetry of the model,
+measured against the hidden truth. Queries are without verification unless a table says otherwise. Times are ratios within one run: absolute
+ones depend on the machine.
 """
 
 
@@ -43,6 +44,7 @@ class Section:
 SECTIONS = (
     Section("paper", "The paper's statements, claimed against measured"),
     Section("distillation", "Against training a student"),
+    Section("nuclear_norm", "Against the convex program, by cvxpy and SCS"),
     Section("published_counts", "Against the published count for several heads"),
     Section("single_head", "One head: widths, kinds, ranks", ("--seeds", "3"), ("--seeds", "1")),
     Section("multi_head", "Several heads: the bill", ("--bills",), ("--seeds", "1", "--only", "dead")),

@@ -33,6 +33,7 @@ ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
     "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
     "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
 }
+NEARLY = ("cache_by_rounded_input", "float32_answers")  # heads whose answers are off by a little: within a bound is right, exact would be wrong
 RANDOM = ("noise", "flipped labels")
 
 
@@ -56,7 +57,8 @@ def boxes(n: int) -> Iterator[Box]:
         if index % 8 == 7:
             name, make = outside[(index // 8) % len(outside)]
             d = int(rng.integers(3, 9))
-            yield Box(f"outside: {name}", make(d, seed), d, {"family": "none"}, None)
+            told = "single-head" if name in NEARLY else "none"
+            yield Box(f"outside: {name}", make(d, seed), d, {"family": told}, None)
             continue
         d, biased = int(rng.integers(5, 11)), bool(index % 2)
         answers = list(ANSWERS)[index % len(ANSWERS)] if index % 3 else "exact"
@@ -88,7 +90,7 @@ def wrongly_recovered(box: Box, done: Audit) -> bool:
     if result.model is None:
         return False
     if box.model is None:
-        return True
+        return box.truth["family"] == "none" or result.status is unsoftmax.Status.EXACT
     honest = np.random.default_rng(1).standard_normal((64, 4, box.width))
     off, _ = errors_of(box.model, result.model, honest, labels="labels" in box.truth["answers"])
     return off > max(10 * result.model.exact_at, result.error_bound or 0.0)

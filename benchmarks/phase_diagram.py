@@ -1,8 +1,8 @@
 """How many measurements each solver needs: success against m / (r(2d - r)). Run: python -m benchmarks.phase_diagram [--seeds 20] [--out FILE.svg]
 
 Gaussian pairs and exact measurements, so that only the solvers are compared; success is a relative error of W of at most 1e-8. The range finder
-chooses its own pairs: it is counted through the oracle, and its dot is at the measurements that it took. With --learner, Theorem 5.1 itself is run through
-answers at d = 64, at its measured thresholds.
+chooses its own pairs: it is counted through the oracle, and its dot is at the measurements that it took. With --learner, Theorem 5.1 itself is
+run through answers at d = 64, at its measured thresholds.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def rate(solver: str, d: int, r: int, ratio: float, seeds: int) -> float:
         A, B = rng.standard_normal((2, int(np.ceil(ratio * r * (2 * d - r))), d))
         t = np.einsum("kd,kd->k", A @ W, B)
         if solver == "nuclear norm":
-            found = NuclearNorm(iterations=1500).solve(A, B, t).matrix.dense()
+            found = NuclearNorm(iterations=800).solve(A, B, t).matrix.dense()
         else:
-            found = FixedRank(r, restarts=3 if d * r > 200 else 10, steps=40).solve(A, B, t, rng).matrix.dense()
+            found = FixedRank(r, restarts=4 if d * r > 200 else 10, steps=30).solve(A, B, t, rng).matrix.dense()
         hits += bool(np.linalg.norm(found - W) <= 1e-8 * np.linalg.norm(W))
         if seed == 3 and hits == 0:  # hopeless: four failures in a row are not followed up
             return 0.0

@@ -21,7 +21,7 @@ from pathlib import Path
 SPEC = """
 [[grid]]
 d = [2, 3, 4]
-noise = ["exact", "tolerance:1e-4"]
+noise = ["exact", "tolerance=1e-4"]
 seed = {{count = {seeds}}}
 [[grid]]
 family = ["multi-head"]

@@ -43,6 +43,7 @@ _HOMES = {
     "OutsideClass": "outcomes",
     "PlainNetwork": "models",
     "Plan": "planning",
+    "Pool": "oracles.pool",
     "Progress": "ledger",
     "ReluNetwork": "models",
     "ReluNetworkLearner": "learners",
@@ -59,11 +60,13 @@ _HOMES = {
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
     "WithinTolerance": "oracles",
+    "appendix_c": "learners",
     "as_oracle": "targets",
     "audit_target": "audit.pipeline",
     "clipped": "learners",
     "defend": "audit.defend",
     "equivalent": "models",
+    "fit": "fitting",
     "from_labels": "learners",
     "from_torch": "models",
     "http_oracle": "oracles.http",
@@ -106,11 +109,13 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.fitting import fit as fit
     from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import appendix_c as appendix_c
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
     from unsoftmax.learners import identify as identify
@@ -158,6 +163,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles.http import HttpOptions as HttpOptions
     from unsoftmax.oracles.http import http_oracle as http_oracle
     from unsoftmax.oracles.onnx_file import OnnxOracle as OnnxOracle
+    from unsoftmax.oracles.pool import Pool as Pool
     from unsoftmax.oracles.separate_process import SeparateProcess as SeparateProcess
     from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unsoftmax.certify import Certificate, certify, confirm_target, error_bound, rounding_limit
+from unsoftmax.certify import REPLAY_TEST, Certificate, certify, confirm_target, error_bound, rounding_limit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import AnswerAwareLearner, Learned, Learner, VectorOutputsLearner, learner_for
 from unsoftmax.ledger import Ledger, Progress, open_journal
@@ -97,7 +97,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
         )
         bound = own if own is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
-        explained = np.inf if own is not None else _SLACK * rounding_limit(learned.model, ledger.input_bound)
+        explained = np.inf if own is not None or not learned.exact_answers else _SLACK * rounding_limit(learned.model, ledger.input_bound)
         explained = max(explained, learned.bound_at_least)
         status, reason = _judge(certificate, bound, explained, learned.model.exact_at if learned.exact_answers else 0.0)
         if ledger.only_replayed and not pins_content(identity(ledger.oracle)):
@@ -120,7 +120,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
         queries=ledger.bill,
         family=chosen.family if learned is None else learned.model.family,
         width=ledger.width,
-        claim=chosen.claim,
+        claim=ledger.known.get("claim", chosen.claim),
         model=learned.model if learned is not None and status.recovered else None,
         certificate=certificate,
         error_bound=bound,
@@ -130,7 +130,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
 
 def _open_to_doubt(stop: Stop) -> bool:
     """Whether answers that are not exact after all could explain this outcome."""
-    return isinstance(stop, OutsideClass | Unresolved)
+    return isinstance(stop, Unresolved) or (isinstance(stop, OutsideClass) and stop.test != REPLAY_TEST)
 
 
 def _checked_tolerance(tolerance: float | None) -> float | None:

@@ -31,7 +31,7 @@ def test_the_truth_passes_and_says_what_was_tested() -> None:
 def test_a_millionth_is_noticed(part: str) -> None:
     moved = {"W": HEAD.W, "v": HEAD.v, "w0": HEAD.w0, "c": HEAD.c}
     moved[part] = np.asarray(moved[part]) * (1 + 1e-6)
-    certificate = _certificate(HEAD, SingleHead(**moved))
+    certificate = _certificate(HEAD, SingleHead(moved["W"], moved["v"], moved["w0"], moved["c"]))
     assert not certificate.passed
     assert certificate.failed
     assert certificate.failed in certificate.statement

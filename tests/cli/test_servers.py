@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import unsoftmax
+from unsoftmax.cli.app import app
 from unsoftmax.serve import Faults, ModelServer
 
 HEAD = unsoftmax.random_single_head(6, 3, seed=4)
@@ -28,6 +30,11 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     command = [sys.executable, "-m", "unsoftmax", *arguments]
     plain = {name: value for name, value in os.environ.items() if name != "UNSOFTMAX_HTTP_TOKEN"}
     return subprocess.run(command, capture_output=True, text=True, env=plain | environment, timeout=120, check=False)
+
+
+def run_here(*arguments: str) -> Any:
+    """The same without a process of its own, where none is needed."""
+    return CliRunner().invoke(app, list(arguments))
 
 
 @contextmanager
@@ -58,11 +65,11 @@ def test_a_served_file_is_recovered_and_the_ledger_tells(tmp_path: Path) -> None
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["status"], done.stderr) == (0, "EXACT", "")
     assert HEAD.distance(unsoftmax.load(facts["artifacts"]["model"])) < 1e-9  # type: ignore[arg-type]
-    shown = run("ledger", "show", ledger, "--price", "1000", "--json")
+    shown = run_here("ledger", "show", ledger, "--price", "1000", "--json")
     statement = json.loads(shown.stdout)
     assert statement["queries"] == statement["cost"] == facts["queries"]["total"]
     assert statement["runs"] == 2
-    for_people = run("ledger", "show", ledger).stdout
+    for_people = run_here("ledger", "show", ledger).stdout
     assert re.search(rf"total +\d+ +{statement['queries']}", for_people)
 
 
@@ -94,7 +101,7 @@ def test_without_the_token_exit_3_and_with_it_no_trace_of_it(tmp_path: Path) -> 
     assert "set UNSOFTMAX_HTTP_TOKEN" in absent.stderr
     assert wrong.returncode == 3
     assert done.returncode == 0
-    shown = run("ledger", "show", str(ledger), "--json")
+    shown = run_here("ledger", "show", str(ledger), "--json")
     assert not any(TOKEN in out for process in (absent, wrong, done, shown) for out in (process.stdout, process.stderr))
     assert not any(TOKEN.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
@@ -113,8 +120,7 @@ def test_an_interrupt_ends_at_once_and_says_how_to_go_on(tmp_path: Path) -> None
     assert process.returncode == 130
     assert re.search(r"interrupted; \d+ paid answers are kept in .*: run the same command again", error)
     assert took < 5.0  # far below the 20 s that the server would take; usually a tenth of a second
-    again = run("recover", f"{tmp_path}/absent.json")
-    assert again.returncode == 2
+    assert run_here("recover", f"{tmp_path}/absent.json").exit_code == 2
 
 
 def test_killed_at_any_moment_the_same_bits_come_out(tmp_path: Path) -> None:
@@ -124,7 +130,7 @@ def test_killed_at_any_moment_the_same_bits_come_out(tmp_path: Path) -> None:
         plain = run("recover", server.url, "--out", str(tmp_path / "plain"), "--json")
         whole = json.loads(plain.stdout)["queries"]["total"]
         before = server.queries
-        for share in (0.1, 0.5, 0.9):
+        for share in (0.2, 0.8):
             with subprocess.Popen([sys.executable, "-m", "unsoftmax", "recover", server.url, *arguments]) as process:
                 while server.queries - before < share * whole:
                     time.sleep(0.001)
@@ -132,17 +138,17 @@ def test_killed_at_any_moment_the_same_bits_come_out(tmp_path: Path) -> None:
         done = run("recover", server.url, *arguments, "--json")
         seen = server.queries - before
     assert json.loads(done.stdout)["queries"]["total"] == whole
-    shown = json.loads(run("ledger", "show", str(ledger), "--json").stdout)
-    assert (shown["queries"], shown["runs"]) == (whole, 4)
+    shown = json.loads(run_here("ledger", "show", str(ledger), "--json").stdout)
+    assert (shown["queries"], shown["runs"]) == (whole, 3)
     assert seen <= whole + shown["lost"]
     assert (out / "model.safetensors").read_bytes() == (tmp_path / "plain" / "model.safetensors").read_bytes()
 
 
 def test_a_foreign_ledger_is_exit_2(tmp_path: Path) -> None:
     ledger = str(tmp_path / "run.ledger")
-    run("recover", "demo:single-head?d=4", "--ledger", ledger, "--budget", "5")
-    other = run("recover", "demo:single-head?d=4", "--ledger", ledger, "--seed", "1")
-    assert other.returncode == 2
+    run_here("recover", "demo:single-head?d=4", "--ledger", ledger, "--budget", "5")
+    other = run_here("recover", "demo:single-head?d=4", "--ledger", ledger, "--seed", "1")
+    assert other.exit_code == 2
     assert "belongs to another seed" in other.stderr
     assert other.stderr.count("\n") == 1
 
@@ -157,9 +163,10 @@ def test_a_foreign_ledger_is_exit_2(tmp_path: Path) -> None:
         (("serve", "demo:single-head?d=4", "--need-token"), "is not set"),
     ],
 )
-def test_wrong_use_is_exit_2(arguments: tuple[str, ...], match: str) -> None:
-    wrong = run(*arguments)
-    assert wrong.returncode == 2
+def test_wrong_use_is_exit_2(arguments: tuple[str, ...], match: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UNSOFTMAX_HTTP_TOKEN", raising=False)
+    wrong = run_here(*arguments)
+    assert wrong.exit_code == 2
     assert match in wrong.stderr
 
 

@@ -20,7 +20,7 @@ SMALL = """
 family = ["single-head", "multi-head"]
 d = [3, 4]
 heads = [2]
-noise = ["exact", "tolerance:1e-4"]
+noise = ["exact", "tolerance=1e-4"]
 seed = {count = 2}
 [[grid]]
 d = [4]
@@ -49,8 +49,9 @@ def test_a_grid_over_families_holds_no_cell_twice() -> None:
         ("[grid]\nfamily = ['one']", "no family 'one'"),
         ("[grid]\nlearner = ['best']", "no learner 'best'"),
         ("[grid]\nlearner = ['no.such:thing']", "cannot be imported"),
-        ("[grid]\nnoise = ['tolerance']", "one of exact"),
-        ("[grid]\ndefence = ['rounded:two']", "is no number"),
+        ("[grid]\nnoise = ['hiss']", "no defence 'hiss'"),
+        ("[grid]\ndefence = ['decimals=two']", "needs a number"),
+        ("[grid]\nnoise = ['clipped=x']", "needs a number"),
         ("[grid]\nd = {count = 3}", "only seed takes"),
         ("[grid]\nseed = {first = 0, count = 20000000}", "split it"),
         ("[grid]\nd = [4]\n[[plot]]\nx = 'speed'", "no axis 'speed'"),
@@ -76,11 +77,18 @@ def test_rows_tell_outcome_bill_and_error() -> None:
     assert row["error"] <= row["error_bound"] < 1e-9
     assert run_cell(Cell(d=5, r=2, seed=7)) == row
     assert run_cell(Cell(d=5, budget=3))["status"] == "BUDGET_SPENT"
+    assert run_cell(Cell(d=5, defence="labels+budget=9"))["queries"] <= 9
     assert run_cell(Cell(d=4, learner="theorem-4.1"))["learning"] == 4 + 16
 
 
 @pytest.mark.parametrize(
-    "cell", [Cell("relu-network", d=3, neurons=4), Cell("multi-head", d=4, heads=2, biases=True), Cell(d=4, defence="rounded:3")]
+    "cell",
+    [
+        Cell("relu-network", d=3, neurons=4),
+        Cell("multi-head", d=4, heads=2, biases=True),
+        Cell(d=4, defence="decimals=3"),
+        Cell(d=4, noise="flipped-labels=0.02"),
+    ],
 )
 def test_every_family_and_defence_gives_a_row(cell: Cell) -> None:
     row = run_cell(cell)
@@ -162,7 +170,7 @@ def test_cells_of_other_code_are_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_plots_come_from_the_table_and_are_the_same_bytes(tmp_path: Path) -> None:
-    rows = [run_cell(Cell(d=d, noise=noise, seed=seed)) for d in (2, 4) for noise in ("exact", "tolerance:1e-3") for seed in (0, 1)]
+    rows = [run_cell(Cell(d=d, noise=noise, seed=seed)) for d in (2, 4) for noise in ("exact", "tolerance=1e-3") for seed in (0, 1)]
     for plot in (Plot("d", "error", "noise"), Plot("noise", "recovered"), Plot("d", "queries_per_parameter")):
         pictures = [plot_table(rows, plot, tmp_path / f"{name}.png").read_bytes() for name in "ab"]
         assert pictures[0] == pictures[1]

@@ -30,7 +30,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", ["in-flight", "in-write"])
-@pytest.mark.parametrize("k", [2, 7, 30])
+@pytest.mark.parametrize("k", [3, 10, 40])
 def test_killed_after_every_kth_batch(tmp_path: Path, undisturbed: dict[str, Any], mode: str, k: int) -> None:
     facts = drive(tmp_path / "run.ledger", mode, k)
     assert facts["runs"] > 1

@@ -95,6 +95,8 @@ def test_a_finished_ledger_is_no_proof_for_a_changed_target(tmp_path: Path) -> N
     result, seen = run(unsoftmax.random_single_head(5, 2, seed=2))
     assert (result.status, seen) == (unsoftmax.Status.OUTSIDE_CLASS, 1)
     assert "target has changed" in result.reason
+    result, seen = run(HIDDEN)  # and what the other one said is not in the ledger
+    assert (result.status, seen) == (unsoftmax.Status.EXACT, 1)
 
 
 @pytest.mark.parametrize("kind", ["labels", "decimals", "noise", "float32"])

@@ -72,6 +72,14 @@ def test_npz_needs_no_pickle(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(again(batch), head(batch))
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_has_one_file(tmp_path: Path, name: str) -> None:
+    contents = {MODELS[name].save(tmp_path / "model.safetensors").read_bytes() for _ in range(20)}
+    assert len(contents) == 1
+    batch = RNG.standard_normal((3, 4, 6))
+    np.testing.assert_array_equal(unsoftmax.load(tmp_path / "model.safetensors")(batch), MODELS[name](batch))
+
+
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     for save in (MODELS["dense"].save_npz, MODELS["dense"].save_onnx):
         with pytest.raises(UsageError, match="cannot write"):

@@ -140,7 +140,7 @@ def test_factors_survive_the_file(tmp_path: Path) -> None:
 )
 def test_wrong_shapes_are_refused(arguments: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        SingleHead(**arguments)
+        SingleHead(arguments["W"], arguments["v"], arguments.get("w0"), arguments.get("c", 0.0))
 
 
 def test_wrong_batches_are_refused() -> None:

@@ -10,8 +10,11 @@ import pytest
 import unsoftmax
 from unsoftmax import (
     BoundedInputs,
+    Clipped,
+    FlippedLabels,
     FunctionOracle,
     Labels,
+    LowPrecision,
     Noisy,
     Oracle,
     OracleFault,
@@ -45,6 +48,9 @@ CONFORMING: dict[str, Callable[[], Oracle]] = {
     "vector tolerance": lambda: WithinTolerance(as_oracle(VECTOR), 0.1, seed=3),
     "noisy": lambda: Noisy(as_oracle(HEAD), 0.1, seed=3),
     "bounded": lambda: BoundedInputs(as_oracle(HEAD), 2.0),
+    "low precision": lambda: LowPrecision(as_oracle(HEAD), "bfloat16"),
+    "clipped": lambda: Clipped(as_oracle(HEAD), 0.5),
+    "flipped labels": lambda: FlippedLabels(as_oracle(HEAD), 0.1, seed=3),
     "stacked": lambda: Rounded(BoundedInputs(WithinTolerance(as_oracle(HEAD), 0.01), 3.0), 3),
 }
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
@@ -152,8 +152,12 @@ def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceR
     budget = _MOST * max(model.parameters, 100)
     if defence.budget is not None:
         budget = min(budget, defence.budget)
-    result = recover(defence.around(oracle, seed), seed=seed, budget=budget)
     distortion, refused = defence.price_for_users(oracle, honest, seed)
+    try:
+        result = recover(defence.around(oracle, seed), seed=seed, budget=budget)
+    except OracleFault as fault:  # the attack sent something that the defence refuses, and has no other way
+        took = time.perf_counter() - started
+        return DefenceRow(defence.label, defence.parts, "REFUSED", str(fault), 0, None, None, None, distortion, refused, took, attacked=False)
     off, wrong = (None, None) if result.model is None else errors_of(model, result.model, honest, labels="labels" in dict(defence.parts))
     return DefenceRow(
         label=defence.label,

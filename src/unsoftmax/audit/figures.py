@@ -147,6 +147,17 @@ def _grouped(rows: Sequence[Any], floor: float) -> list[tuple[list[int], float, 
     return groups
 
 
+def _unique_ids(body: str, name: str) -> str:
+    """Ids of this figure alone; equal pictures, such as colour bars, would share one."""
+    seen: dict[str, int] = {}
+
+    def renamed(match: re.Match[str]) -> str:
+        count = seen[match[1]] = seen.get(match[1], 0) + 1
+        return f'id="{name}-{match[1]}"' if count == 1 else f'id="{name}-{match[1]}-{count}"'
+
+    return re.sub(r'\bid="([^"]+)"', renamed, body)
+
+
 def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
@@ -180,7 +191,7 @@ def _svg(figure: Figure, name: str, text: str) -> str:
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     for stand_in, colour in _PAGE.items():
         body = body.replace(stand_in, colour)
-    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
+    body = _unique_ids(body, name)
     body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
     body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
     body = re.sub(r"font: ([^;\"]*?)'[^\"]*?sans-serif", r"font: \1sans-serif", body)

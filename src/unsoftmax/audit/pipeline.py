@@ -140,6 +140,7 @@ def audit_target(
         if ledger is None and confirm_above is not None:  # a run that is stopped to ask must be able to go on
             place = Path(folder) / "audit.ledger"
         while True:
+            limited = not gate.open
             base = learner_for(family) if oracle.spec.outputs is None else VectorOutputsLearner()
             learner = AuditLearner(base, tolerance, price, gate.approves(on_plan))
             result = recover(
@@ -153,7 +154,7 @@ def audit_target(
                 learner=learner,
                 progress=progress,
             )
-            if result.status is not Status.BUDGET_SPENT or not gate.asks_for_more(result):
+            if result.status is not Status.BUDGET_SPENT or not limited or not gate.may_go_on(result):
                 break
             on_plan = None
         digest = None if place is None else ledger_digest(place)
@@ -188,7 +189,7 @@ class _Gate:
     """Asks before more than so many queries are sent; once is enough."""
 
     def __init__(self, above: int | None, confirm: Callable[[str], bool] | None) -> None:
-        self.above, self.confirm, self.open = above, confirm, above is None
+        self.above, self.confirm, self.open, self.refused = above, confirm, above is None, False
 
     def before_the_first_query(self, fewest: int) -> None:
         """When even the cheapest outcome exceeds the limit, ask at once, with nothing paid."""
@@ -217,12 +218,12 @@ class _Gate:
             return budget
         return self.above if budget is None else min(budget, self.above)
 
-    def asks_for_more(self, result: Result) -> bool:
-        """After the limit stopped a run that no plan foresaw (more heads, say): may it go on?"""
-        if self.open:
-            return False
-        self._ask(result.reason)
+    def may_go_on(self, result: Result) -> bool:
+        """After the limit stopped a run: was it confirmed meanwhile, or, when no plan foresaw it (more heads, say), is it now?"""
+        if not self.open and not self.refused:
+            self._ask(result.reason)
         return self.open
 
     def _ask(self, text: str) -> None:
         self.open = self.confirm is not None and self.confirm(text)
+        self.refused = not self.open

@@ -12,7 +12,7 @@ from unsoftmax.models import Model
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
-__all__ = ["confirm_target"]
+__all__ = ["REPLAY_TEST", "confirm_target"]
 
 REPLAY_TEST = "the target still answers as the ledger says"
 _COARSE = 16  # answers that carry little each, such as labels, are asked so many at a time
@@ -35,11 +35,8 @@ def confirm_target(
     length = min(3, ledger.oracle.spec.max_length or 3)
     size = certificate.sizes[len(certificate.sizes) // 2]
     allowed = max(10.0 * certificate.max_relative_error, certificate.allowed)
-    while ledger.only_replayed:
-        rows = rng.standard_normal((1 if deviation is None else _COARSE, length, model.width))
-        batch = size * rows / np.linalg.norm(rows, axis=2, keepdims=True)
-        with ledger.phase(VERIFICATION):
-            answers = np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+
+    def compare(batch: Array, answers: Array) -> None:
         off = np.abs(answers - model(batch) if deviation is None else deviation(answers, model(batch)))
         error = np.maximum(off.reshape(len(batch), -1).max(axis=1) - tolerance, 0.0)
         if (error > allowed * model.sensitivity(batch)).any():
@@ -47,3 +44,12 @@ def confirm_target(
                 REPLAY_TEST,
                 f"all answers came from the ledger, and a fresh one is off by {error.max():.2g}; the target has changed: use a new ledger",
             )
+
+    while ledger.only_replayed:
+        rows = rng.standard_normal((1 if deviation is None else _COARSE, length, model.width))
+        batch = size * rows / np.linalg.norm(rows, axis=2, keepdims=True)
+        with ledger.phase(VERIFICATION):
+            if repeats == 1:
+                ledger.ask(batch, check=compare)  # what another target says must not get into this ledger
+            else:
+                compare(batch, np.median([ledger.ask(batch) for _ in range(repeats)], axis=0))

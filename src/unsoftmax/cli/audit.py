@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
+_WORTH_A_POOL = 200  # parameters from which starting processes pays
 _MOST_FOR_DEFENCES = 3_000  # parameters of a model whose defences are tried unasked
 
 
@@ -130,8 +131,9 @@ def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:
     from unsoftmax.audit.defend import defend
     from unsoftmax.cli.defend import bar, n_workers
 
+    workers = n_workers() if model.parameters > _WORTH_A_POOL else 1
     with bar() as progress:
-        return replace(done, defences=defend(model, seed=seed, workers=n_workers(), stand_in=True, progress=progress))
+        return replace(done, defences=defend(model, seed=seed, workers=workers, stand_in=True, progress=progress))
 
 
 def _describe(done: Audit) -> str:

@@ -66,7 +66,7 @@ def reports_errors(command: Command) -> Command:
             kind = type(error).__name__
             message = str(error)
         except KeyboardInterrupt:
-            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {_how_to_go_on(options.get('ledger'))}"
+            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {_how_to_go_on(options)}"
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
             raise typer.Exit(NOT_RECOVERED) from None
@@ -78,8 +78,9 @@ def reports_errors(command: Command) -> Command:
     return wrapped  # type: ignore[return-value]
 
 
-def _how_to_go_on(ledger: Path | None) -> str:
-    if ledger is None:
+def _how_to_go_on(options: dict[str, Any]) -> str:
+    ledger = options.get("ledger") or (options.get("out") or Path()) / "audit.ledger"  # an audit always keeps one
+    if not ledger.is_file():
         return "nothing was written. With --ledger PATH a run can be stopped and go on"
     from unsoftmax.ledger import read_statement
 

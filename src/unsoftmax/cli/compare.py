@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Json, Seed, print_json, reports_errors, writable_folder
+from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Budget, Json, LedgerPath, Seed, Width, print_json, reports_errors, writable_folder
+
+if TYPE_CHECKING:
+    from unsoftmax.models import Model
 
 __all__ = ["compare"]
 
-Side = Annotated[str, typer.Argument(help="demo:... or a .safetensors file", show_default=False)]
+Side = Annotated[
+    str, typer.Argument(help="demo:..., a .safetensors file, or any target of recover, which is then recovered first", show_default=False)
+]
 
 
 @reports_errors
@@ -19,7 +24,10 @@ def compare(
     first: Side,
     second: Side,
     rtol: Annotated[float, typer.Option("--rtol", help="Relative difference of parameters that counts as none.", min=0)] = 1e-12,
+    width: Width = None,
     seed: Seed = 0,
+    budget: Budget = None,
+    ledger: LedgerPath = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for separating.npy, the input that tells them apart.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
@@ -27,10 +35,16 @@ def compare(
     import numpy as np
 
     from unsoftmax.audit.comparison import compare_models
-    from unsoftmax.audit.defend import model_of
+    from unsoftmax.cli.defend import model_behind
 
     folder = None if out is None else writable_folder(out)
-    done = compare_models(model_of(first), model_of(second), rtol=rtol, seed=seed)
+    sides: list[Model] = []
+    for index, target in enumerate((first, second), 1):
+        place = None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")  # a ledger belongs to one target
+        model, bound = model_behind(target, width, seed, budget, place)
+        sides.append(model)
+        rtol = max(rtol, 2.0 * bound)  # what was recovered is compared as well as it is known
+    done = compare_models(sides[0], sides[1], rtol=rtol, seed=seed)
     content = done.as_json()
     if folder is not None and done.separating is not None:
         np.save(folder / "separating.npy", done.separating)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import Budget, Json, Seed, Target, Width, print_json, reports_errors, say, show_progress, writable_folder
+from unsoftmax.cli.common import Budget, Json, LedgerPath, Seed, Target, Width, print_json, reports_errors, say, show_progress, writable_folder
 from unsoftmax.errors import NotRecovered, UsageError
 
 if TYPE_CHECKING:
     from unsoftmax.audit.defend import Defences
     from unsoftmax.models import Model
 
-__all__ = ["bar", "defend", "n_workers"]
+__all__ = ["bar", "defend", "model_behind", "n_workers"]
 
 
 @reports_errors
@@ -34,7 +34,7 @@ def defend(
     workers: Annotated[int | None, typer.Option("--workers", help="Processes; default: one a processor.", min=1, show_default=False)] = None,
     seed: Seed = 0,
     budget: Budget = None,
-    ledger: Annotated[Path | None, typer.Option("--ledger", help="File that keeps every answer of the target.", show_default=False)] = None,
+    ledger: LedgerPath = None,
     out: Annotated[Path | None, typer.Option("--out", help="Folder for defences.json and defences.svg.", show_default=False)] = None,
     as_json: Json = False,
 ) -> None:
@@ -44,7 +44,8 @@ def defend(
 
     folder = None if out is None else writable_folder(out)
     honest = None if sequences is None else room.read_sequences(sequences)
-    model, stand_in = _model(target, width, seed, budget, ledger)
+    stand_in = not holds_model(target)
+    model, _ = model_behind(target, width, seed, budget, ledger)
     with bar() as progress:
         table = room.defend(
             model, defences=defence or None, sequences=honest, seed=seed, workers=workers or n_workers(), stand_in=stand_in, progress=progress
@@ -62,22 +63,27 @@ def defend(
         typer.echo(f"{name:<11} {path}")
 
 
-def _model(target: str, width: int | None, seed: int, budget: int | None, ledger: Path | None) -> tuple[Model, bool]:
-    """The model to attack: the target's own where its file is at hand, else what is recovered from it first."""
+def holds_model(target: str) -> bool:
+    """Whether the target's own parameters are at hand, so that no query is needed."""
+    return target.startswith("demo:") or target.endswith(".safetensors")
+
+
+def model_behind(target: str, width: int | None, seed: int, budget: int | None, ledger: Path | None) -> tuple[Model, float]:
+    """The target's own model where its file is at hand, else the one recovered from it; and how far its parameters may be off."""
     import unsoftmax
     from unsoftmax.audit.defend import model_of
 
-    if target.startswith("demo:") or target.endswith(".safetensors"):
+    if holds_model(target):
         model = model_of(target)
         if width is not None and width != model.width:
-            raise UsageError(f"width {width} but the target has width {model.width}; pass --width {model.width}")
-        return model, False
+            raise UsageError(f"width {width} but {target} has width {model.width}; pass --width {model.width}")
+        return model, 0.0
     with show_progress() as progress:
         result = unsoftmax.recover(target, width=width, seed=seed, budget=budget, ledger=ledger, progress=progress)
     if result.model is None:
-        raise NotRecovered(f"the target could not be recovered, so there is no model to put behind defences: {result.reason}", result)
-    say(f"the model recovered with {result.queries.total:,} queries stands in for the target")
-    return result.model, True
+        raise NotRecovered(f"{target} shows its answers only and could not be recovered: {result.reason}", result)
+    say(f"{target}: the model recovered with {result.queries.total:,} queries stands in for the target")
+    return result.model, result.error_bound or 0.0
 
 
 def describe(table: Defences) -> str:

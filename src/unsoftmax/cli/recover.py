@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,6 +27,7 @@ from unsoftmax.cli.common import (
 )
 
 if TYPE_CHECKING:
+    from unsoftmax.oracles import Oracle
     from unsoftmax.result import Result
 
 __all__ = ["describe", "recover"]
@@ -42,6 +45,7 @@ def recover(
     concurrency: Annotated[int | None, typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False)] = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)] = None,
     headers: Annotated[Path | None, typer.Option("--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False)] = None,
+    dask: Annotated[str | None, typer.Option("--dask", help="Ask from Dask workers: 'local', or a scheduler's address.", show_default=False)] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -51,8 +55,7 @@ def recover(
     folder = None if out is None else writable_folder(out)
     given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
     http = {name: value for name, value in given.items() if value is not None}
-    with show_progress() as progress:
-        oracle = unsoftmax.as_oracle(target, http=http)
+    with show_progress() as progress, _reach(target, http, dask) as oracle:
         result = unsoftmax.recover(
             oracle, width=width, family=family, seed=seed, budget=budget, input_bound=input_bound, ledger=ledger, progress=progress
         )
@@ -63,6 +66,21 @@ def recover(
     else:
         typer.echo(describe(result))
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
+
+
+@contextmanager
+def _reach(target: str, http: dict[str, Any], dask: str | None) -> Iterator[Oracle]:
+    """The target asked from here, or from the workers of a Dask cluster."""
+    if dask is None:
+        from unsoftmax.targets import as_oracle
+
+        yield as_oracle(target, http=http)
+        return
+    from unsoftmax.lab.shared_oracle import SharedOracle
+    from unsoftmax.lab.workers import crew_of
+
+    with crew_of(dask) as crew:
+        yield SharedOracle(target, crew, http=http)
 
 
 def describe(result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, identify
 from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
+from unsoftmax.learners.appendix_c import appendix_c
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -51,6 +52,7 @@ __all__ = [
     "ToleranceLearner",
     "TransformerLearner",
     "VectorOutputsLearner",
+    "appendix_c",
     "clipped",
     "from_labels",
     "identify",

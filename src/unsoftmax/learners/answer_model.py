@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.thresholds import MANTISSA_BITS
 from unsoftmax.oracles import Array, in_precision
 
 __all__ = ["AnswerModel", "Finding", "answers_look_exact", "identify"]
@@ -16,6 +17,7 @@ _EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
 _SIZES = 40
+_CANCELS = 1e-14  # answers so small against their rows are rounding of values that cancel
 _TINY = 1e-9
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
@@ -84,6 +86,8 @@ def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
         near, middle, far = ledger.ask(np.concatenate([x, 2.0 * x, 32.0 * x])[:, None] * size)
     largest = float(max(abs(near), abs(middle), abs(far)))
     bend = abs(float((far - middle) - 30.0 * (middle - near)))
+    if 0.0 < largest < _CANCELS * 32.0 * size:
+        return True  # values that cancel leave their rounding; the learner will see whether anything is there
     if largest == 0.0 or bend > 1e-11 * largest:
         return False
     answers = np.array([near, middle, far])
@@ -133,11 +137,15 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
         precision = _precision(inside)
+        if precision is not None and np.abs(inside).max() > 2.0 ** (MANTISSA_BITS[precision] + 1):
+            decimals = None  # large numbers of a format are whole without being rounded
         if decimals == 0 or (decimals is not None and precision is None):
             step = 10.0**-decimals
             return AnswerModel("decimals", f"{len(inside)} answers are whole multiples of {step:g}", 0, decimals=decimals, tau=step / 2, clip=clip)
         if precision is not None:
             return AnswerModel(precision, f"{len(inside)} answers are {precision} numbers", 0, clip=clip)
+    if float(np.abs(near).max()) < _CANCELS * size:
+        return AnswerModel("exact", f"single rows are answered zero to {float(np.abs(near).max()):.1g}, which is rounding", 0)
     deviations, level = _deviations(ledger, rng, size, straight, clip)
     if not len(deviations):
         return AnswerModel("labels", "hardly an answer lies between the lowest and the highest one", 0, clip=clip)
@@ -150,7 +158,7 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
             f"answers repeat, use all digits and lie on lines to {worst:.1g}" if clip is None else f"answers stop at {clip[0]:.6g} and {clip[1]:.6g}"
         )
         return AnswerModel("exact", text, 0, clip=clip)
-    tau = _COVER * worst
+    tau = _COVER * max(worst, _far_deviation(ledger, rng, straight, clip))
     return AnswerModel("tolerance", f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line", 0, tau=tau, clip=clip)
 
 
@@ -201,6 +209,18 @@ def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: floa
     deviations = (answers - origin - parts * slopes[:, None]).ravel()
     kept = ((answers > low) & (answers < high)).ravel()
     return deviations[kept], float(np.abs(answers).max(initial=0.0))
+
+
+def _far_deviation(ledger: Ledger, rng: np.random.Generator, far: float, clip: tuple[float, float] | None) -> float:
+    """How far answers to long rows lie off lines: coarse steps are not seen on rows whose whole answer is smaller."""
+    if clip is not None:
+        return 0.0
+    rows = far * _rows(rng, 3, ledger.width)
+    ends, starts = _ask(ledger, rows), _ask(ledger, -rows)
+    parts = rng.uniform(-0.6, 0.6, (3, 6))
+    answers = _ask(ledger, (parts[:, :, None] * rows[:, None]).reshape(-1, ledger.width)).reshape(parts.shape)
+    off = np.abs(answers - (ends + starts)[:, None] / 2 - parts * (ends - starts)[:, None] / 2)
+    return float(off.max()) / 1.6 if float(off.max()) > 1e-12 * float(np.abs(ends).max()) else 0.0
 
 
 def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[float, float] | None, worst: float) -> bool:

@@ -90,6 +90,7 @@ class _OfFamily:
         return self.inner.claim
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        ledger.known["claim"] = self.claim
         if self.several and self.asked == "multi-head":
             return MultiHeadLearner().learn(ledger, rng)
         if self.several and self.asked == "auto":

@@ -84,8 +84,12 @@ class LabelLearner:
         with ledger.phase("scores"):
             W = RangeFinder(facing=v).solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left))
         head = SingleHead(W, v)
+        if head.matrix.norm() == 0.0:
+            raise Unresolved(f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = 0, or longer rows are needed")
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, labeller, head, meter, rng)
+        if not np.isfinite(bound):
+            raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
         middle = self.middle
 
         def deviation(answers: Array, values: Array) -> Array:

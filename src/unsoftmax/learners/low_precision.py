@@ -26,6 +26,11 @@ _EPS = float(np.finfo(float).eps)
 _LOUD = 2.0**12  # answers of about this size stay clear of float16's limits
 _CHECKS = 16
 _FACTOR = 6.0
+_HOPELESS = {
+    "float32": 1e-2,
+    "float16": 1.0,
+    "bfloat16": 1.0,
+}  # a bound beyond is no matter of precision: scores of one head do not explain the answers
 
 
 def _queries(d: int, r: int) -> int:
@@ -76,6 +81,10 @@ class LowPrecisionLearner:
             W = RangeFinder(facing=direction).solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
         head = SingleHead(W, v)
         bound = max(self._bound(ledger, head, meter, size, rng), length_error)
+        if bound > _HOPELESS[self.precision]:
+            raise OutsideClass(
+                "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
+            )
         unit = 2.0 ** -(MANTISSA_BITS[self.precision] + 1)
         smallest = SMALLEST[self.precision]
 
@@ -118,6 +127,10 @@ class LowPrecisionLearner:
         steps = 54 - MANTISSA_BITS[self.precision]
         with ledger.phase("values"):
             answer = float(ledger.ask((size * direction)[None, None])[0])
+            if not answer > 0.0:
+                raise OutsideClass(
+                    ONE_ROW_TEST, f"a row along v, which single entries told, is answered {answer:.3g} instead of its length times |v|"
+                )
             binade = 2.0 ** np.floor(np.log2(answer))
             size *= (1.5 if answer >= 1.5 * binade else 0.75) * binade / answer  # clear of the powers of two, where steps change
             first = float(ledger.ask((size * direction)[None, None])[0])

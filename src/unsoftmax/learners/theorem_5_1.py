@@ -29,7 +29,8 @@ class Theorem51:
 
     Recovers: W, v, with a probability that rises steeply from 0 to 1 around a C that has to be measured (see docs/low-rank.md). Departs
     from the paper: the Gaussian rows are scaled by a common factor so that scores are of size one (the few queries that find the
-    factor are among those counted), and rows that v hardly hears are drawn again before they are asked. Fails when: C is too small (the minimiser then has a larger rank: UNRESOLVED).
+    factor are among those counted), and rows that v hardly hears are drawn again before they are asked. Fails when: C is too small (the
+    minimiser then has a larger rank: UNRESOLVED).
     """
 
     family: ClassVar[str] = "single-head"
@@ -94,6 +95,10 @@ class Theorem51:
             t = meter.forms(A, B)
             readable = np.abs(t) < 8.0 if count <= _PILOT else np.full(count, True)  # a pilot may have been too loud
             parts.append((A[readable] / gamma, B[readable] / beta, t[readable] / (gamma * beta)))
+            if not np.abs(t).max(initial=0.0) > 1e-9:  # however large the rows, only rounding is heard: W = 0
+                t = np.zeros(count)
+                readable = np.full(count, True)
+                parts[-1] = (A / gamma, B / beta, t)
             typical = float(np.median(np.abs(t[readable]))) if readable.any() else 0.0
             gamma *= 0.7 / typical if typical > 0.0 else 2.0**-6 if count else 1.0
         return (

@@ -142,17 +142,20 @@ class Ledger:
         """A batch to fill and ask. Its memory serves again afterwards, unless the oracle keeps the batch."""
         return self._memory.blank((n_queries, length, self.width))
 
-    def ask(self, batch: Array) -> Array:
-        """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches."""
+    def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
+        """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches.
+
+        check: called with what was sent and what came back; what it refuses, by raising, is paid but not kept.
+        """
         batch = np.asarray(batch, dtype=np.float64)
         if batch.ndim != 3 or batch.shape[2] != self.width or batch.shape[1] < 1:
             raise UsageError(f"a batch must be (B, N, {self.width}), not {batch.shape}")
         limit = self.oracle.spec.max_batch
         if limit is None or len(batch) <= limit:
-            return self._send(batch)
-        return np.concatenate([self._send(batch[i : i + limit]) for i in range(0, len(batch), limit)])
+            return self._send(batch, check)
+        return np.concatenate([self._send(batch[i : i + limit], check) for i in range(0, len(batch), limit)])
 
-    def _send(self, batch: Array) -> Array:
+    def _send(self, batch: Array, check: Callable[[Array, Array], None] | None = None) -> Array:
         n_queries, length, width = batch.shape
         if n_queries == 0:
             return np.empty((0,) if self.outputs is None else (0, self.outputs))
@@ -164,6 +167,8 @@ class Ledger:
             self._count(n_queries)
             before = retries_of(self.oracle)
             answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+            if check is not None:
+                check(batch, answers)
             entry = Entry(self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before)
             self._journal.record(self._position, entry)
         else:

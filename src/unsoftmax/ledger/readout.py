@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -53,8 +54,12 @@ class ReadoutLedger(Ledger):
     def blank(self, n_queries: int, length: int) -> Array:
         return self.base.blank(n_queries, length)
 
-    def ask(self, batch: Array) -> Array:
-        answers = self.base.ask(batch) @ self.weights
+    def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
+        def check_read(sent: Array, vectors: Array) -> None:
+            if check is not None:
+                check(sent, np.asarray(vectors @ self.weights))
+
+        answers = self.base.ask(batch, check=check_read) @ self.weights
         if len(self.witnesses) < 8 and len(batch):
             self.witnesses.append((np.array(batch[0], dtype=np.float64), np.asarray(answers[0])))
         return np.asarray(answers)

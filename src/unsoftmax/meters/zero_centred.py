@@ -42,6 +42,12 @@ class ZeroCentredMeter(CrossingMeter):
         floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
         return float(self.strength * (64.0 * np.finfo(float).eps + floor))
 
+    @property
+    def _largest_c(self) -> float:
+        """float16 overflows at 65504, so its answers are kept to about a tenth of that."""
+        within = super()._largest_c
+        return min(within, (5e3 * np.sqrt(self.width) / self._size) ** 2) if self._precision == "float16" else within
+
     def _solve(self, G: Array, B: Array, c: Array) -> Array:
         return self._secant(G, B, c, self._passes)
 

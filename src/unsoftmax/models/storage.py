@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,16 @@ def save(model: Model, path: str | Path) -> Path:
     target = Path(path)
     metadata = {"format": _FORMAT, "version": _VERSION, "family": model.family}
     content = serialise({name: np.asarray(part, order="C") for name, part in model.tensors().items()}, metadata)
-    return replace_file(target, content)
+    return replace_file(target, _in_order(content))
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with a sorted header, so that a model has one file; safetensors writes metadata in any order."""
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    text = json.dumps(dict(sorted(header.items())) | {"__metadata__": dict(sorted(header["__metadata__"].items()))}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
 
 def load(path: str | Path) -> Model:

@@ -8,6 +8,7 @@ import numpy as np
 
 from unsoftmax.models.matrices import Factors
 from unsoftmax.oracles import Array
+from unsoftmax.solvers.shrinkage import shrunk_starts
 
 __all__ = ["FixedRank", "FixedRankSolution", "balanced", "polish"]
 
@@ -34,7 +35,8 @@ class FixedRankSolution:
 class FixedRank:
     """Minimises Σ (a_kᵀ L Rᵀ b_k - t_k)² over d×r factors L and R.
 
-    The first start is the best rank-r part of Σ t_k a_k b_kᵀ, made for a's and b's without a preferred direction; the others are random. A descent
+    The first start is the best rank-r part of Σ t_k a_k b_kᵀ, the next three are rough fits with a price on the nuclear norm, the others random.
+    A descent
     ends when the residual is zero to rounding, or no longer falls. A tenth of the measurements is held out and decides which start is believed.
 
     >>> rng = np.random.default_rng(0)
@@ -48,6 +50,7 @@ class FixedRank:
     restarts: int = 20
     steps: int = 60
     rtol: float = 1e-8
+    hold_out: bool = True
 
     def solve(self, A: Array, B: Array, t: Array, rng: np.random.Generator) -> FixedRankSolution:
         """The best of all starts on the held-out measurements; the first that is good to `rtol` ends the search."""
@@ -57,17 +60,17 @@ class FixedRank:
             loss = 1.0 if t.any() else 0.0
             return FixedRankSolution(empty, loss, loss, 0, 0.0)
         order = rng.permutation(m)
-        n_held = min(max(m // 10, 1), max(m - self.rank * (2 * d - self.rank), 0)) if m > 1 else 0
+        n_held = min(max(m // 10, 1), max(m - self.rank * (2 * d - self.rank), 0)) if self.hold_out else 0
         held, used = order[:n_held], order[n_held:]
         starts = 1 + self.restarts
         best: tuple[float, Array, Array] | None = None
         left, values, right = np.linalg.svd((_whitened(A[used]) * t[used, None]).T @ _whitened(B[used]))
         root, size = np.sqrt(values[: self.rank]), np.sqrt(values[0] / d)
+        rough = shrunk_starts(A[used], B[used], t[used], self.rank)
         for start in range(starts):
-            if start == 0:
-                L, R = left[:, : self.rank] * root, right[: self.rank].T * root
-            else:
-                L, R = (size * rng.standard_normal((d, self.rank)) for _ in range(2))
+            L, R = left[:, : self.rank] * root, right[: self.rank].T * root
+            if start > 0:
+                L, R = next(rough, None) or tuple(size * rng.standard_normal((2, d, self.rank)))
             L, R, residual = polish(A[used], B[used], t[used], L, R, steps=self.steps)
             loss = residual if not n_held else max(residual, _residual(A[held], B[held], t[held], L, R))
             if best is None or loss < best[0]:
@@ -124,9 +127,9 @@ class _Step:
 
         damped = self._gram + damping * self._size * np.eye(len(self._gram))
         try:
-            solution: Array = solve(damped, self._right, assume_a="pos", check_finite=False)
+            solution = np.asarray(solve(damped, self._right, assume_a="pos", check_finite=False), dtype=np.float64)
         except np.linalg.LinAlgError:  # rounding made it indefinite
-            solution = np.linalg.lstsq(damped, self._right, rcond=None)[0]
+            solution = np.asarray(np.linalg.lstsq(damped, self._right, rcond=None)[0], dtype=np.float64)
         move = self._J.T @ solution if self._wide else solution
         d, r = self._L.shape
         return self._L - move[: d * r].reshape(d, r), self._R - move[d * r :].reshape(d, r)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import lstsq
 from scipy.special import expit
 
 from unsoftmax.oracles import Array
@@ -35,11 +36,8 @@ class JointHeads:
         return np.asarray(np.einsum("qi,hij,qj->hq", A, self.W, B, optimize=True))
 
 
-def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array, known: float = 0.0) -> tuple[JointHeads, float, float]:
-    """(corrected heads, largest relative change of a head, residual before): one least-squares step.
-
-    known: relative error below which nothing should move the parameters; 0 for none (plain Gauss-Newton).
-    """
+def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) -> tuple[JointHeads, float, float]:
+    """(corrected heads, largest relative change of a head, residual before): one least-squares step."""
     H, d, n = heads.W.shape
     Q = len(A)
     scores = heads.scores(A, B) + L
@@ -56,12 +54,7 @@ def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array, 
         jacobian[:, start : start + d * n] = (slopes[h] * w_unit[h] / size)[:, None] * products
         jacobian[:, start + d * n : start + d * n + d] = (weights[h] * v_unit[h] / size)[:, None] * A
     residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
-    if known > 0.0:
-        found = np.linalg.lstsq(
-            np.vstack([jacobian, known * np.eye(jacobian.shape[1])]), np.append(residual, np.zeros(jacobian.shape[1])), rcond=None
-        )[0]
-    else:
-        found = np.linalg.lstsq(jacobian, residual, rcond=None)[0]
+    found = np.asarray(lstsq(jacobian, residual, lapack_driver="gelsy", check_finite=False)[0])
     change = found.reshape(H, d * n + d)
     dW, dv = change[:, : d * n].reshape(H, d, n), change[:, d * n :]
     largest = max(float(np.linalg.norm(change[h, : d * n])) / np.sqrt(d * n) for h in range(H))

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.audit.defences import Defence
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Learner, ReluNetworkLearner, theorem_4_1
 from unsoftmax.models import Model, MultiHead, SingleHead, random_multi_head, random_relu_network, random_single_head, random_transformer
 from unsoftmax.network_recovery import rows_oracle
-from unsoftmax.oracles import BoundedInputs, Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Oracle, Rounded, WithinTolerance
+from unsoftmax.oracles import Clipped, FlippedLabels, Oracle
 from unsoftmax.recovery import recover
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
-__all__ = ["AXES", "FAMILIES", "LEARNERS", "RESULTS", "WRAPPERS", "Cell", "run_cell"]
+__all__ = ["AXES", "FAMILIES", "LEARNERS", "RESULTS", "Cell", "run_cell"]
 
 _MAKERS: dict[str, Callable[[Cell], Model]] = {
     "single-head": lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
@@ -37,20 +38,10 @@ _IRRELEVANT = {  # axes that a family does not have: dropped, so that a grid ove
     "transformer": ("heads",),
 }
 
-_PRECISIONS = ("float32", "float16", "bfloat16")
-WRAPPERS: dict[str, Callable[[Oracle, float, int], Oracle]] = {  # what may be done to answers: name -> (oracle, number, seed) -> oracle
-    "tolerance": lambda oracle, tau, seed: WithinTolerance(oracle, tau, seed),
-    "gaussian": lambda oracle, sigma, seed: Noisy(oracle, sigma, seed),
-    "rounded": lambda oracle, decimals, seed: Rounded(oracle, int(decimals)),
+_UNTOUCHED = ("exact", "none")
+_FURTHER: dict[str, Callable[[Oracle, float, int], Oracle]] = {  # beside the defences of the audit: name -> (oracle, number, seed) -> oracle
     "clipped": lambda oracle, limit, seed: Clipped(oracle, limit),
     "flipped-labels": lambda oracle, flip, seed: FlippedLabels(oracle, flip, seed),
-    "bounded": lambda oracle, bound, seed: BoundedInputs(oracle, bound),
-}
-_PLAIN: dict[str, Callable[[Oracle], Oracle]] = {
-    "exact": lambda oracle: oracle,
-    "none": lambda oracle: oracle,
-    "labels": Labels,
-    **{name: (lambda oracle, name=name: LowPrecision(oracle, name)) for name in _PRECISIONS},  # type: ignore[misc]
 }
 
 
@@ -99,16 +90,14 @@ class Cell:
             raise UsageError(f"there is no family {self.family!r}; choose from {', '.join(FAMILIES)}")
         _learner(self.learner)
         for text in (self.noise, self.defence):
-            _wrapper(text)
+            _around(text, as_oracle(random_single_head(1)), 0)
 
     def target(self) -> tuple[Model, Oracle]:
         """The hidden model, and the oracle that shows it."""
         truth = _MAKERS[self.family](self)
         oracle: Oracle = rows_oracle(truth, self.d) if self.family == "relu-network" else as_oracle(truth)
         for place, text in enumerate((self.noise, self.defence)):
-            name, number = _wrapper(text)
-            seed = int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31))
-            oracle = _PLAIN[name](oracle) if number is None else WRAPPERS[name](oracle, number, seed)
+            oracle = _around(text, oracle, int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31)))
         return truth, oracle
 
 
@@ -133,11 +122,17 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             if make is None and cell.family == "relu-network":
                 make = ReluNetworkLearner
             learner = None if make is None else make()
-            result = recover(oracle, width=cell.d, budget=cell.budget, seed=cell.seed, input_bound=cell.input_bound, learner=learner)
+            result = recover(oracle, width=cell.d, budget=_budget(cell), seed=cell.seed, input_bound=cell.input_bound, learner=learner)
             row |= _measured(truth, result, labels="labels" in cell.noise + cell.defence)
     except Exception as error:
         row |= {"status": "ERROR", "fault": f"{type(error).__name__}: {error}"}
     return row
+
+
+def _budget(cell: Cell) -> int | None:
+    """The smallest budget that the cell or its defences set."""
+    texts = [text for text in (cell.noise, cell.defence) if text not in _UNTOUCHED and text.partition("=")[0] not in _FURTHER]
+    return min((budget for budget in (cell.budget, *(Defence.parse(text).budget for text in texts)) if budget is not None), default=None)
 
 
 def _measured(truth: Model, result: Result, *, labels: bool) -> dict[str, Any]:
@@ -179,15 +174,15 @@ def _learner(name: str) -> Callable[[], Learner] | None:
     return made
 
 
-def _wrapper(text: str) -> tuple[str, float | None]:
-    """'tolerance:1e-6' as ('tolerance', 1e-6); plain names have no number."""
-    name, colon, number = text.partition(":")
-    if not colon and name in _PLAIN:
-        return name, None
-    if colon and name in WRAPPERS:
-        try:
-            return name, float(number)
-        except ValueError:
-            raise UsageError(f"{text!r}: {number!r} is no number; write for instance '{name}:0.01'") from None
-    known = [*_PLAIN, *(f"{name}:NUMBER" for name in WRAPPERS)]
-    raise UsageError(f"noise and defence are one of {', '.join(known)}, not {text!r}")
+def _around(text: str, oracle: Oracle, seed: int) -> Oracle:
+    """The oracle behind what `text` says: 'none', a defence of the audit such as 'decimals=2+input-bound=10', 'clipped=3', 'flipped-labels=0.05'."""
+    if text in _UNTOUCHED:
+        return oracle
+    name, _, number = text.partition("=")
+    if name not in _FURTHER:
+        return Defence.parse(text).around(oracle, seed)
+    try:
+        value = float(number)
+    except ValueError:
+        raise UsageError(f"{text!r} needs a number; write for instance '{name}=0.1'") from None
+    return _FURTHER[name](oracle, value, seed)

@@ -114,11 +114,11 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 
 def _places(values: set[Any]) -> tuple[dict[Any, float], list[str] | None]:
-    """Where each value of the x axis stands: numbers at themselves ('tolerance:1e-6' at 1e-6), anything else in order, with its name."""
+    """Where each value of the x axis stands: numbers at themselves ('tolerance=1e-6' at 1e-6), anything else in order, with its name."""
     numbers: dict[Any, float] = {}
     kinds = set()
     for value in values:
-        kind, _, text = str(value).rpartition(":")
+        kind, _, text = str(value).rpartition("=")
         try:
             numbers[value] = float(text)
         except ValueError:

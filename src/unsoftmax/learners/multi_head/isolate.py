@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.learners.multi_head.head_values import read_crowded_values, read_head_values
-from unsoftmax.learners.multi_head.refine import correct_matrix, correct_readouts, matrix_error, readout_error
+from unsoftmax.learners.multi_head.refine import correct_directions, correct_matrix, correct_readouts, matrix_error, readout_error
 from unsoftmax.learners.multi_head.rows import measure_rows
 from unsoftmax.learners.multi_head.staircase import Staircase, draw_circle, find_staircase
 from unsoftmax.meters.background import PredictedBackground, SaturatedBackground
@@ -25,7 +25,7 @@ _WORST_CONDITION = 1e7
 _LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be corrected for
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
-_GOOD_ENOUGH = 8e-11  # relative error from which a second look is not worth its queries
+_GOOD_ENOUGH = 1.4e-10  # relative error from which a second look is not worth its queries
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def isolate_heads(respond: Responses, rng: np.random.Generator, tolerance: float
         points = [crowd.points(h, rng) for h in range(len(rows))]
     heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
     with ledger.phase("second look"):
-        return refine_heads(respond, heads, float(np.linalg.norm(a)), rng), stairs
+        return refine_heads(respond, heads, rows, float(np.linalg.norm(a)), rng), stairs
 
 
 def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts: Array, points: list[Array], tolerance: float) -> Heads:
@@ -106,11 +106,11 @@ def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts
     return Heads(matrices, readouts, ranks, respond.flat)
 
 
-def refine_heads(respond: Responses, heads: Heads, size: float, rng: np.random.Generator) -> Heads:
-    """Looks again at those heads alone whose error fresh pairs show; a head that gets no better keeps what it has."""
+def refine_heads(respond: Responses, heads: Heads, rows: Array, size: float, rng: np.random.Generator) -> Heads:
+    """Looks again at those heads alone whose error fresh pairs show: first along the rows that held the heads apart, then everywhere."""
     matrices, readouts = list(heads.matrices), heads.readouts
     good_enough = max(_GOOD_ENOUGH, 1e3 * respond.rounding)
-    for _ in range(_SECOND_LOOKS):
+    for look in range(_SECOND_LOOKS):
         if readout_error(respond, matrices, readouts, size, rng) > good_enough:
             readouts = correct_readouts(respond, matrices, readouts, size, rng)
         errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(matrices))]
@@ -118,7 +118,12 @@ def refine_heads(respond: Responses, heads: Heads, size: float, rng: np.random.G
         if not bad:
             break
         for h in sorted(bad, key=lambda h: errors[h]):
-            corrected = correct_matrix(respond, matrices, readouts, h, heads.ranks[h], size, rng)
+            rank = heads.ranks[h] or respond.width
+            if look == 0 and 4 * len(rows) < respond.columns:
+                left = np.linalg.svd(matrices[h], full_matrices=False)[0][:, :rank]
+                corrected = correct_directions(respond, matrices, readouts, h, left, np.linalg.qr(rows.T)[0], size, rng)
+            else:
+                corrected = correct_matrix(respond, matrices, readouts, h, heads.ranks[h], size, rng)
             if corrected is not None:
                 matrices[h] = corrected
     return Heads(matrices, readouts, heads.ranks, heads.flat)

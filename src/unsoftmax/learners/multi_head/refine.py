@@ -17,7 +17,7 @@ from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 
-__all__ = ["correct_matrix", "correct_readouts", "matrix_error", "parameter_error", "readout_error"]
+__all__ = ["correct_directions", "correct_matrix", "correct_readouts", "matrix_error", "parameter_error", "readout_error"]
 
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
@@ -37,6 +37,25 @@ def matrix_error(respond: Responses, matrices: list[Array], readouts: Array, hea
     anywhere = np.sqrt(np.mean((missing[good] / sizes[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head])
     own = (missing[:_PROBES] - missing[_PROBES:]) / (scores[:_PROBES] - scores[_PROBES:])
     return float(max(anywhere, np.sqrt(np.mean(own[pairs] ** 2))))
+
+
+def correct_directions(
+    respond: Responses, matrices: list[Array], readouts: Array, head: int, left: Array, right: Array, size: float, rng: np.random.Generator
+) -> Array | None:
+    """The head's matrix after a correction left·X·rightᵀ, where one base row shows least: along the rows that held the heads apart.
+
+    left: basis of W's columns (d, r). right: a few directions of b (n, k). Costs 1.5 rk queries, far less than all of W.
+    """
+    W = matrices[head]
+    r, k = left.shape[1], right.shape[1]
+    A, B = isolating_pairs(matrices, head, readouts[head], int(1.5 * r * k) + 8, rng, size=size, silence=_SILENCE, biased=respond.biased)
+    forms, good, _ = _missing(respond, matrices, readouts, head, A, B)
+    if good.sum() < 1.1 * r * k:
+        return None
+    weights = (np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1))[good]
+    design = ((A[good] @ left)[:, :, None] * (B[good] @ right)[:, None]).reshape(-1, r * k) / weights[:, None]
+    found = np.linalg.lstsq(design, forms[good] / weights, rcond=None)[0].reshape(r, k)
+    return _rescaled(respond, matrices, readouts, head, W + left @ found @ right.T, size, rng)
 
 
 def correct_matrix(

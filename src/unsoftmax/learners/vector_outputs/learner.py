@@ -13,6 +13,7 @@ from unsoftmax.learners.multi_head.attempt import Restart
 from unsoftmax.learners.multi_head.learner import MultiHeadLearner, fresh_deviation
 from unsoftmax.learners.multi_head.tests_of_class import answer_rounding
 from unsoftmax.learners.vector_outputs.by_readout import learn_by_readout
+from unsoftmax.learners.vector_outputs.lifting import separate_by_copies
 from unsoftmax.learners.vector_outputs.polish import polished_separation
 from unsoftmax.learners.vector_outputs.responses import VectorResponses, read_vector_values
 from unsoftmax.learners.vector_outputs.scores import Unmixing, measure_scores
@@ -140,21 +141,28 @@ def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
 
 
 def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Generator) -> MultiHead:
+    """Saturation tells the heads apart where rows may be large, copies of rows where they may not."""
     ledger = respond.ledger
-    with ledger.phase("plateaus"):
-        voices = find_plateaus(respond, rng)
-    with ledger.phase("outputs"):
-        separation = separate_by_plateaus(respond, voices, rng)
+    large = ledger.input_bound is None
+    if large:
+        with ledger.phase("plateaus"):
+            voices = find_plateaus(respond, rng)
+        with ledger.phase("outputs"):
+            separation = separate_by_plateaus(respond, voices, rng)
+    else:
+        with ledger.phase("copies"):
+            separation = separate_by_copies(respond, rng)
     if separation.condition > 1e8:
         raise Restart(f"the heads' outputs have {separation.joined.shape[1]} dimensions in all, nearly dependent")
     unmixing = Unmixing(separation, respond.V)
     with ledger.phase("scores"):
         book = measure_scores(respond, unmixing, rng, tolerance)
     matrices, biases, ranks = book.solve(unmixing, tolerance)
-    with ledger.phase("polish"):
-        separation = polished_separation(respond, separation, matrices, biases, rng)
-    unmixing = Unmixing(separation, respond.V)
-    matrices, biases, ranks = book.solve(unmixing, tolerance)
+    if large:
+        with ledger.phase("polish"):
+            separation = polished_separation(respond, separation, matrices, biases, rng)
+        unmixing = Unmixing(separation, respond.V)
+        matrices, biases, ranks = book.solve(unmixing, tolerance)
     heads = [_head(W, (T @ G).T, w0, rank) for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)]
     return MultiHead(heads, respond.c)
 

@@ -101,6 +101,11 @@ def measure_scores(respond: VectorResponses, unmixing: Unmixing, rng: np.random.
     """Scores on d + 1 asking rows: on a whole basis of rows until no head shows a new direction, then only inside what they showed."""
     d = respond.width
     size, scale = _sizes(respond, unmixing, rng)
+    bound = respond.ledger.input_bound
+    if bound is not None:
+        size = min(size, bound / 3)
+    longest = np.inf if bound is None else bound / 3
+    scale = min(scale, longest)
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0].T
     book = ScoreBook(np.vstack([size * basis[:1], np.zeros((1, d)), size * basis[1:]]))
     groups = _groups(unmixing, d, rng)
@@ -110,7 +115,7 @@ def measure_scores(respond: VectorResponses, unmixing: Unmixing, rng: np.random.
         columns.append(np.concatenate(found, axis=1))
         book.full += 1
         largest = max(float(np.abs(column).max()) for column in columns[-4:])
-        scale = _TARGET / largest if largest > 0 else scale
+        scale = min(_TARGET / largest, longest) if largest > 0 else scale
         if book.full > _SPARE_COLUMNS and _settled(np.array(columns), tolerance):
             break
     if book.full <= d:

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 
+from unsoftmax import __version__
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import RateLimit
@@ -67,7 +68,8 @@ class Sender:
         self._jitter = random.Random()  # noqa: S311 - only spreads retries, answers do not depend on it
         loopback = parsed.host in ("localhost", "127.0.0.1", "::1")
         limits = httpx.Limits(max_connections=options.concurrency, max_keepalive_connections=options.concurrency)
-        self._client = httpx.Client(headers=self.secrets.headers(), timeout=options.timeout, limits=limits, trust_env=not loopback)
+        named = {"User-Agent": f"unsoftmax/{__version__}"} | self.secrets.headers()  # whoever reads the server's log can tell who asked
+        self._client = httpx.Client(headers=named, timeout=options.timeout, limits=limits, trust_env=not loopback)
 
     def close(self) -> None:
         """Ends the connections."""

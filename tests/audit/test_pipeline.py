@@ -1,0 +1,173 @@
+"""Identify, plan, learn, certify: one ledger, honest findings, nothing spent unasked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.outside import BOXES
+from unsoftmax.audit.planning import AuditPlan
+from unsoftmax.ledger import read_statement
+from unsoftmax.oracles import Oracle
+
+WRAPPERS: dict[str, tuple[Callable[[Oracle], Oracle], str]] = {
+    "exact": (lambda o: o, "deterministic"),
+    "rounded to 2 decimals": (lambda o: unsoftmax.Rounded(o, 2), "deterministic"),
+    "tolerance": (lambda o: unsoftmax.WithinTolerance(o, 1e-3), "deterministic"),
+    "noise": (lambda o: unsoftmax.Noisy(o, 1e-2), "random"),
+    "float32": (lambda o: unsoftmax.LowPrecision(o, "float32"), "deterministic"),
+    "float16": (lambda o: unsoftmax.LowPrecision(o, "float16"), "deterministic"),
+    "labels": (lambda o: unsoftmax.Labels(o), "deterministic"),
+    "clipped": (lambda o: unsoftmax.Clipped(o, 20.0), "deterministic"),
+}
+
+
+def findings(done: unsoftmax.Audit) -> dict[str, str]:
+    return {finding.subject: finding.value for finding in done.findings}
+
+
+@pytest.mark.parametrize("answers", WRAPPERS)
+def test_findings_of_one_head_behind_every_answer_model(answers: str) -> None:
+    wrap, repeatability = WRAPPERS[answers]
+    done = unsoftmax.audit_target(wrap(unsoftmax.as_oracle(unsoftmax.random_single_head(6, 3, seed=4))), seed=1)
+    found = findings(done)
+    assert found["answers"] == answers
+    assert found["repeatability"] == repeatability
+    assert found["order of rows"] == "does not matter"
+    assert done.result.status.recovered
+    assert (found["family"], found["rank"], found["query bias"]) == ("single-head", "3", "none")
+
+
+@pytest.mark.parametrize(
+    ("target", "family", "bias"),
+    [
+        ("demo:single-head?d=6&biases=1&seed=2", "single-head", "present"),
+        ("demo:multi-head?d=8&heads=2&seed=1", "multi-head", "none"),
+        ("demo:multi-head?d=8&heads=3&seed=1&biases=1", "multi-head", "present"),
+        ("demo:transformer?d=6&m=7&seed=3", "transformer", "none"),
+    ],
+)
+def test_families_are_named_and_recovered(target: str, family: str, bias: str) -> None:
+    done = unsoftmax.audit_target(target)
+    found = findings(done)
+    assert done.result.status is unsoftmax.Status.EXACT
+    assert (found["family"], found["query bias"]) == (family, bias)
+    assert done.plan is not None
+    assert done.plan.family == family
+    assert done.curve.queries[-1] == done.result.queries.learning
+    assert done.curve.error[0] > 0.5
+    assert done.curve.error[-1] < 1e-3 or family == "transformer"
+
+
+def test_every_finding_states_its_price_and_the_first_look_adds_up() -> None:
+    done = unsoftmax.audit_target("demo:single-head?d=8&biases=1")
+    first = ("width", "answers", "repeatability", "constant", "order of rows", "copies of a row", "single rows")
+    priced = sum(finding.queries for finding in done.findings if finding.subject in first)
+    assert priced <= done.result.queries.by_phase["identify"] <= priced + 60
+    assert done.result.queries.by_phase["identify"] <= 160
+    assert all(finding.evidence for finding in done.findings)
+
+
+@pytest.mark.parametrize("name", ["positional_term", "tanh_on_top", "first_row_asks"])
+def test_boxes_outside_are_never_recovered_and_say_none(name: str) -> None:
+    done = unsoftmax.audit_target(BOXES[name](5, 0), width=5)
+    assert done.result.model is None
+    assert findings(done)["family"] in ("none", "not one head")
+    assert not done.curve.queries
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_answers_with_errors_never_make_several_heads_one(seed: int) -> None:
+    layer = unsoftmax.random_multi_head(6, 2, seed=seed)
+    done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle(layer), 3), seed=seed)
+    assert done.result.model is None
+    assert findings(done)["family"] in ("not one head", "unknown")
+    head = unsoftmax.random_single_head(6, seed=seed)
+    done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle(head), 3), seed=seed)
+    assert findings(done)["family"] == "single-head"
+
+
+def test_order_and_positions_are_seen() -> None:
+    def placed(X: np.ndarray) -> np.ndarray:
+        return np.asarray(X[:, :, 0] @ (1.0 + np.arange(X.shape[1])))
+
+    found = findings(unsoftmax.audit_target(placed, width=4))
+    assert found["order of rows"] == "matters"
+    assert found["copies of a row"] == "count"
+
+
+def test_a_stopped_audit_goes_on_and_pays_nothing_twice(tmp_path: Path) -> None:
+    target, ledger = "demo:single-head?d=8&seed=3", tmp_path / "audit.ledger"
+    whole = unsoftmax.audit_target(target, seed=5)
+    stopped = unsoftmax.audit_target(target, seed=5, ledger=ledger, budget=whole.result.queries.total // 2)
+    assert stopped.result.status is unsoftmax.Status.BUDGET_SPENT
+    assert stopped.findings
+    again = unsoftmax.audit_target(target, seed=5, ledger=ledger)
+    assert again.result.queries == whole.result.queries
+    assert read_statement(ledger).queries == whole.result.queries.total
+    third = unsoftmax.audit_target(target, seed=5, ledger=ledger)
+    assert third.ledger_digest == again.ledger_digest
+    assert third.plan is not None
+    assert third.plan.seconds_per_query is None  # nothing was asked, so no rate was measured
+    assert again.result.model is not None
+    assert third.result.model is not None
+    assert again.result.model.distance(third.result.model) == 0.0
+
+
+def test_nothing_is_spent_over_the_limit_without_confirmation(tmp_path: Path) -> None:
+    asked: list[str] = []
+    plans: list[AuditPlan] = []
+
+    def refuse(text: str) -> bool:
+        asked.append(text)
+        return False
+
+    ledger = tmp_path / "audit.ledger"
+    done = unsoftmax.audit_target(
+        "demo:single-head?d=16", ledger=ledger, confirm_above=300, confirm=refuse, on_plan=plans.append, price_per_thousand=5.0
+    )
+    assert done.result.status is unsoftmax.Status.BUDGET_SPENT
+    assert done.result.queries.total == plans[0].paid <= 300
+    assert len(asked) == 1
+    assert "for " in asked[0]
+    done = unsoftmax.audit_target("demo:single-head?d=16", ledger=ledger, confirm_above=300, confirm=lambda text: True, price_per_thousand=5.0)
+    assert done.result.status is unsoftmax.Status.EXACT
+    assert done.cost == pytest.approx(5.0 * done.result.queries.total / 1000)
+    assert done.result.queries.total <= plans[0].paid + plans[0].at_most
+
+
+def test_more_heads_than_planned_are_asked_for_too() -> None:
+    asked: list[str] = []
+
+    def agree(text: str) -> bool:
+        asked.append(text)
+        return True
+
+    target = "demo:multi-head?d=8&heads=4&seed=1"
+    whole = unsoftmax.audit_target(target).result.queries.total
+    done = unsoftmax.audit_target(target, confirm_above=whole - 1, confirm=agree)
+    assert done.result.status is unsoftmax.Status.EXACT
+    assert done.result.queries.total == whole
+    assert len(asked) == 1
+
+
+def test_wrong_use_is_refused_before_the_first_query() -> None:
+    with pytest.raises(unsoftmax.UsageError, match="no audit of this width"):
+        unsoftmax.audit_target("demo:single-head?d=64", confirm_above=10)
+    with pytest.raises(unsoftmax.UsageError, match="price"):
+        unsoftmax.audit_target("demo:single-head?d=4", price_per_thousand=-1.0)
+    with pytest.raises(unsoftmax.UsageError, match="confirm_above"):
+        unsoftmax.audit_target("demo:single-head?d=4", confirm_above=-1)
+
+
+def test_the_user_may_override(tmp_path: Path) -> None:
+    done = unsoftmax.audit_target("demo:single-head?d=6", tolerance=0.0, family="single-head")
+    assert done.result.status is unsoftmax.Status.EXACT
+    assert "told by the user" in next(finding.evidence for finding in done.findings if finding.subject == "answers")
+    vectors = unsoftmax.audit_target("demo:multi-head?d=8&heads=2&outputs=4&seed=1")
+    assert findings(vectors)["answers"] == "vectors of 4 numbers"
+    assert vectors.result.status.recovered

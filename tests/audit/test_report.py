@@ -1,0 +1,177 @@
+"""The page: self-contained, every figure there, hostile names stay text; in a real browser where there is one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unsoftmax
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + "\u202eמודל" + "x" * 300
+FIGURES = ("matrices", "spectra", "phases", "curve", "defences")
+
+
+class Page(HTMLParser):
+    """Everything on a page that could fetch, run or link."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.sources: list[str] = []
+        self.handlers: list[str] = []
+        self.words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif tag == "a" and name == "href":
+                self.links.append(value or "")
+            elif name in ("src", "href", "xlink:href", "data", "action", "srcset"):
+                self.sources.append(value or "")
+            elif name.startswith("on"):
+                self.handlers.append(name)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("report")
+    done = unsoftmax.audit_target("demo:single-head?d=8&r=3", price_per_thousand=2.0)
+    assert done.result.model is not None
+    table = unsoftmax.defend(done.result.model, defences=["", "decimals=2", "budget=10", "tolerance=0.01+input-bound=9"], stand_in=True)
+    hostile = replace(done.findings[0], value=HOSTILE, evidence=HOSTILE)
+    findings = (hostile, *done.findings)
+    done = replace(done, target=HOSTILE, defences=table, findings=findings, result=replace(done.result, findings=findings, reason=HOSTILE))
+    unsoftmax.write_report(done, place)
+    several = unsoftmax.audit_target("demo:multi-head?d=8&heads=3&seed=1")
+    unsoftmax.write_report(several, place / "several")
+    nothing = unsoftmax.audit_target(lambda X: X[:, 0, 0] ** 3, width=3)
+    unsoftmax.write_report(nothing, place / "nothing")
+    return place
+
+
+def check_statically(folder: Path) -> None:
+    """What a parser can see: no scripts, nothing fetched, links that lead somewhere, figures in place, hostile names as text."""
+    text = (folder / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert not {"script", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    assert page.handlers == []
+    assert all(source.startswith(("data:", "#")) for source in page.sources)
+    assert "url(http" not in text
+    assert "@import" not in text
+    assert len(page.ids) == len(set(page.ids))
+    for link in page.links:
+        assert (link[1:] in page.ids) if link.startswith("#") else (folder / link).is_file(), link
+    assert page.tags.count("img") == 0
+
+
+def test_the_page_is_self_contained_and_hostile_names_stay_text(folder: Path) -> None:
+    check_statically(folder)
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert HOSTILE in page.words
+    assert {f"figure-{name}" for name in FIGURES} <= set(page.ids)
+    assert page.tags.count("svg") == len(FIGURES)
+
+
+def test_other_outcomes_have_their_page(folder: Path) -> None:
+    check_statically(folder / "several")
+    check_statically(folder / "nothing")
+    page = Page((folder / "nothing" / "report.html").read_text(encoding="utf-8"))
+    words = "".join(page.words)
+    assert "Nothing was recovered" in words
+    assert "figure-matrices" not in page.ids
+    assert "does not pass" not in words
+
+
+def test_page_and_data_tell_the_same(folder: Path) -> None:
+    facts: dict[str, Any] = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    words = "".join(Page((folder / "report.html").read_text(encoding="utf-8")).words)
+    assert facts["verdict"] in words
+    assert facts["defences"]["advice"] in words
+    assert facts["target"] == HOSTILE
+    assert facts["price"]["total"] == pytest.approx(2.0 * facts["queries"]["total"] / 1000)
+    for key in ("status", "family", "width", "heads", "rank", "parameters", "queries", "certificate", "error_bound", "artifacts", "reason"):
+        assert key in facts
+    assert facts["model_heads"][0]["rank"] == 3
+    assert len(facts["model_heads"][0]["spectrum"]) == 3
+    assert facts["curve"]["error"][-1] < 1e-6
+    assert facts["reproduce"]["versions"]["unsoftmax"] == unsoftmax.__version__
+    assert unsoftmax.load(facts["artifacts"]["model"]).width == 8
+    assert "What the certificate does not say" in words
+    assert "The recovered model stood in for the target" in words
+
+
+def browser() -> tuple[Any, str] | None:
+    """Playwright and the Chromium on the path; None without them, which only a run that demands a browser may not have."""
+    path = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    try:
+        module = importlib.import_module("playwright.sync_api")
+    except ImportError:
+        module = None
+    if path is None or module is None:
+        if os.environ.get("UNSOFTMAX_REQUIRE_BROWSER"):
+            missing = "Chromium on the path (apt-get install chromium)" if path is None else "the Python package playwright"
+            pytest.fail(f"the report must be opened in a browser here, but {missing} is missing")
+        return None
+    return module, path
+
+
+@pytest.mark.filterwarnings("default")  # the driver's own, not ours
+def test_a_browser_shows_it_without_errors_requests_or_sideways_scrolling(folder: Path, tmp_path: Path) -> None:
+    found = browser()
+    if found is None:
+        for place in (folder, folder / "several", folder / "nothing"):
+            check_statically(place)
+        return
+    module, path = found
+    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with module.sync_playwright() as driver:
+        context = driver.chromium.launch_persistent_context(str(tmp_path / "profile"), executable_path=path, args=flags, headless=True)
+        for place in (folder, folder / "several", folder / "nothing"):
+            for width in (1280, 390):
+                for scheme in ("light", "dark"):
+                    _check_shown(context, place / "report.html", width, scheme)
+        context.close()
+
+
+def _check_shown(context: Any, report: Path, width: int, scheme: str) -> None:
+    page = context.new_page()
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.on("request", lambda request: requests.append(request.url))
+    page.set_viewport_size({"width": width, "height": 900})
+    page.emulate_media(color_scheme=scheme)
+    page.goto(report.as_uri())
+    assert problems == []
+    assert [url for url in requests if not url.startswith(("data:", report.as_uri()))] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for index in range(page.locator("svg.figure").count()):
+        box = page.locator("svg.figure").nth(index).bounding_box()
+        assert box["width"] > 200
+        assert box["height"] > 60
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    for index in range(page.locator("nav a").count()):
+        link = page.locator("nav a").nth(index)
+        link.click()
+        assert page.evaluate("document.querySelector(location.hash) !== null")
+    assert len(set(page.locator("body").evaluate("body => [getComputedStyle(body).color, getComputedStyle(body).backgroundColor]"))) == 2
+    page.close()
