@@ -66,7 +66,7 @@ def _place(bound: float | None, model: Transformer, rng: np.random.Generator) ->
         piece = choose_piece(folds, float(size), rng, bound)
         room = _PART * float(np.median(piece.room(directions)))
         column = model.matrix.apply(piece.centre[None])[0] + (0.0 if model.w0 is None else model.w0)
-        score = room * float(np.linalg.norm(column)) / np.sqrt(model.width)
+        score = room * (float(np.linalg.norm(column)) + room * model.matrix.norm() / np.sqrt(model.width))
         shrink = min(1.0, 1.0 / max(score, 1e-300))
         merit = float(np.linalg.norm(piece.gradient)) * (shrink * room) ** 2 * float(np.linalg.norm(piece.centre))
         merit /= float(folds.magnitude(piece.centre[None])[0])

@@ -16,6 +16,7 @@ from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.noisy import NoiseLearner
 from unsoftmax.learners.rounded import RoundedLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.transformer import TransformerLearner
 from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.zero_centred import PASSES
@@ -66,7 +67,9 @@ class AnswerAwareLearner:
         return None if found.exact else self._for(found)
 
     def _for(self, found: AnswerModel) -> Learner:
-        return _OfFamily(self.family, learner_for_answers(found), several=found.kind == "float32")
+        return _OfFamily(
+            self.family, learner_for_answers(found), several=found.kind == "float32", flat=found.clip is not None and found.kind == "exact"
+        )
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class _OfFamily:
     asked: str
     inner: Learner
     several: bool = False  # several heads know by themselves how well float32 answers tell
+    flat: bool = False  # exact answers that stop growing are a clipped head, or a ReLU network with flat pieces
 
     @property
     def family(self) -> str:
@@ -94,6 +98,15 @@ class _OfFamily:
                 return self.inner.learn(ledger, rng)
             except OutsideClass:
                 return MultiHeadLearner().learn(ledger, rng)
+        if self.flat and self.asked in ("auto", TransformerLearner.family):
+            bound = ledger.input_bound
+            try:
+                return (self.inner if self.asked == "auto" else TransformerLearner()).learn(ledger, rng)
+            except (OutsideClass, Unresolved):
+                if self.asked != "auto":
+                    raise
+                ledger.input_bound = bound  # the clipped head's learner had kept rows inside the limits
+                return TransformerLearner().learn(ledger, rng)
         if self.asked not in ("auto", self.family):
             raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
         return self.inner.learn(ledger, rng)

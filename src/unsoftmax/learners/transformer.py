@@ -71,17 +71,24 @@ class TransformerLearner:
         if folds.count == 0:
             learned = SingleHeadLearner().learn(ledger, rng)
             return replace(learned, note="the network is linear, so this Transformer is a single head and is given as one")
-        model = self._through_pairs(ledger, folds, rng) if self.meter == "antisymmetric" else self._through_cone(ledger, folds, rng)
-        return Learned(model, bound_at_least=found.error_bound, caveat=found.caveat)
+        if self.meter == "antisymmetric":
+            return Learned(self._through_pairs(ledger, folds, rng), bound_at_least=found.error_bound, caveat=found.caveat)
+        model, doubt = self._through_cone(ledger, folds, rng)
+        return Learned(model, bound_at_least=max(found.error_bound, doubt), caveat=found.caveat)
 
-    def _through_cone(self, ledger: Ledger, folds: Folds, rng: np.random.Generator) -> Transformer:
+    def _through_cone(self, ledger: Ledger, folds: Folds, rng: np.random.Generator) -> tuple[Transformer, float]:
+        """The model, and how far its residual factor and query bias may be off."""
         with ledger.phase("piece"):
             meter = ConeMeter(ledger, folds, rng)
         ledger.expect(ledger.bill.total + ledger.width**2)
         with ledger.phase("scores"):
             W = as_matrix(self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left)))
-            w0 = meter.query_bias(W.apply(meter.piece.centre[None])[0])
-        return Transformer(W, ReluNetwork.from_folds(folds.scaled(1.0 / (1.0 + meter.residual))), w0, meter.residual)
+            column = W.apply(meter.piece.centre[None])[0]
+            w0 = meter.query_bias(column)
+        model = Transformer(W, ReluNetwork.from_folds(folds.scaled(1.0 / (1.0 + meter.residual))), w0, meter.residual)
+        size = max(W.norm(), 0.0 if w0 is None else float(np.linalg.norm(w0)))
+        doubt = 0.0 if w0 is None else 8.0 * meter.query_bias_error(column) / size
+        return model, max(4.0 * meter.residual_error, doubt)
 
     def _through_pairs(self, ledger: Ledger, folds: Folds, rng: np.random.Generator) -> Transformer:
         meter = antisymmetric_meter(ledger, folds, rng)

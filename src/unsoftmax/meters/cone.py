@@ -46,6 +46,7 @@ class ConeMeter:
     def __init__(self, ledger: Ledger, folds: Folds, rng: np.random.Generator) -> None:
         self._ledger, self._folds, self._rng = ledger, folds, rng
         self._mixing = 1.0  # 1 + residual
+        self.residual_error = 0.0  # how far the residual factor may be off
         self._shrink = 1.0  # of a, so that scores stay moderate
         self._piece = self._settle()
         self._whole = EvenRows(self._piece.gradient)
@@ -86,8 +87,12 @@ class ConeMeter:
     def query_bias(self, W_b0: Array) -> Array | None:
         """w0, once W b0 is known; None when it is nothing but rounding."""
         bias = self.base - W_b0
+        return bias if float(np.linalg.norm(bias)) > 1e3 * self.query_bias_error(W_b0) else None
+
+    def query_bias_error(self, W_b0: Array) -> float:
+        """How far w0 may be off: the rounding of the column of b0, which is far out."""
         noise = self.resolution * float(np.linalg.norm(self._piece.centre)) + 64 * _EPS * float(np.linalg.norm(W_b0))
-        return bias if float(np.linalg.norm(bias)) > 1e3 * np.sqrt(self.width) * noise else None
+        return float(np.sqrt(self.width) * noise)
 
     def forms(self, A: Array, B: Array) -> Array:
         """Pair by pair; both may be of any size, because they are scaled into the piece and back."""
@@ -183,16 +188,19 @@ class ConeMeter:
         if bound is not None:
             size = min(size, bound / 4.0)
         best: tuple[float, float, Piece] | None = None
+        worse = 0
         for attempt in range(_TRIES):
             piece = choose_piece(self._folds, size, self._rng, bound)
             score, shrink, mixing = self._trial(piece)
             merit = self._merit(piece, shrink)
             if attempt == 0:
-                self._mixing = next((float(usual) for usual in (1, 2) if abs(mixing - usual) < _SNAP), mixing)
+                self._set_mixing(mixing, piece, shrink)
             if best is None or merit > best[0]:
-                best = (merit, shrink, piece)
+                best, worse = (merit, shrink, piece), 0
             elif score > _WEAKEST:
-                break
+                worse += 1
+                if worse > 1:
+                    break
             homogeneous = not self._folds.biased
             if score < _WEAKEST and shrink == 1.0:
                 factor = 8.0 if not homogeneous or score == 0.0 else min(np.sqrt(TARGET_SCORE / score), 2.0**10)
@@ -208,6 +216,26 @@ class ConeMeter:
         assert best is not None
         _, self._shrink, piece = best
         return self._measured(piece)
+
+    def _set_mixing(self, mixing: float, piece: Piece, shrink: float) -> None:
+        """The usual factors exactly; any other from more pairs, whose spread says how well it is known."""
+        usual = next((float(known) for known in (1, 2) if abs(mixing - known) < _SNAP), None)
+        if usual is not None:
+            self._mixing = usual
+            return
+        piece = self._measured(piece)
+        rows = EvenRows(piece.gradient).rows(0, self.width)
+        sent = (shrink * _PART * piece.room(rows))[:, None] * rows
+        pairs = np.concatenate([sent, -sent])
+        answers = self._ledger.ask(np.stack([pairs + piece.centre, np.broadcast_to(piece.centre, pairs.shape)], axis=1))
+        totals = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, -1).sum(axis=0)
+        rounding = 1e4 * _EPS * float(self._folds.magnitude(piece.centre[None])[0]) / float(np.abs(pairs @ piece.gradient).min())
+        if float(np.ptp(totals)) > 1e-7 + rounding:
+            raise OutsideClass(
+                PIECE_TEST, f"the weights of a row and of its negative add up to {totals.min():.9g} for one row and {totals.max():.9g} for another"
+            )
+        self._mixing = 1.0 / float(np.median(totals))
+        self.residual_error = self._mixing**2 * (float(np.ptp(totals)) + 1e-14)
 
     def _trial(self, piece: Piece) -> tuple[float, float, float]:
         """(typical score at the full size of a, the part of that size at which it is about one, 1 + residual) from a few pairs ±a."""
