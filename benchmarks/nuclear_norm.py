@@ -1,7 +1,7 @@
 """The convex program of Theorem 5.1: the shipped solver, cvxpy with SCS, and the range finder that needs no program.
 
-    python -m benchmarks.nuclear_norm            # d = 16, 24
-    python -m benchmarks.nuclear_norm --fast     # d = 12
+    python -m benchmarks.nuclear_norm            # d = 16, 32
+    python -m benchmarks.nuclear_norm --fast     # d = 16
 
 Same Gaussian pairs, exact measurements, C = 3. Each solver runs in a process of its own, so that its memory is its own; times are multiples of
 the shipped solver's within one run. The range finder chooses its own measurements and is counted through the oracle.
@@ -61,7 +61,7 @@ def main() -> None:
         return
     print("| d | r | solver | measurements | relative error of W | time / shipped | memory, MB |")
     print("|---|---|---|---|---|---|---|")
-    for d, r in ((12, 2),) if options.fast else ((16, 2), (24, 2)):
+    for d, r in ((16, 2),) if options.fast else ((16, 2), (32, 2)):
         unit = None
         for method in ("ours", "cvxpy + SCS", "range finder"):
             command = [sys.executable, "-m", "benchmarks.nuclear_norm", "--job", json.dumps([method, d, r, 1])]
