@@ -75,13 +75,16 @@ class DaskCrew:
     def __init__(self, address: str, size: int | None = None) -> None:
         try:
             import distributed
+            from dask import config
         except ImportError:
             raise UsageError("Dask is not installed; pip install 'unsoftmax[dask]', or leave --dask out for local processes") from None
         dask: Any = distributed  # its functions carry no types
+        dask_config: Any = config
         self.lost: tuple[type[BaseException], ...] = (dask.KilledWorker,)
         self._cluster: Any = None
         if address == "local":
-            with _one_thread_each():
+            patience = {"distributed.comm.timeouts.connect": f"{_PATIENCE}s", "distributed.comm.timeouts.tcp": f"{_PATIENCE}s"}  # a busy machine
+            with _one_thread_each(), dask_config.set(patience):
                 self._cluster = dask.LocalCluster(n_workers=size or os.cpu_count() or 1, threads_per_worker=1, processes=True, dashboard_address=None)
             address = self._cluster.scheduler_address
         try:
