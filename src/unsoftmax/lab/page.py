@@ -83,7 +83,8 @@ def markdown_page(found: Sequence[tuple[Experiment, Findings]], origin: dict[str
     ]
     for experiment, findings in found:
         for check in findings.checks:
-            lines.append(f"| {experiment.key} | {check.claim} | {check.measured} | {'holds' if check.holds else '**fails**'} |")
+            claim, measured = (text.replace("|", "\\|") for text in (check.claim, check.measured))
+            lines.append(f"| {experiment.key} | {claim} | {measured} | {'holds' if check.holds else '**fails**'} |")
     for experiment, findings in found:
         lines += ["", f"## {experiment.title}", "", experiment.statement, ""]
         lines += [f"> {remark}\n" for remark in findings.remarks]
