@@ -94,7 +94,7 @@ class CrossingMeter:
 
     def _pairs(self, G: Array, B: Array, c: float) -> Array:
         """gᵀWb for every pair of rows; those whose score saturates again with a smaller c."""
-        scale = np.full(len(G), min(c, self._largest_c))
+        scale = np.minimum(c, self._largest_scales(G, B))
         scores = self._solve(G, B, scale)
         for _ in range(_TRIES):
             edge = ~(np.abs(scores) < EDGE)
@@ -103,6 +103,17 @@ class CrossingMeter:
             scale[edge] /= _SHRINK
             scores[edge] = self._solve(G[edge], B[edge], scale[edge])
         return np.asarray(scores / scale)
+
+    def _largest_scales(self, G: Array, B: Array) -> Array:
+        """For each pair the c up to which both rows stay within the input bound, wherever the crossing lies."""
+        bound = self._ledger.input_bound
+        if bound is None:
+            return np.full(len(G), self._largest_c)
+        ratio = np.sqrt((G @ self._v) / (B @ self._v))
+        g, b = np.linalg.norm(G, axis=1), np.linalg.norm(B, axis=1)
+        ends = (ratio * np.sqrt(float(expit(-1.1 * EDGE))), ratio)  # λ/√c at the largest and the smallest score; between them rows are shorter
+        longest = np.maximum(*(end * b + g / end for end in ends))
+        return np.asarray((0.99 * bound / longest) ** 2)
 
     @property
     def _largest_c(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,6 +27,10 @@ class Dense:
         return self.array
 
     def norm(self) -> float:
+        return self._norm
+
+    @cached_property
+    def _norm(self) -> float:
         return float(np.linalg.norm(self.array))
 
     def apply(self, vectors: Array) -> Array:
@@ -58,7 +63,11 @@ class Factors:
         return self.left @ self.right.T
 
     def norm(self) -> float:
-        return float(np.linalg.norm(np.linalg.qr(self.left)[1] @ np.linalg.qr(self.right)[1].T))
+        return self._norm
+
+    @cached_property
+    def _norm(self) -> float:
+        return float(np.linalg.norm(np.linalg.qr(self.left, mode="r") @ np.linalg.qr(self.right, mode="r").T))
 
     def apply(self, vectors: Array) -> Array:
         """W x for every row x of `vectors`."""
