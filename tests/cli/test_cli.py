@@ -129,6 +129,14 @@ def test_demo_tells_its_story(tmp_path: Path) -> None:
     assert unsoftmax.load(tmp_path / "story" / "model.safetensors").width == 10
 
 
+def test_demo_of_several_heads(tmp_path: Path) -> None:
+    done = run("demo", "multi-head", "--width", "12", "--heads", "3", "--out", "story", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "3 heads of width 12" in done.stdout
+    assert (tmp_path / "story" / "staircase.png").read_bytes().startswith(b"\x89PNG")
+    assert len(unsoftmax.load(tmp_path / "story" / "model.safetensors").ranks) == 3
+
+
 HELP = """
 import sys
 sys.argv = ['unsoftmax', '--help']

@@ -1,4 +1,4 @@
-"""`unsoftmax demo`: a hidden head in another process, recovered while you watch."""
+"""`unsoftmax demo`: a model hidden in another process, recovered while you watch."""
 
 from __future__ import annotations
 
@@ -22,76 +22,111 @@ from unsoftmax.cli.common import (
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
-    from unsoftmax.models import SingleHead
+    from unsoftmax.models import Model, MultiHead, SingleHead
     from unsoftmax.result import Result
 
 __all__ = ["demo"]
 
+_STORIES = {"single-head": (64, 8), "multi-head": (24, None)}  # name -> usual width and rank
+
 
 @reports_errors
 def demo(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which story: single-head.")] = "single-head",
-    width: Annotated[int, typer.Option("--width", help="Width of the hidden head.", min=1)] = 64,
-    rank: Annotated[int | None, typer.Option("--rank", help="Rank of the hidden W; the learner is not told.", min=0)] = 8,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which story: single-head or multi-head.")] = "single-head",
+    width: Annotated[int | None, typer.Option("--width", help="Width of the hidden model.", min=1, show_default=False)] = None,
+    rank: Annotated[int | None, typer.Option("--rank", help="Rank of the hidden W; the learner is not told.", min=0, show_default=False)] = None,
+    heads: Annotated[int, typer.Option("--heads", help="Number of hidden heads (multi-head); the learner is not told.", min=1)] = 4,
     seed: Seed = 0,
     budget: Budget = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the picture and the model.")] = Path("out/demo"),
     as_json: Json = False,
 ) -> None:
-    """Recover a head hidden in another process and compare it with the truth."""
+    """Recover a model hidden in another process and compare it with the truth."""
     import unsoftmax
-    from unsoftmax.models import SingleHead
     from unsoftmax.oracles.separate_process import SeparateProcess
     from unsoftmax.targets import demo_model
 
-    if name != "single-head":
-        raise UsageError(f"there is no demo {name!r}; try: unsoftmax demo single-head")
+    if name not in _STORIES:
+        raise UsageError(f"there is no demo {name!r}; try: unsoftmax demo single-head, or: unsoftmax demo multi-head")
     folder = writable_folder(out)
-    rank = None if rank is None or rank >= width else rank
-    target = f"demo:single-head?d={width}&seed={seed}" + ("" if rank is None else f"&r={rank}")
+    target = _target(name, width, rank, heads, seed)
     with SeparateProcess(target) as oracle, show_progress() as progress:
         result = unsoftmax.recover(oracle, seed=seed, budget=budget, progress=progress)
     truth = demo_model(target)  # read only now, to compare
-    assert isinstance(truth, SingleHead)
-    if isinstance(result.model, SingleHead):
+    if result.model is not None:
         result = replace(result, artifacts=_write(truth, result.model, folder, result))
     if as_json:
-        distance = None if result.model is None else truth.distance(result.model)  # type: ignore[arg-type]
-        print_json(result.as_json() | {"distance_to_truth": distance})
+        same = result.model is not None and result.model.family == truth.family
+        print_json(result.as_json() | {"distance_to_truth": truth.distance(result.model) if same else None})  # type: ignore[arg-type]
     else:
-        typer.echo(_table(truth, result))
+        typer.echo(_story(truth, result))
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
 
 
-def _write(truth: SingleHead, found: SingleHead, folder: Path, result: Result) -> dict[str, str]:
-    from unsoftmax.audit.pictures import draw_recovery
+def _target(name: str, width: int | None, rank: int | None, heads: int, seed: int) -> str:
+    usual_width, usual_rank = _STORIES[name]
+    d = usual_width if width is None else width
+    r = usual_rank if rank is None else rank
+    target = f"demo:{name}?d={d}&seed={seed}" + (f"&heads={heads}" if name == "multi-head" else "")
+    return target if r is None or r >= d else f"{target}&r={r}"
 
-    title = f"width {truth.width}, rank {found.rank}: {result.queries.learning:,} queries for {truth.parameters:,} parameters"
-    picture = draw_recovery(truth.W, found.W, folder / "recovery.png", title=title)
+
+def _write(truth: Model, found: Model, folder: Path, result: Result) -> dict[str, str]:
+    from unsoftmax.audit.pictures import draw_recovery
+    from unsoftmax.audit.staircase import draw_staircase
+    from unsoftmax.models import MultiHead, SingleHead
+
+    picture = folder / ("staircase.png" if isinstance(found, MultiHead) else "recovery.png")
+    if isinstance(found, MultiHead):
+        draw_staircase(found, picture)
+    elif isinstance(found, SingleHead) and isinstance(truth, SingleHead):
+        title = f"width {truth.width}, rank {found.rank}: {result.queries.learning:,} queries for {truth.parameters:,} parameters"
+        draw_recovery(truth.W, found.W, picture, title=title)
     return {"picture": str(picture), "model": str(found.save(folder / "model.safetensors"))}
 
 
-def _table(truth: SingleHead, result: Result) -> str:
-    import numpy as np
+def _story(truth: Model, result: Result) -> str:
+    from unsoftmax.models import MultiHead, SingleHead
 
-    d = truth.width
-    lines = [f"A head of width {d}, hidden in another process. Only its answers were seen.", "", f"status      {result.status}: {result.reason}"]
-    if result.model is not None:
-        found: SingleHead = result.model  # type: ignore[assignment]
-        w_error = float(np.linalg.norm(found.W - truth.W)) / (float(np.linalg.norm(truth.W)) or 1.0)
-        v_error = float(np.linalg.norm(found.v - truth.v) / np.linalg.norm(truth.v))
-        lines += [
-            "",
-            f"{'':<12}{'true':>16}{'recovered':>16}{'relative error':>18}",
-            f"{'rank of W':<12}{truth.rank:>16}{found.rank:>16}",
-            f"{'|W|':<12}{np.linalg.norm(truth.W):>16.9f}{np.linalg.norm(found.W):>16.9f}{w_error:>18.1e}",
-            f"{'|v|':<12}{np.linalg.norm(truth.v):>16.9f}{np.linalg.norm(found.v):>16.9f}{v_error:>18.1e}",
-            f"{'W[0, 0]':<12}{truth.W[0, 0]:>16.9f}{found.W[0, 0]:>16.9f}",
-        ]
+    d, found = truth.width, result.model
+    what = f"{len(truth.heads)} heads" if isinstance(truth, MultiHead) else "A head"
+    lines = [f"{what} of width {d}, hidden in another process. Only answers were seen.", "", f"status      {result.status}: {result.reason}"]
+    if isinstance(truth, SingleHead) and isinstance(found, SingleHead):
+        lines += ["", *_one_head(truth, found)]
+    elif isinstance(truth, MultiHead) and isinstance(found, MultiHead):
+        lines += ["", *_several_heads(truth, found)]
+    beside = f"the paper's Theorem 4.1: {d + d * d:,}" if isinstance(truth, SingleHead) else "the paper: not identifiable in general, Proposition 7.1"
     lines += [
         "",
-        f"queries     {result.queries.learning:,} to learn {truth.parameters:,} parameters (the paper's Theorem 4.1: {d + d * d:,}),",
+        f"queries     {result.queries.learning:,} to learn {truth.parameters:,} parameters ({beside}),",
         f"            {result.queries.total - result.queries.learning:,} more to verify",
     ]
     lines += [f"{name:<11} {path}" for name, path in result.artifacts.items()]
     return "\n".join(lines)
+
+
+def _one_head(truth: SingleHead, found: SingleHead) -> list[str]:
+    import numpy as np
+
+    w_error = float(np.linalg.norm(found.W - truth.W)) / (float(np.linalg.norm(truth.W)) or 1.0)
+    v_error = float(np.linalg.norm(found.v - truth.v) / np.linalg.norm(truth.v))
+    return [
+        f"{'':<12}{'true':>16}{'recovered':>16}{'relative error':>18}",
+        f"{'rank of W':<12}{truth.rank:>16}{found.rank:>16}",
+        f"{'|W|':<12}{np.linalg.norm(truth.W):>16.9f}{np.linalg.norm(found.W):>16.9f}{w_error:>18.1e}",
+        f"{'|v|':<12}{np.linalg.norm(truth.v):>16.9f}{np.linalg.norm(found.v):>16.9f}{v_error:>18.1e}",
+        f"{'W[0, 0]':<12}{truth.W[0, 0]:>16.9f}{found.W[0, 0]:>16.9f}",
+    ]
+
+
+def _several_heads(truth: MultiHead, found: MultiHead) -> list[str]:
+    """A line a hidden head, beside the recovered one that is nearest to it: the order of heads leaves no trace."""
+    import numpy as np
+
+    lines = [f"{'head':<8}{'|W| true':>16}{'|W| recovered':>16}{'rank':>6}{'error of W':>14}{'error of v':>14}"]
+    for number, head in enumerate(truth.canonical().heads, 1):
+        nearest = min(found.heads, key=lambda other: float(np.linalg.norm(other.W - head.W)))
+        w_norm, v_norm = float(np.linalg.norm(head.W)), float(np.linalg.norm(head.v))
+        w_error, v_error = float(np.linalg.norm(nearest.W - head.W)) / w_norm, float(np.linalg.norm(nearest.v - head.v)) / v_norm
+        lines.append(f"{number:<8}{w_norm:>16.9f}{float(np.linalg.norm(nearest.W)):>16.9f}{nearest.rank:>6}{w_error:>14.1e}{v_error:>14.1e}")
+    return lines
