@@ -67,7 +67,7 @@ class Factors:
 
     @cached_property
     def _norm(self) -> float:
-        return float(np.linalg.norm(np.linalg.qr(self.left, mode="r") @ np.linalg.qr(self.right, mode="r").T))
+        return float(np.linalg.norm(np.linalg.qr(self.left)[1] @ np.linalg.qr(self.right)[1].T))
 
     def apply(self, vectors: Array) -> Array:
         """W x for every row x of `vectors`."""
