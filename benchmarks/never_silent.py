@@ -6,8 +6,10 @@ import argparse
 from collections import Counter
 
 from tests.cases.outside import BOXES
+from tests.test_never_silent import deviation_on_fresh_inputs
 
 import unsoftmax
+from unsoftmax import Status
 
 
 def main() -> None:
@@ -22,13 +24,15 @@ def main() -> None:
         most, reason = 0, ""
         for d in (1, 2, 5, 16, 32):
             for seed in seeds:
-                result = unsoftmax.recover(make(d, seed), width=d, seed=seed)
+                box = make(d, seed)
+                result = unsoftmax.recover(box, width=d, seed=seed)
                 ends[str(result.status)] += 1
                 most, reason = max(most, result.queries.total), result.reason
-                silent += result.status.recovered
+                if result.model is not None:
+                    silent += result.status is Status.EXACT or deviation_on_fresh_inputs(box, result.model, d) >= 1e-9
         test = reason.split("'")[1] if reason.startswith("failed the test '") else reason[:60]
         print(f"| {name} | {', '.join(f'{n} {s}' for s, n in ends.items())} | {most} | {test} |", flush=True)
-    print(f"\n{silent} boxes were reported as recovered")
+    print(f"\n{silent} boxes were reported as recovered and answer otherwise on fresh inputs")
 
 
 if __name__ == "__main__":
