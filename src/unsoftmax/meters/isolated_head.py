@@ -64,11 +64,14 @@ class IsolatedHeadMeter:
         blur = float(np.max(self.respond.blur(self.a, self.points)))
         return float(64.0 * blur / loud / (self.step * self._reach))
 
-    def open(self, directions: Array, points: slice) -> Block:
-        """A block of measurements still to be asked."""
+    def open(self, directions: Array, points: slice, sizes: Array | None = None) -> Block:
+        """A block of measurements still to be asked; with `sizes`, loud directions get steps that keep their scores in range."""
         n = len(self.points[points])
         k = directions.shape[1]
-        return Block(directions, points, np.full((k, n), self.step), np.full((k, n), np.nan))
+        steps = np.full(k, self.step)
+        if sizes is not None:
+            steps = np.minimum(steps, _TARGET / np.maximum(sizes, 1e-300))
+        return Block(directions, points, np.tile(steps[:, None], n), np.full((k, n), np.nan))
 
     def pending(self, block: Block) -> tuple[NDArray[np.intp], Array, Array]:
         """(pairs, A, B) that the block still needs: pairs (i, j), with i = -1 for the base row itself."""

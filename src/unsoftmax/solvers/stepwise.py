@@ -20,10 +20,14 @@ _ALWAYS = 48  # up to here every column is tested, then every eighth, because a 
 
 @dataclass(frozen=True)
 class Request:
-    """directionsᵀ W P[:, points], the base direction always included as the first row of what comes back."""
+    """directionsᵀ W P[:, points], the base direction always included as the first row of what comes back.
+
+    sizes: how large the entries of each direction's row were on the points before, once that is known.
+    """
 
     directions: Array
     points: slice
+    sizes: Array | None = None
 
 
 def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, None]:
@@ -42,8 +46,9 @@ def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, 
             continue
         start = (yield Request(left[:, 1:lead], point))[:, 0]
         if _nothing_new([column[:lead] for column in columns], start, tolerance):
-            span = _span(left @ np.column_stack(columns), tolerance)
-            yield Request(_inside(span, left[:, 0]), slice(k, n))
+            C = left @ np.column_stack(columns)
+            directions = _inside(_span(C, tolerance), left[:, 0])
+            yield Request(directions, slice(k, n), np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
             return
         rest = yield Request(left[:, lead:], point)
         columns.append(np.concatenate([start, rest[1:, 0]]))

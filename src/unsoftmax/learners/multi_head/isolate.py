@@ -135,7 +135,7 @@ def _run_together(respond: Responses, jobs: list[_Job]) -> None:
     while wanted:
         for job, request in wanted:
             job.requests.append(request)
-            job.blocks.append(job.meter.open(request.directions, request.points))
+            job.blocks.append(job.meter.open(request.directions, request.points, request.sizes))
         ask_together(respond, [(job.meter, job.blocks[-1]) for job, _ in wanted])
         following = []
         for job, _ in wanted:
