@@ -24,8 +24,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
-import unsoftmax
-from unsoftmax import MultiHead, from_torch, to_torch
+from unsoftmax import MultiHead, from_torch, recover, to_torch
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -83,7 +82,7 @@ def scalar(weights: Weights, number: int, single_precision: bool) -> None:
     model = from_torch(layer_of(weights, number), readout)
     oracle = Timed((lambda X: model(X).astype(np.float32)) if single_precision else model)
     start = time.perf_counter()
-    result = unsoftmax.recover(oracle, width=384, seed=0, family="multi-head" if single_precision else "auto")
+    result = recover(oracle, width=384, seed=0, family="multi-head" if single_precision else "auto")
     wall = time.perf_counter() - start
     paid = result.queries.learning
     error = model.distance(result.model) if isinstance(result.model, MultiHead) else float("nan")
@@ -108,7 +107,7 @@ def vector(weights: Weights, number: int) -> None:
 
     oracle = Timed(last_row)
     start = time.perf_counter()
-    result = unsoftmax.recover(oracle, width=384, outputs=384, seed=0)
+    result = recover(oracle, width=384, outputs=384, seed=0)
     wall = time.perf_counter() - start
     paid = result.queries.learning
     if not isinstance(result.model, MultiHead):

@@ -40,20 +40,23 @@ class SaturatedBackground:
 class PredictedBackground:
     """Every other head adds σ(aᵀW_k b)·(a·v_k), with the W_k known by now; a better meter needs no new queries.
 
-    W: the others' matrices, K arrays (d, n). V: (K, d). points: (n, columns).
+    W: the others' matrices, K arrays (d, columns). V: (K, d). points: (n, columns). probed: so many points come along many directions.
     """
 
-    def __init__(self, a: Array, W: list[Array], V: Array, points: Array) -> None:
-        self._a, self._V = a, V
-        self._Wb = np.stack([matrix @ points.T for matrix in W]) if W else np.empty((0, len(a), len(points)))
+    def __init__(self, a: Array, W: list[Array], V: Array, points: Array, probed: int) -> None:
+        self._a, self._W, self._V, self._points = a, W, V, points
+        self._probed = np.stack([matrix @ points[:probed].T for matrix in W], axis=2) if W else np.empty((len(a), probed, 0))
+        self._scores = np.stack([points @ (a @ matrix) for matrix in W], axis=1) if W else np.empty((len(points), 0))
 
     def __call__(self, directions: Array, steps: Array, points: slice) -> tuple[Array, Array]:
-        Wb = self._Wb[:, :, points]
-        voices = self._V @ self._a
-        scores = np.einsum("d,kdn->kn", self._a, Wb)
-        base = voices @ expit(scores)
-        stepped = np.zeros(steps.shape)
-        for k in range(len(Wb)):
-            moved = scores[k] + steps * (directions.T @ Wb[k])
-            stepped += expit(moved) * (voices[k] + steps * (directions.T @ self._V[k])[:, None])
-        return np.asarray(base), stepped
+        voices, scores = self._V @ self._a, self._scores[points]
+        stepped = expit(scores + steps[:, :, None] * self._forms(directions, points))
+        stepped *= voices + steps[:, :, None] * (directions.T @ self._V.T)[:, None]
+        return np.asarray(expit(scores) @ voices), np.asarray(stepped.sum(axis=2))
+
+    def _forms(self, directions: Array, points: slice) -> Array:
+        """directionᵀ W_k b for all (direction, point, head); the order of the products is the cheaper one."""
+        k, n = directions.shape[1], len(self._points[points])
+        if points.stop <= self._probed.shape[1]:
+            return np.asarray((directions.T @ self._probed[:, points].reshape(len(directions), -1)).reshape(k, n, len(self._W)))
+        return np.stack([(directions.T @ matrix) @ self._points[points].T for matrix in self._W], axis=2) if self._W else np.empty((k, n, 0))

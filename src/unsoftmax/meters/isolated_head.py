@@ -73,16 +73,22 @@ class IsolatedHeadMeter:
             steps = np.minimum(steps, _TARGET / np.maximum(sizes, 1e-300))
         return Block(directions, points, np.tile(steps[:, None], n), np.full((k, n), np.nan))
 
-    def pending(self, block: Block) -> tuple[NDArray[np.intp], Array, Array]:
-        """(pairs, A, B) that the block still needs: pairs (i, j), with i = -1 for the base row itself."""
-        first = block.points.start
+    def pending(self, block: Block) -> NDArray[np.intp]:
+        """Pairs (i, j) that the block still needs, with i = -1 for the base row itself."""
+        bare = np.flatnonzero(np.isnan(self.base[block.points]))
         missing = np.argwhere(np.isnan(block.answers))
-        bare = first + np.flatnonzero(np.isnan(self.base[block.points]))
-        pairs = np.concatenate([np.column_stack([np.full(len(bare), -1), bare - first]), missing]).astype(np.intp)
+        return np.concatenate([np.column_stack([np.full(len(bare), -1), bare]), missing]).astype(np.intp)
+
+    def fill(self, block: Block, pairs: NDArray[np.intp], A: Array, B: Array) -> None:
+        """Writes the rows of some pairs into A and B."""
         i, j = pairs.T
-        steps = np.where(i >= 0, block.steps[np.maximum(i, 0), j] if block.steps.size else 0.0, 0.0)
-        A = self.a + steps[:, None] * (block.directions.T[np.maximum(i, 0)] if block.steps.size else 0.0)
-        return pairs, A, self.points[first + j]
+        np.take(self.points, block.points.start + j, axis=0, out=B, mode="clip")
+        if block.steps.size == 0:
+            A[:] = self.a
+            return
+        np.take(np.ascontiguousarray(block.directions.T), i, axis=0, out=A, mode="wrap")
+        A *= np.where(i >= 0, block.steps[i, j], 0.0)[:, None]
+        A += self.a
 
     def receive(self, block: Block, pairs: NDArray[np.intp], answers: Array) -> None:
         """Takes the answers; those out of range are forgotten and will be asked again with a quarter of the step."""
@@ -140,14 +146,31 @@ def ask_together(respond: Responses, jobs: Iterable[tuple[IsolatedHeadMeter, Blo
     """Fills the blocks of several heads from common batches, the ones out of range again until none is left."""
     waiting = list(jobs)
     for _ in range(_TRIES):
-        needs = [(meter, block, *meter.pending(block)) for meter, block in waiting]
+        needs = [(meter, block, meter.pending(block)) for meter, block in waiting]
         needs = [need for need in needs if len(need[2])]
         if not needs:
             return
-        answers = respond(np.concatenate([need[3] for need in needs]), np.concatenate([need[4] for need in needs]))
+        answers = _ask_all(respond, needs)
         start = 0
-        for meter, block, pairs, _, _ in needs:
+        for meter, block, pairs in needs:
             meter.receive(block, pairs, answers[start : start + len(pairs)])
             start += len(pairs)
-        waiting = [(meter, block) for meter, block, *_ in needs]
+        waiting = [(meter, block) for meter, block, _ in needs]
     raise Unresolved("a head stays out of range however near the base row it is asked")
+
+
+def _ask_all(respond: Responses, needs: list[tuple[IsolatedHeadMeter, Block, NDArray[np.intp]]]) -> Array:
+    """The responses to all pairs, one batch after the other: their rows together would not fit into the processor's cache."""
+    total = sum(len(pairs) for _, _, pairs in needs)
+    answers = np.empty(total)
+    size = min(respond.ledger.batch_size(2), total)
+    A, B = np.empty((size, respond.width)), np.empty((size, respond.columns))
+    for low in range(0, total, size):
+        high, start = min(low + size, total), 0
+        for meter, block, pairs in needs:
+            first, last = max(low, start), min(high, start + len(pairs))
+            if first < last:
+                meter.fill(block, pairs[first - start : last - start], A[first - low : last - low], B[first - low : last - low])
+            start += len(pairs)
+        answers[low:high] = respond(A[: high - low], B[: high - low])
+    return answers

@@ -30,6 +30,7 @@ class Isolation:
         self.sizes = np.linalg.norm(rows, axis=1)
         self._inverse = np.linalg.pinv(rows)
         self._span = np.linalg.qr(rows.T)[0]
+        self._free: Array | None = None
         self._silence = -np.log(max(1e-12, 64 * rounding))
         values = np.linalg.svd(rows / self.sizes[:, None], compute_uv=False)
         self.condition = float(values[0] / values[-1]) if values[-1] > 0 else np.inf
@@ -70,23 +71,28 @@ class Isolation:
 
     def _free_directions(self, centre: Array, rng: np.random.Generator) -> tuple[Array, Array]:
         """Orthonormal directions that no R sees, all with the same share of the last coordinate; and a shift along it."""
+        if self._free is None:
+            self._free = self._draw_free(rng)
+        axis = self._last_axis() if self.biased and len(self.rows) < self.rows.shape[1] else None
+        if axis is None:
+            return self._free, np.zeros(len(centre))
+        sign = 1.0 if centre[-1] >= 0 else -1.0
+        return sign * self._free, sign * axis
+
+    def _draw_free(self, rng: np.random.Generator) -> Array:
         H, n = self.rows.shape
         free = rng.standard_normal((n, n - H))
+        if n == H:
+            return free
         for _ in range(2):
-            free = np.linalg.qr(free - self._span @ (self._span.T @ free))[0] if n > H else free
-        offset = np.zeros(n)
-        if not self.biased or n == H:
-            return free, offset
-        axis = self._last_axis()
+            free = np.linalg.qr(free - self._span @ (self._span.T @ free))[0]
+        axis = self._last_axis() if self.biased else None
         if axis is None:
-            return free, offset
+            return free
         share = free.T @ axis
         normal = share - np.linalg.norm(share) / np.sqrt(n - H)
         length = float(np.linalg.norm(normal))
-        if length > 1e-12:
-            free = free - 2 * np.outer(free @ (normal / length), normal / length)
-        sign = 1.0 if centre[-1] >= 0 else -1.0
-        return sign * free, sign * axis
+        return free - 2 * np.outer(free @ (normal / length), normal / length) if length > 1e-12 else free
 
     def _last_axis(self) -> Array | None:
         """The last coordinate axis as far as no R sees it."""

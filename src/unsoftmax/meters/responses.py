@@ -58,13 +58,21 @@ class Responses:
 
     def _ask(self, A: Array, B: Array, first: int, last: int) -> Array:
         share = first / (first + last)
+        flat = share * (A @ self.flat) if self.flat.any() else 0.0
+        batch = self.ledger.blank(len(A), first + last)
         if not self.biased:
-            batch = _rows(A + B, B, first, last)
-            return self.ledger.ask(batch) - self.c - B @ self.v - share * (A @ self.flat)
+            batch[:, first:] = B[:, None]
+            np.add(A, B, out=batch[:, 0])
+            batch[:, 1:first] = batch[:, :1]
+            return self.ledger.ask(batch) - self.c - B @ self.v - flat
         kappa = B[:, -1:] / self.unit
-        asking = B[:, :-1] / kappa
-        batch = _rows(kappa * A + asking, asking, first, last)
-        return (self.ledger.ask(batch) - self.c - asking @ self.v) / kappa[:, 0] - share * (A @ self.flat)
+        asking = np.divide(B[:, :-1], kappa, out=batch[:, -1])
+        batch[:, first:-1] = asking[:, None]
+        np.multiply(A, kappa, out=batch[:, 0])
+        batch[:, 0] += asking
+        batch[:, 1:first] = batch[:, :1]
+        alone = asking @ self.v
+        return (self.ledger.ask(batch) - self.c - alone) / kappa[:, 0] - flat
 
     def blur(self, A: Array, B: Array) -> Array:
         """Size of the rounding error of F, for rows of A and B."""
@@ -74,11 +82,3 @@ class Responses:
             return np.asarray(self.rounding * (a_size * v_size + b_size * v_size + abs(self.c)))
         kappa = np.abs(np.atleast_2d(B)[:, -1]) / self.unit
         return np.asarray(self.rounding * (a_size * v_size + (b_size * v_size / kappa + abs(self.c)) / kappa))
-
-
-def _rows(first_row: Array, last_row: Array, first: int, last: int) -> Array:
-    n, d = first_row.shape
-    batch = np.empty((n, first + last, d))
-    batch[:, :first] = first_row[:, None]
-    batch[:, first:] = last_row[:, None]
-    return batch

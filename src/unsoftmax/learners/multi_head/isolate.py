@@ -23,6 +23,7 @@ __all__ = ["Heads", "isolate_heads", "solve_heads"]
 
 _WORST_CONDITION = 1e7
 _LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be corrected for
+_NO_LEAK = 256  # roundings of an answer, which carries at least as many of its own
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
 _GOOD_ENOUGH = 1.4e-10  # relative error from which a second look is not worth its queries
@@ -177,7 +178,8 @@ def _correct_leaks(
         worst, again = 0.0, []
         for h, job in enumerate(jobs):
             others = [k for k in range(len(jobs)) if k != h]
-            predicted = PredictedBackground(a, [matrices[k] for k in others], readouts[others], job.meter.points)
+            probed = max((block.points.stop for block in job.blocks if block.points.stop - block.points.start == 1), default=0)
+            predicted = PredictedBackground(a, [matrices[k] for k in others], readouts[others], job.meter.points, probed)
             for block in job.blocks:
                 saturated, leaking = (
                     quiet[h](block.directions, block.steps, block.points)[1],
@@ -189,13 +191,13 @@ def _correct_leaks(
                     job.meter.drop(block, share > _LARGEST_LEAK)
                     again.append((job.meter, block))
             job.meter.background = predicted
-        if worst < 1e-15:
+        if worst < _NO_LEAK * respond.rounding:
             break
         ask_together(respond, again)
         before = matrices
         matrices, ranks = _assemble(jobs, left, tolerance)
         change = max(float(np.linalg.norm(x - y) / np.linalg.norm(x)) for x, y in zip(matrices, before, strict=True))
-        if not again and change < max(1e-14, 10 * respond.rounding):
+        if not again and min(1.0, 100 * worst) * change < respond.rounding:  # the next round would move a leak by its share of this change
             break
     return matrices, ranks
 
