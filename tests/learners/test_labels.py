@@ -27,6 +27,16 @@ def test_labels_at_one_query_a_bit(d: int, r: int | None, scale: float) -> None:
     assert abs(np.linalg.norm(model.v) - 1.0) < 1e-12
 
 
+def test_labels_of_columns_that_are_nearly_dependent() -> None:
+    """Four random columns of this head span its range so badly that their last bits were lost; one more, of few bits, mends that."""
+    head = hard_head(64, 4, seed=7, scale=1e2)
+    result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.from_labels(48), seed=7)
+    model = result.unwrap()
+    assert isinstance(model, SingleHead)
+    assert relative_error(model.W, head.W) <= 2e-13
+    assert result.queries.learning <= 1.1 * 48 * head.parameters
+
+
 def test_labels_of_any_two_values_and_a_loud_v() -> None:
     head = SingleHead(hard_head(5, seed=2).W, 1e5 * hard_head(5, seed=2).v)
     result = unsoftmax.recover(lambda X: np.where(head(X) > 0, 7.0, -1.0), width=5)

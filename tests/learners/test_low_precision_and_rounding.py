@@ -52,7 +52,9 @@ def test_low_precision_inside_the_target_is_not_called_better_than_it_is() -> No
             assert distance(head, result.unwrap()) <= (result.error_bound or 0.0)
 
 
-@pytest.mark.parametrize(("d", "r", "decimals", "R", "most"), [(16, None, 2, 1e4, 8.0), (16, None, 0, 100.0, 70.0), (10, 2, 0, 100.0, 90.0)])
+@pytest.mark.parametrize(
+    ("d", "r", "decimals", "R", "most"), [(16, None, 2, 1e4, 8.0), (16, None, 0, 100.0, 70.0), (16, 4, 0, 100.0, 70.0), (10, 2, 0, 100.0, 90.0)]
+)
 def test_rounded_answers_on_a_known_grid(d: int, r: int | None, decimals: int, R: float, most: float) -> None:
     learner = unsoftmax.rounded(decimals)
     for seed in range(2):

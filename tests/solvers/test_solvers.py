@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tests.cases import heads
 from unsoftmax.models import Dense, Factors
-from unsoftmax.solvers import RandomBasis, RangeFinder, gaussian_probes, solve_columns, structured_probes
+from unsoftmax.solvers import FacingBasis, RandomBasis, RangeFinder, gaussian_probes, solve_columns, structured_probes
 
 Array = NDArray[np.float64]
 
@@ -94,3 +94,42 @@ def test_columns_solve_both_kinds_of_probes() -> None:
     Z = structured_probes(v)(0)
     assert (Z @ v != 0).all()
     assert np.linalg.matrix_rank(Z) == 7
+
+
+def _dependent_columns(d: int, r: int) -> tuple[Array, Array, int]:
+    """A matrix whose first columns in a seeded basis hardly tell its last direction; v, and the seed."""
+    rng = np.random.default_rng(3)
+    v = rng.standard_normal(d)
+    first = FacingBasis(d, np.random.default_rng(5), v).columns(0, r)
+    hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][:, -1]  # what none of them hears
+    right = np.column_stack([hidden + 3e-3 * first[:, 0], rng.standard_normal((d, r - 1))])
+    return rng.standard_normal((d, r)) @ np.linalg.qr(right)[0].T, v, 5
+
+
+def test_dependent_columns_are_repaired() -> None:
+    W, v, seed = _dependent_columns(40, 3)
+    size = float(np.linalg.norm(W))
+    asked: list[float] = []
+
+    def again(b: Array, near: Array, error: float) -> Array:
+        asked.append(error)
+        assert np.linalg.norm(near - W @ b) <= 6.0 * error
+        assert b @ v != 0.0
+        return np.asarray(W @ b)
+
+    errors = []
+    for solver in (RangeFinder(facing=v), RangeFinder(facing=v, again=again)):
+        meter = MatrixMeter(W, noise=1e-12 * size / 40)
+        errors.append(float(np.linalg.norm(solver.solve(meter, np.random.default_rng(seed)).dense() - W)) / size)
+    assert asked
+    assert errors[1] < 1e-11
+    assert errors[0] > 10.0 * errors[1]
+
+
+def test_a_rough_matrix_chooses_the_columns() -> None:
+    W, v, seed = _dependent_columns(40, 3)
+    left, values, right = np.linalg.svd(W)
+    near = Factors(left[:, :3] * values[:3], right[:3].T)
+    meter = MatrixMeter(W, noise=1e-12 * float(np.linalg.norm(W)) / 40)
+    found = RangeFinder(facing=v, near=near).solve(meter, np.random.default_rng(seed))
+    assert np.linalg.norm(found.dense() - W) < 1e-11 * np.linalg.norm(W)

@@ -82,7 +82,7 @@ class LabelLearner:
         with ledger.phase("range"):
             assert meter.strength > 0.0
         with ledger.phase("scores"):
-            W = RangeFinder(facing=v).solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left))
+            W = RangeFinder(facing=v, again=meter.column_near).solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left))
         head = SingleHead(W, v)
         if head.matrix.norm() == 0.0:
             raise Unresolved(f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = 0, or longer rows are needed")

@@ -78,7 +78,8 @@ class LowPrecisionLearner:
         with ledger.phase("range"):
             assert meter.strength >= 0.0
         with ledger.phase("scores"):
-            W = RangeFinder(facing=direction).solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
+            solver = RangeFinder(facing=direction, again=meter.column_near)
+            W = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
         head = SingleHead(W, v)
         bound = max(self._bound(ledger, head, meter, size, rng), length_error)
         if bound > _HOPELESS[self.precision]:

@@ -93,7 +93,7 @@ class RoundedLearner:
         else:
             meter = RoundingMeter(ledger, v, rough.bound, step, W, error, rng)
             with ledger.phase("steps"):
-                W = RangeFinder(facing=meter.facing).solve(meter, rng)
+                W = RangeFinder(facing=meter.facing, near=W).solve(meter, rng)
         head = SingleHead(W, v)
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, head, rough.bound, step, rng)

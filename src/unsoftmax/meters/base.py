@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
+import numpy as np
+
 from unsoftmax.oracles import Array
 
-__all__ = ["Answers", "BoundedMeter", "Meter"]
+__all__ = ["Answers", "BoundedMeter", "Meter", "forms_by_projection"]
 
 
 class Answers(Protocol):
@@ -53,3 +55,11 @@ class BoundedMeter(Meter, Protocol):
 
     def measure(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None) -> tuple[Array, Array]:
         """As `project`, and for every column a bound on the length of its error. length: what to expect of a column's length."""
+
+
+def forms_by_projection(meter: Meter, A: Array, B: Array) -> Array:
+    """a_kᵀ W b_k one by one, for meters whose `project` adds to each a what makes it heard."""
+    lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
+    pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
+    values = [float(meter.project(a[:, None], b[:, None])[0, 0]) for a, b in pairs]
+    return np.asarray(np.asarray(values) * lengths[0] * lengths[1])

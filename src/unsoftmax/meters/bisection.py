@@ -23,8 +23,12 @@ _BLOCK = 2048
 class Locator(Protocol):
     """Finds n hidden numbers between -reach and reach, together."""
 
-    def locate(self, above: Above, n: int, reach: float) -> tuple[Array, Array]:
-        """The numbers, and how far off each can be."""
+    @property
+    def bits(self) -> int:
+        """How many halvings of the reach."""
+
+    def locate(self, above: Above, n: int, reach: float, bits: int | None = None) -> tuple[Array, Array]:
+        """The numbers to so many bits (None: its own number), and how far off each can be."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,10 @@ class Bisection:
 
     bits: int
 
-    def locate(self, above: Above, n: int, reach: float) -> tuple[Array, Array]:
+    def locate(self, above: Above, n: int, reach: float, bits: int | None = None) -> tuple[Array, Array]:
         low, high = np.full(n, -reach), np.full(n, reach)
         everyone = np.arange(n)
-        for _ in range(self.bits):
+        for _ in range(self.bits if bits is None else bits):
             middle = (low + high) / 2
             up = above(middle, everyone)
             low, high = np.where(up, middle, low), np.where(up, high, middle)
@@ -64,14 +68,15 @@ class ProbabilisticBisection:
     flip: float
     doubt: float = 1e-4
 
-    def locate(self, above: Above, n: int, reach: float) -> tuple[Array, Array]:
+    def locate(self, above: Above, n: int, reach: float, bits: int | None = None) -> tuple[Array, Array]:
+        finest = reach * 2.0 ** -(self.bits if bits is None else bits)
         values, widths = np.zeros(n), np.full(n, reach)
         for start in range(0, n, _BLOCK):
             block = np.arange(start, min(start + _BLOCK, n))
-            values[block], widths[block] = self._block(above, block, reach)
+            values[block], widths[block] = self._block(above, block, reach, finest)
         return values, widths
 
-    def _block(self, above: Above, block: NDArray[np.intp], reach: float) -> tuple[Array, Array]:
+    def _block(self, above: Above, block: NDArray[np.intp], reach: float, finest: float) -> tuple[Array, Array]:
         n = len(block)
         values, widths = np.zeros(n), np.full(n, reach)
         asked = np.arange(n)
@@ -90,7 +95,7 @@ class ProbabilisticBisection:
             highest = edges[rows, np.minimum((mass < 1.0 - self.doubt / 2).sum(axis=1), belief.shape[1] - 1) + 1]
             width = np.maximum(highest - middle, middle - lowest)
             values[asked], widths[asked] = middle, width
-            open_ = width > reach * 2.0**-self.bits
+            open_ = width > finest
             if not open_.any():
                 break
             asked, edges, belief, middle, where = asked[open_], edges[open_], belief[open_], middle[open_], where[open_]

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.even_rows import EvenRows, even_rows_for
 from unsoftmax.oracles import Array
 
@@ -55,12 +56,14 @@ class CrossingMeter:
             self._strength = self._find_strength()
         return self._strength
 
+    @property
+    def resolution(self) -> float:
+        """See `Meter.resolution`."""
+        raise NotImplementedError  # pragma: no cover - abstract
+
     def forms(self, A: Array, B: Array) -> Array:
         """aᵀWb for each pair; a probe that hardly hears v gets v added, and v's own form taken off again."""
-        lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
-        pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
-        values = [float(self.project(a[:, None], b[:, None])[0, 0]) for a, b in pairs]
-        return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
+        return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         """See `Meter.project`. A b that hardly hears v gets v added, and v's own column taken off again."""
@@ -81,6 +84,16 @@ class CrossingMeter:
         if probes.carrier is not None and not rest_is_silent:
             forms = forms - self._grid(EvenRows(self._v, probes.carrier[:, None]), B, strength)
         return probes.coordinates(forms).T
+
+    def column_near(self, b: Array, near: Array, error: float) -> Array:
+        """W b for a unit b that hears v, known to be `near` up to a vector of about the length `error`: dearer the more that is."""
+        sign = 1.0 if b @ self._v >= 0.0 else -1.0
+        G, B = self._whole.rows(0, self.width), np.tile(sign * b, (self.width, 1))
+        expected = sign * (G @ near)
+        c = np.minimum(_TYPICAL / self.strength, self._largest_scales(G, B))
+        c = np.minimum(c, 0.8 * EDGE / np.maximum(np.abs(expected), 1e-300))
+        scores = self._solve_near(G, B, c, c * expected, float(c.max()) * error / np.sqrt(self.width))
+        return np.asarray(self._whole.coordinates((sign * scores / c)[None])[0])
 
     def _grid(self, probes: EvenRows, B: Array, strength: float) -> Array:
         """a_iᵀWb_j for every probe and column, shape (n, k)."""
@@ -122,6 +135,10 @@ class CrossingMeter:
         return 2.0**100 if bound is None else (bound / _LONGEST) ** 2
 
     def _solve(self, G: Array, B: Array, c: Array) -> Array:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def _solve_near(self, G: Array, B: Array, c: Array, expected: Array, error: float) -> Array:
+        """The scores c·gᵀWb that are `expected` to a standard deviation of `error`."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def _find_strength(self) -> float:

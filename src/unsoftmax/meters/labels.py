@@ -13,6 +13,7 @@ from unsoftmax.oracles import Array
 __all__ = ["LabelMeter", "Labeller"]
 
 _REACH = 1.02 * EDGE
+_SPREAD = 5.0  # standard deviations of an error that is looked for near an expected value
 
 
 class Labeller:
@@ -83,6 +84,23 @@ class LabelMeter(CrossingMeter):
         scores, widths = self._locator.locate(above, len(G), _REACH)
         inside = np.abs(scores) < EDGE
         self.widest = max(self.widest, float((widths / c)[inside].max(initial=0.0)))
+        return scores
+
+    def _solve_near(self, G: Array, B: Array, c: Array, expected: Array, error: float) -> Array:
+        """Only the missing bits are asked for; a score that ends at the edge of where it was looked for is looked for farther away."""
+        finest = _REACH * 2.0**-self._locator.bits
+        reach = max(_SPREAD * error, 8.0 * finest)
+        scores, missed = expected.copy(), np.arange(len(G))
+
+        def above(points: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
+            index = missed[which]
+            return self.above(G[index], B[index], c[index], expected[index] + points, votes=1)
+
+        while len(missed) and reach < _REACH:
+            moved = self._locator.locate(above, len(missed), reach, int(np.ceil(np.log2(reach / finest))))[0]
+            scores[missed] = expected[missed] + moved
+            missed = missed[np.abs(moved) > 0.98 * reach]
+            reach *= 8.0
         return scores
 
     def _find_strength(self) -> float:

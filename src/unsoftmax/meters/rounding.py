@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.odd_rows import odd_rows, odd_share, score_of_share
 from unsoftmax.meters.thresholds import bisect_up
 from unsoftmax.meters.tolerance import simplex
@@ -82,10 +83,7 @@ class RoundingMeter:
 
     def forms(self, A: Array, B: Array) -> Array:
         """aᵀWb for each pair; pairs that do not hear v well are measured by `project`."""
-        lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
-        pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
-        values = [float(self.project(a[:, None], b[:, None])[0, 0]) for a, b in pairs]
-        return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
+        return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         """See `Meter.project`."""

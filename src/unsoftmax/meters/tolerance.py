@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.odd_rows import odd_rows, score_interval
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
@@ -18,7 +19,8 @@ _SCORE = 0.9  # root mean square of a probe's score: where an error of the answe
 _LARGEST_SCORE = 2.2  # beyond, the share is too flat: ask again with a shorter b
 _LOUD, _MIXED = 0.05, 0.6  # smallest part of a that is not carrier, when the carrier is silent and when it is not
 _ROUNDS = 12
-_PILOTS = 4
+_PILOTS = 6
+_MANY = 12  # probes of a column from which some of them are pilots
 _SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
 _EPS = float(np.finfo(float).eps)
 
@@ -92,10 +94,7 @@ class ToleranceMeter:
 
     def forms(self, A: Array, B: Array) -> Array:
         """aᵀWb for each pair, each from its own carrier and two probes."""
-        lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
-        pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
-        values = [float(self.measure(a[:, None], b[:, None])[0][0, 0]) for a, b in pairs]
-        return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
+        return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         return self.measure(basis, B, rest_is_silent=rest_is_silent)[0]
@@ -180,16 +179,16 @@ class ToleranceMeter:
         if strength is None:
             inflated = np.sqrt(self.width / max(k, 1)) if 0 < k < self.width - 1 else 1.0
             strength = self.strength * inflated
-        first = 1 if n > 2 and usual is None and k else n
+        first = n if n <= 2 or usual is not None else 1 if k else min(_PILOTS, n)
         parts = []
         for block in (slice(0, first), slice(first, n)):
             if block.start == block.stop:
                 continue
             part = self._grid(p, heard, G @ N.T, B[:, block].T, strength, least)
             parts.append(part)
-            seen = part[0] - part[0].mean(axis=1, keepdims=True)
-            if k and block.start == 0 and n > 2 and float(np.abs(seen).max()) > 0.0:
-                strength = max(_rms(seen) / part[2], strength / 8)
+            seen = (part[0] - part[0].mean(axis=1, keepdims=True)) / part[2] if k else part[0]
+            if first < n and block.start == 0 and float(np.abs(seen).max()) > 0.0:
+                strength = max(_rms(seen), strength / (8.0 if k else 1.5))
         forms, errors = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
         scale = np.concatenate([np.full(len(x), s) for x, _, s in parts])
         c = np.sqrt(1.0 - scale**2)
@@ -212,7 +211,10 @@ class ToleranceMeter:
         asked_of, asked_error = (self._loudness(B), 1.0) if k >= 8 else (B @ self._v, _SPREAD)
         forms, errors = np.zeros((n, k)), np.full((n, k), np.inf)
         todo = np.ones((n, k), dtype=bool)
-        for _ in range(_ROUNDS):
+        pilots = min(_PILOTS, k // 4)
+        if k >= _MANY:  # the first few probes of a column say how long its b should be for the others
+            todo[:, pilots:] = False
+        for round_ in range(_ROUNDS):
             j, i = np.nonzero(todo)
             if not len(j):
                 break
@@ -230,6 +232,10 @@ class ToleranceMeter:
             todo[j[saturated], i[saturated]] = True
             known = (np.abs(t) < 4.0) & np.isfinite(dt)
             beta[j, i] *= np.where(saturated, np.where(known, 1.0 / np.maximum(np.abs(t), 1.0), 0.12), 1.0)
+            if round_ == 0 and k >= _MANY:
+                loud = np.sqrt((_SCORE**2 + (np.minimum(np.abs(t), 4.0) ** 2).reshape(n, pilots).sum(axis=1)) / (pilots + 1))
+                beta[:, pilots:] = np.minimum(beta[:, pilots:] * (_SCORE / loud)[:, None], longest)
+                todo[:, pilots:] = True
         if not np.isfinite(errors).all():
             raise Unresolved(
                 f"answers off by {self.tau:.2g} leave nothing of scores asked with rows of norm {self._bound:.3g}; "
@@ -257,7 +263,7 @@ class ToleranceMeter:
     def _find_strength(self) -> float:
         """Root mean square of a few random forms, at a size where they are neither faint nor saturated."""
         guess = 1.0
-        count = max(1, min(_PILOTS, self.width - 1))
+        count = max(1, min(4, self.width - 1))
         for _ in range(60):
             B = np.linalg.qr(self._rng.standard_normal((self.width, count)))[0].T
             beside = _complement(self._loudest)[:, :count].T if self.width > 1 else np.zeros((1, 1))

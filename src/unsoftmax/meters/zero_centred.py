@@ -15,6 +15,9 @@ __all__ = ["PASSES", "ZeroCentredMeter"]
 
 PASSES = {"float32": 2, "float16": 4, "bfloat16": 7}  # each multiplies the error by about the precision, until float64 is reached
 _FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
+_PILOTS = 8
+_EPS = float(np.finfo(float).eps)
+_FLAT = 0.02  # a share changes so little with its score that one more pass is worth its price
 _LEAST = float(expit(-EDGE - 0.5))
 
 
@@ -51,34 +54,46 @@ class ZeroCentredMeter(CrossingMeter):
     def _solve(self, G: Array, B: Array, c: Array) -> Array:
         return self._secant(G, B, c, self._passes)
 
-    def _secant(self, G: Array, B: Array, c: Array, passes: int) -> Array:
-        share = np.full(len(G), 0.5)
-        g_v, b_v = G @ self._v, B @ self._v
-        size = self._ledger.batch_size(2)
+    def _solve_near(self, G: Array, B: Array, c: Array, expected: Array, error: float) -> Array:
+        known = np.log(max(error, _EPS)) / np.log(_FIRST_PASS[self._precision])  # in passes
+        whole = np.log(_EPS) / np.log(_FIRST_PASS[self._precision])
+        return self._secant(G, B, c, int(np.clip(np.ceil(whole - known), 1, self._passes)), expit(-expected))
+
+    def _secant(self, G: Array, B: Array, c: Array, passes: int, start: Array | None = None) -> Array:
+        share = np.full(len(G), 0.5) if start is None else start
         for _ in range(passes):
-            for start in range(0, len(G), size):
-                part = slice(start, start + size)
-                lam = np.sqrt(share[part] * c[part] * g_v[part] / b_v[part])
-                answers = self._ledger.ask(crossing_rows(G[part], B[part], c[part], lam)) / self._size
-                share[part] = np.clip((lam * b_v[part] - answers) / (c[part] / lam * g_v[part]), _LEAST, 1.0 - _LEAST)
+            share = self._closer(G, B, c, share)
+        flat = share * (1.0 - share) < _FLAT
+        if flat.any():
+            share[flat] = self._closer(G[flat], B[flat], c[flat], share[flat])
         return -logit(share)
 
+    def _closer(self, G: Array, B: Array, c: Array, share: Array) -> Array:
+        """One pass: the shares that the answers at the zeros of `share` tell."""
+        g_v, b_v = G @ self._v, B @ self._v
+        lam = np.sqrt(share * c * g_v / b_v)
+        size = self._ledger.batch_size(2)
+        parts = [slice(start, start + size) for start in range(0, len(G), size)]
+        answers = np.concatenate([self._ledger.ask(crossing_rows(G[part], B[part], c[part], lam[part])) for part in parts]) / self._size
+        return np.clip((lam * b_v - answers) / (c / lam * g_v), _LEAST, 1.0 - _LEAST)
+
     def _find_strength(self) -> float:
-        count = 4
+        """The size of c at which a few scores are neither faint nor saturated, then more of them there."""
         c = min(1.0, self._largest_c)
         for _ in range(60):
-            G, B = self._random_pairs(count)
-            scores = np.abs(self._secant(G, B, np.full(count, c), 1))
-            largest = float(scores.max())
+            largest = float(self._pilot_scores(c, 3).max())
             if largest > 3.5:
                 c /= 4.0
-            elif largest < 0.5 and c < self._largest_c:
+            elif largest < 0.5 and c < min(self._largest_c, 1e60):
                 c = min(c * float(np.clip(1.5 / max(largest, 0.05), 2.0, 16.0)), self._largest_c)
             else:
                 break
-            if c > 1e60:
-                break
+        scores = self._pilot_scores(c, _PILOTS)
         return float(max(np.sqrt(np.mean(scores**2)), 0.02) / c)
+
+    def _pilot_scores(self, c: float, count: int) -> Array:
+        G, B = self._random_pairs(count)
+        return np.abs(self._secant(G, B, np.full(count, c), 1))
 
     def residual_forms(self, G: Array, B: Array, expected: Array) -> Array:
         """Size of gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted: what fresh checks use.

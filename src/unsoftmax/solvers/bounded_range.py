@@ -14,8 +14,9 @@ from unsoftmax.oracles import Array
 __all__ = ["BoundedRangeFinder", "Solution"]
 
 _CHECKS = 6  # fresh forms that look for a missed direction
+_PLAINLY = 8.0  # times the columns' errors: so much outside their span is plainly no error of theirs
 _MISSING = 1.5  # so much beyond the bound means that one was missed
-_BALANCED = 1.2  # repairs stop when the left factor is known about as well as the right one
+_BALANCED = 1.5  # repairs stop when the left factor is known so much worse than the right one, which most of the queries went into
 
 
 @dataclass(frozen=True)
@@ -64,29 +65,42 @@ class BoundedRangeFinder:
         while columns.shape[1] < n:
             k = columns.shape[1]
             column, error = meter.measure(None, B[:, k : k + 1])
-            spent = self._adds_nothing(columns, errors, column[:, 0], float(np.hypot(error[0], 1.5 * self.floor / np.sqrt(n))))
+            spent = self._adds_nothing(columns, self._bars(errors, n), column[:, 0], float(self._bars(error, n)[0]))
             columns, errors = np.column_stack([columns, column]), np.append(errors, error)
             if spent and least <= k + 1 < n:
+                beside = self._forms_beside(meter, rng, B, columns, errors)
+                if beside.size_without(None) > _PLAINLY * float(np.sqrt(n * np.mean(errors**2))) + 2.0 * self.floor:
+                    B = _with_next(B, k + 1, beside.loudest)  # this column told nothing by chance; that one does
+                    continue
                 found = self._inside(meter, B, columns, errors, announce)
-                unseen = self._unseen(meter, rng, B, k + 1, found)
+                unseen = beside.size_without(found.matrix)
                 if unseen <= _MISSING * found.error or k + 2 > n:
                     return replace(found, error=max(found.error, 2.0 * unseen))
                 least = k + 2  # a direction was missed: one more column, and the inside again
         return Solution(Dense(columns @ B.T), float(np.linalg.norm(errors)), _rank(columns, errors, self.noise), True)
 
-    def _unseen(self, meter: BoundedMeter, rng: np.random.Generator, B: Array, k: int, found: Solution) -> float:
-        """Size of the error as fresh forms see it, beside the span that was found and the columns that were measured."""
-        assert isinstance(found.matrix, Factors)
-        span = np.linalg.qr(found.matrix.left)[0]
-        forms = []
+    def _forms_beside(self, meter: BoundedMeter, rng: np.random.Generator, B: Array, columns: Array, errors: Array) -> _Beside:
+        """A few forms beside the columns that were measured, on both sides."""
+        d, n = B.shape
+        k = columns.shape[1]
+        span = self._span(columns, errors, n)
+        lefts, rights, forms = [], [], []
         for _ in range(_CHECKS):
-            left = rng.standard_normal((B.shape[0], 1))
-            right = B[:, k:] @ rng.standard_normal((B.shape[1] - k, 1))
+            left, right = rng.standard_normal((d, 1)), B[:, k:] @ rng.standard_normal((n - k, 1))
             left = left - span @ (span.T @ left)
-            left, right = left / np.linalg.norm(left), right / np.linalg.norm(right)
-            expected = left.T @ found.matrix.apply(right.T).T
-            forms.append(float((meter.measure(left, right, length=0.0)[0] - expected)[0, 0]))
-        return float(np.sqrt(np.mean(np.square(forms)) * B.shape[0] * B.shape[1]))
+            lefts.append(left / np.linalg.norm(left))
+            rights.append(right / np.linalg.norm(right))
+            forms.append(float(meter.measure(lefts[-1], rights[-1], length=0.0)[0][0, 0]))
+        return _Beside(np.column_stack(lefts).T, np.column_stack(rights).T, np.array(forms), float(np.sqrt(d * n)))
+
+    def _bars(self, errors: Array, n: int) -> Array:
+        """Errors of columns, and what each may hear of the matrix that is left out."""
+        return np.asarray(np.hypot(errors, 1.5 * self.floor / np.sqrt(n)))
+
+    def _span(self, columns: Array, errors: Array, n: int) -> Array:
+        """An orthonormal basis of what the columns span beyond their error bars."""
+        rank = _rank(columns, self._bars(errors, n), self.noise)
+        return np.linalg.svd(columns * (np.median(errors) / errors), full_matrices=False)[0][:, :rank]
 
     def _adds_nothing(self, columns: Array, errors: Array, column: Array, error: float) -> bool:
         if not columns.shape[1]:
@@ -98,31 +112,58 @@ class BoundedRangeFinder:
     def _inside(self, meter: BoundedMeter, B: Array, columns: Array, errors: Array, announce: Callable[[int], None] | None) -> Solution:
         d, n = B.shape
         k = columns.shape[1]
-        rank = _rank(columns, np.hypot(errors, 1.5 * self.floor / np.sqrt(n)), self.noise)
+        span = self._span(columns, errors, n)
+        rank = span.shape[1]
         if rank == 0:
             typical = float(np.sqrt(np.mean(errors**2) * n)) + self.floor
             return Solution(Factors(np.zeros((d, 0)), np.zeros((d, 0))), typical, 0, False)
         if announce is not None:
             announce((n - k) * (rank + 1))
-        weighted = columns * (np.median(errors) / errors)
-        span = np.linalg.svd(weighted, full_matrices=False)[0][:, :rank]
         rest, rest_errors = meter.measure(span, B[:, k:], rest_is_silent=True)
         inside = np.column_stack([span.T @ columns, rest])
         row_space = np.linalg.svd(inside, full_matrices=False)[2].T  # n×rank, in the coordinates of B
         seen = row_space[:k]  # coordinates of the measured columns
         for _ in range(min(self.repairs, rank)):
-            precision = seen / errors[:, None]
+            precision = seen / self._bars(errors, n)[:, None]
             if float(np.linalg.norm(np.linalg.pinv(precision))) < _BALANCED * float(np.linalg.norm(rest_errors)):
                 break
             worst = np.linalg.svd(precision)[2][-1]
             length = float(np.linalg.norm(inside @ (row_space @ worst)))
             column, error = meter.measure(None, (B @ (row_space @ worst))[:, None], length=length)
             columns, errors, seen = np.column_stack([columns, column]), np.append(errors, error), np.vstack([seen, worst])
-        precision = seen / errors[:, None]
-        left = np.asarray(np.linalg.lstsq(precision, (columns / errors).T, rcond=None)[0].T, dtype=np.float64)
+        bars = self._bars(errors, n)
+        precision = seen / bars[:, None]
+        left = np.asarray(np.linalg.lstsq(precision, (columns / bars).T, rcond=None)[0].T, dtype=np.float64)
         of_left = float(np.linalg.norm(np.linalg.pinv(precision)))
         total = float(np.sqrt(of_left**2 + np.sum(rest_errors**2) + np.sum(errors[:k] ** 2) + self.floor**2))
         return Solution(Factors(left, np.asarray(B @ row_space, dtype=np.float64)), total, rank, False)
+
+
+@dataclass(frozen=True)
+class _Beside:
+    """Fresh forms leftᵀW·right; their root mean square times `scale` is the size of W as they see it."""
+
+    left: Array
+    right: Array
+    forms: Array
+    scale: float
+
+    @property
+    def loudest(self) -> Array:
+        """The right vector of the largest form."""
+        return np.asarray(self.right[int(np.abs(self.forms).argmax())])
+
+    def size_without(self, matrix: Matrix | None) -> float:
+        """Size of W, or of what is left of it without `matrix`."""
+        known = 0.0 if matrix is None else np.einsum("nd,nd->n", self.left, matrix.apply(self.right))
+        return self.scale * float(np.sqrt(np.mean((self.forms - known) ** 2)))
+
+
+def _with_next(B: Array, k: int, column: Array) -> Array:
+    """The same span in orthonormal columns of which the one after the first k is `column`."""
+    rest = np.linalg.qr(np.column_stack([column, B[:, k:]]))[0][:, : B.shape[1] - k]
+    rest[:, 0] = column
+    return np.column_stack([B[:, :k], rest])
 
 
 def _rank(columns: Array, errors: Array, noise: float) -> int:

@@ -11,11 +11,13 @@ from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
 from unsoftmax.solvers.bases import FacingBasis, RandomBasis
+from unsoftmax.solvers.repair import Again, repaired
 
 __all__ = ["RangeFinder"]
 
 _CONFIRMATIONS = 2  # a zero is believed when it is measured three times
 _NOISE_SAMPLES = 3
+_DRAWS = 32
 _LARGEST_COEFFICIENT = 1e3  # beyond, the columns are too weak to build on: one more is worth its price
 
 
@@ -34,16 +36,20 @@ class RangeFinder:
       like something new. Believed up to |y| = 1000, and only asked for when |aᵀWb| is small enough for that.
 
     facing: a vector that every b shall see alike, for meters that need b·v > 0.
+    near: W, roughly, where it is known: of many bases the one is taken whose first columns tell its range best.
+    again: measures a column that is roughly known once more, for meters that do so cheaply; used where the columns were nearly dependent.
     """
 
     margin: float = 10.0
     block_bytes: int = 1 << 20
     facing: Array | None = None
+    near: Matrix | None = None
+    again: Again | None = None
 
     def solve(self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None) -> Matrix:
         """W, as factors when its rank is below d. `announce` hears the number of measurements still to come."""
         d = meter.width
-        basis = RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
+        basis = self._basis(d, rng)
         found = _Columns(d)
         noise = 0.0
         while found.count < d:
@@ -57,7 +63,20 @@ class RangeFinder:
             found.add(column)
         if announce is not None:
             announce(found.span.shape[1] * (d - found.count))
-        return self._assemble(meter, basis, found)
+        matrix = self._assemble(meter, basis, found)
+        if self.again is None or self.facing is None or not isinstance(matrix, Factors):
+            return matrix
+        return repaired(matrix, basis.columns(0, found.count), found.columns, max(noise, meter.resolution), self.again, self.facing)
+
+    def _basis(self, d: int, rng: np.random.Generator) -> RandomBasis:
+        def draw() -> RandomBasis:
+            return RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
+
+        if not isinstance(self.near, Factors) or not self.near.left.shape[1]:
+            return draw()
+        row_space = self.near.svd()[2]
+        draws = [draw() for _ in range(_DRAWS)]
+        return min(draws, key=lambda basis: float(np.linalg.norm(np.linalg.pinv(basis.columns(0, row_space.shape[1]).T @ row_space))))
 
     def _nothing_left(self, meter: Meter, basis: RandomBasis, found: _Columns, noise: float, rng: np.random.Generator) -> bool:
         """Whether what is not yet measured is zero. Values that an unlucky probe could have made of noise are tried again."""
