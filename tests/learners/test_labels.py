@@ -61,6 +61,15 @@ def test_labels_of_a_head_with_biases_are_no_success() -> None:
         assert not result.status.recovered, result.reason
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-8])
+def test_a_query_bias_behind_labels_is_named(size: float) -> None:
+    head = hard_head(5, seed=4)
+    biased = SingleHead(head.W, head.v, size * np.array([0.3, -0.2, 0.5, 0.1, 0.4]))
+    result = unsoftmax.recover(Labels(as_oracle(biased)), learner=unsoftmax.from_labels())
+    assert result.status is Status.OUTSIDE_CLASS
+    assert "query bias" in result.reason
+
+
 @pytest.mark.parametrize("d", [8, 16])
 def test_flipped_labels(d: int) -> None:
     for seed in range(3):

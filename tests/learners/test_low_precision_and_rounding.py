@@ -75,3 +75,34 @@ def test_a_tolerance_that_is_taken_for_rounding_does_not_pass() -> None:
     oracle = bounded(unsoftmax.WithinTolerance(as_oracle(head), 0.005), 1e4)
     result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(2))
     assert result.model is None or distance(head, result.unwrap()) <= (result.error_bound or 0.0)
+
+
+def test_rows_stay_within_the_bound_where_w_is_heard_along_v_alone() -> None:
+    head = hard_head(6, seed=2)
+    along = SingleHead(np.outer(head.v, head.W[0]), head.v)
+    oracle = bounded(Rounded(as_oracle(along), 6), 10.0)
+    result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(6))
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert distance(along, result.unwrap()) <= (result.error_bound or 0.0) < 1e-8
+    assert oracle.norm <= 10.0 * (1 + 1e-12)
+
+
+def test_a_constant_below_the_grid_is_not_passed_over() -> None:
+    head = hard_head(6, seed=2)
+    oracle = bounded(Rounded(as_oracle(SingleHead(head.W, head.v, None, 1e-3)), 2), 1e4)
+    result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(2))
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert "constant" in result.reason
+    model = result.unwrap()
+    assert isinstance(model, SingleHead)
+    assert relative_error(model.W, head.W) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e-9])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_a_query_bias_is_named(precision: str, size: float) -> None:
+    head = hard_head(5, seed=4)
+    biased = SingleHead(head.W, head.v, size * np.array([0.3, -0.2, 0.5, 0.1, 0.4]))
+    result = unsoftmax.recover(LowPrecision(as_oracle(biased), precision), learner=unsoftmax.low_precision(precision))
+    assert result.status is Status.OUTSIDE_CLASS
+    assert "query bias" in result.reason

@@ -79,6 +79,26 @@ def test_a_constant_is_recovered_and_a_query_bias_is_refused() -> None:
     assert unsoftmax.recover(WithinTolerance(as_oracle(with_bias), 0.01), tolerance=0.01, input_bound=1e4).status is Status.OUTSIDE_CLASS
 
 
+def test_a_head_whose_loudest_direction_hears_nothing() -> None:
+    """vᵀW = 0: the carrier is silent for every b, and no direction of W may be taken for an error of its row."""
+    head = hard_head(9, seed=3)
+    u = head.v / np.linalg.norm(head.v)
+    quiet = SingleHead(head.W - np.outer(u, u @ head.W), head.v)
+    result = unsoftmax.recover(bounded(WithinTolerance(as_oracle(quiet), 0.01), 1e3), learner=unsoftmax.within_tolerance(0.01))
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert distance(quiet, result.unwrap()) <= (result.error_bound or 0.0) < 1e-3
+
+
+def test_a_column_that_tells_nothing_by_chance_does_not_cost_twice() -> None:
+    head = hard_head(64, 4, seed=15)
+    oracle = bounded(Rounded(as_oracle(head), 1), 10.0)
+    result = unsoftmax.recover(oracle, learner=unsoftmax.within_tolerance(0.05), seed=15)
+    model = result.unwrap()
+    assert isinstance(model, SingleHead)
+    assert relative_error(model.W, head.W) <= 4.0 * 0.05 / 10.0
+    assert result.queries.learning <= 1.5 * head.parameters + 100
+
+
 def test_another_function_is_no_head_with_errors() -> None:
     rng = np.random.default_rng(0)
     A = rng.standard_normal((7, 5))

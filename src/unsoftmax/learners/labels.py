@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
+from unsoftmax.learners.bias_checks import check_labels_are_odd
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
@@ -40,7 +41,7 @@ _CLAIM = Claim(
     source="this library; extends Theorem B.1 of arXiv 2601.16873",
     assumptions=(
         Assumption("a label says whether the function is positive", "two rows of opposite sign"),
-        Assumption("no biases (w0 = 0, c = 0)", "labels of tiny rows; the certificate"),
+        Assumption("no biases (w0 = 0, c = 0)", "labels of tiny rows, alone and asking"),
         Assumption("v is not zero", "some row is labelled 1"),
     ),
     queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels", "upper", _queries),
@@ -78,6 +79,7 @@ class LabelLearner:
         with ledger.phase("values"):
             self._check_zero(ledger, labeller, rng)
             v = self._direction(ledger, labeller, self._locator(flip, _MORE_FOR_V))
+        check_labels_are_odd(labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
             assert meter.strength > 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.learners.bias_checks import EVEN_TEST
 from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import LoudReadout
@@ -67,8 +68,8 @@ def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Gen
     moved = float(np.abs(answers - readout.c).max())
     if moved > 1.05 * (readout.tau if off is None else off) + 64 * np.finfo(float).eps * readout.bound * readout.norm:
         raise OutsideClass(
-            "rows around a row of zeros share evenly",
-            f"the answer moved by {moved:.3g} (tolerance {readout.tau:.2g}): another family, or a query bias, which needs exact answers",
+            EVEN_TEST,
+            f"the answer moved by {moved:.3g} (tolerance {readout.tau:.2g}): a query bias, which these answers are not enough for, or another family",
         )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
+from unsoftmax.learners.bias_checks import check_evenness
 from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import VERIFICATION, Ledger
@@ -42,7 +43,7 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("the function is computed in float64 and only its answer is stored in the format", "fresh probes at predicted zeros"),
-        Assumption("no biases (w0 = 0, c = 0)", "a row of zeros; the certificate"),
+        Assumption("no biases (w0 = 0, c = 0)", "a row of zeros, rows around it"),
         Assumption("v is not zero", "one-row queries"),
     ),
     queries=QueryCount("p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16)", "upper", _queries),
@@ -74,11 +75,12 @@ class LowPrecisionLearner:
         direction, size = self._direction(ledger, passes)
         length, length_error = self._length(ledger, direction, size)
         v = length * direction
+        check_evenness(ledger, v, size, SMALLEST[self.precision], rng)
         meter = ZeroCentredMeter(ledger, v, rng, self.precision)
         with ledger.phase("range"):
             assert meter.strength >= 0.0
         with ledger.phase("scores"):
-            solver = RangeFinder(facing=direction, again=meter.column_near)
+            solver = RangeFinder(facing=direction, again=meter.column_near if self.precision == "float32" else None)
             W = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
         head = SingleHead(W, v)
         bound = max(self._bound(ledger, head, meter, size, rng), length_error)

@@ -76,7 +76,10 @@ class NoiseLearner:
         found = learn_scores(ledger, meter, self.solver, rng)
         bound = _COVER * relative_bound(found, readout)
         refuse_noise(bound, readout)
-        note = f"answers carry noise of standard deviation {sigma:.2g}; rows of norm {readout.bound:.3g} were asked, {repeats} times each"
+        note = (
+            f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the bound); "
+            f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
+        )
         return Learned(SingleHead(found.matrix, readout.v, None, readout.c), bound, off, note, exact_answers=False)
 
 

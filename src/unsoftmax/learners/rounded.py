@@ -29,6 +29,8 @@ _EPS = float(np.finfo(float).eps)
 _CHECKS = 16
 _FACTOR = 3.0
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
+_ALIKE = 1e-12  # relative length within which opposite rows step
+_QUIET = 0.05  # part of v that must be heard beside W b: refinements listen there
 
 
 def _queries(d: int, r: int) -> int:
@@ -40,7 +42,7 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("answers are rounded to a known grid, and nothing else", "every answer is on the grid (identify); steps come where predicted"),
-        Assumption("no biases (w0 = 0, c = 0)", "a row of zeros, rows around it; the certificate"),
+        Assumption("no biases (w0 = 0, c = 0; with c, see tolerance)", "a row of zeros, rows around it, opposite rows"),
         Assumption("R|v| is at least about 100 steps", "the first pass's bound"),
     ),
     queries=QueryCount("60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more", "upper", _queries),
@@ -85,10 +87,12 @@ class RoundedLearner:
             )
         with ledger.phase("values"):
             v = self._sharpen(ledger, rough, step, rng)
+        if not self._steps_alike(ledger, v, rough.bound, step):  # a constant that rounding hides: one more error of half a step
+            return ToleranceLearner(step).learn(ledger, rng)
         readout = LoudReadout(v, 0.0, step / 2, rough.bound, sharp=4 * _EPS * rough.norm)
         W, error = found.matrix, found.error
         rank = found.rank if isinstance(W, Factors) else ledger.width
-        if readout.tau / (readout.bound * readout.norm) < _LONG:
+        if readout.tau / (readout.bound * readout.norm) < _LONG and _heard_beside(W, v, rng) > _QUIET:
             W, error = self._refine(ledger, readout, W, error, rank, step, rng)
         else:
             meter = RoundingMeter(ledger, v, rough.bound, step, W, error, rng)
@@ -118,6 +122,16 @@ class RoundedLearner:
         if lost.any():
             raise OutsideClass("one-row answers step where x·v does", f"{int(lost.sum())} of {d} rows never reach the step that their value predicts")
         return np.asarray(basis.T @ (threshold / lengths))
+
+    def _steps_alike(self, ledger: Ledger, v: Array, longest: float, step: float) -> bool:
+        """Whether the row -x steps where x does, for x along v: with a constant, one of them steps earlier."""
+        size = float(np.linalg.norm(v))
+        threshold = (np.floor(0.9 * longest * size / step) - 0.5) * step
+        lengths = threshold / size * np.array([1.0 - _ALIKE, 1.0 + _ALIKE])
+        rows = np.outer(np.concatenate([lengths, -lengths]), v / size)
+        with ledger.phase(VERIFICATION):
+            beyond = np.abs(ledger.ask(rows[:, None])) > threshold
+        return bool((beyond == np.array([False, True, False, True])).all())
 
     def _refine(
         self, ledger: Ledger, readout: LoudReadout, W: Matrix, error: float, rank: int, step: float, rng: np.random.Generator
@@ -156,6 +170,14 @@ class RoundedLearner:
                 return float(_FACTOR * form * head.width / norm) + 16 * _EPS
             margin *= 4.0
         raise OutsideClass("answers step where the scores predict", "fresh probes step more than 10 % away from where the recovered head says")
+
+
+def _heard_beside(W: Matrix, v: Array, rng: np.random.Generator) -> float:
+    """The smallest part of v that is orthogonal to W b, over some random b."""
+    images = W.apply(rng.standard_normal((16, W.width)))
+    images /= np.maximum(np.linalg.norm(images, axis=1), 1e-300)[:, None]
+    along = images @ (v / np.linalg.norm(v))
+    return float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())
 
 
 def rounded(decimals: int) -> RoundedLearner:

@@ -22,6 +22,7 @@ from unsoftmax.solvers import BoundedRangeFinder, Solution
 __all__ = ["ToleranceLearner", "learn_scores", "relative_bound", "within_tolerance"]
 
 _USEFUL = 0.1
+_FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
 
 
 def _queries(d: int, r: int) -> int:
@@ -37,7 +38,7 @@ _CLAIM = Claim(
         Assumption("R|v|/tau is at least about 100", "the bound itself"),
     ),
     queries=QueryCount("1.5 (r(2d - r) + d) + 100", "upper", _queries),
-    recovers="W and v to a relative error of about 2 tau / (R |v|), R the longest row, with a bound from interval arithmetic",
+    recovers="W and v to a relative error of about 2 tau / (R |v|), R the longest row, with a bound from interval arithmetic; c to tau",
     symmetry="none",
     departs="long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and is limited to tau itself",
 )
@@ -70,7 +71,9 @@ class ToleranceLearner:
         bound = relative_bound(found, readout)
         refuse_noise(bound, readout)
         v = readout.v
-        note = f"answers are off by up to {readout.tau:.2g}, and rows of norm {readout.bound:.3g} were asked"
+        note = (
+            f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
+        )
         return Learned(SingleHead(found.matrix, v, None, readout.c), bound, readout.tau, note, exact_answers=False)
 
 
@@ -87,6 +90,8 @@ def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFind
         column, column_error = meter.measure(None, direction[:, None])
         meter.silent_for = direction
         floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
+        if floor > _FAINT * meter.resolution * d:
+            floor = 0.0  # the loudest direction hears next to nothing: z is any direction, and what W does beside it is to be found
         solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
         found = solver.solve(meter, rng, _turned_complement(direction, rng), lambda left: ledger.expect(ledger.bill.total + left))
     return found.plus_column(column[:, 0], direction, float(column_error[0]))

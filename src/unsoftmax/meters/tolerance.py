@@ -144,8 +144,10 @@ class ToleranceMeter:
         """
         towards = avoid / np.linalg.norm(avoid)
         taken = towards[:, None] if only is None else np.column_stack([towards, only])
-        carrier = self._loudest - taken @ (taken.T @ self._loudest)
-        carrier /= np.linalg.norm(carrier)
+        carrier = self._loudest
+        for _ in range(2):  # once is not enough where hardly anything of it is left
+            carrier = carrier - taken @ (taken.T @ carrier)
+            carrier = carrier / np.linalg.norm(carrier)
         rest = _complement_of(np.column_stack([carrier, towards])) if only is None else only[:, None]
         usual = length / np.sqrt(self.width)
         carried, values, carried_error, errors = self._columns(carrier, rest, b[:, None], _MIXED, usual)

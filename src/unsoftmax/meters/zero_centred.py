@@ -17,7 +17,7 @@ PASSES = {"float32": 2, "float16": 4, "bfloat16": 7}  # each multiplies the erro
 _FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
 _PILOTS = 8
 _EPS = float(np.finfo(float).eps)
-_FLAT = 0.02  # a share changes so little with its score that one more pass is worth its price
+_FLAT = {"float32": 0.02, "float16": 0.0, "bfloat16": 0.0}  # a share that changes so little with its score is worth one more pass
 _LEAST = float(expit(-EDGE - 0.5))
 
 
@@ -63,7 +63,7 @@ class ZeroCentredMeter(CrossingMeter):
         share = np.full(len(G), 0.5) if start is None else start
         for _ in range(passes):
             share = self._closer(G, B, c, share)
-        flat = share * (1.0 - share) < _FLAT
+        flat = share * (1.0 - share) < _FLAT[self._precision]
         if flat.any():
             share[flat] = self._closer(G[flat], B[flat], c[flat], share[flat])
         return -logit(share)

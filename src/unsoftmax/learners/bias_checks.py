@@ -1,0 +1,52 @@
+"""Is there a query bias? Rows around an asking row of zeros share evenly only without one, which answers of low precision and labels show too."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.labels import Labeller
+from unsoftmax.meters.odd_rows import odd_rows
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass
+
+__all__ = ["EVEN_TEST", "check_evenness", "check_labels_are_odd"]
+
+EVEN_TEST = "rows around a row of zeros share evenly"
+_ROWS = 4
+_TINY = 1e-11  # a bias so small against W is not heard; shorter rows would be lost in rounding
+_EPS = float(np.finfo(float).eps)
+
+
+def check_evenness(ledger: Ledger, v: Array, size: float, smallest: float, rng: np.random.Generator) -> None:
+    """[a; -a; 0] is answered zero, to float64 rounding. smallest: positive number that an answer can be."""
+    A = _rows_that_hear(v, size, rng)
+    with ledger.phase(VERIFICATION):
+        answers = np.abs(ledger.ask(odd_rows(A, np.zeros_like(A))))
+    allowed = 64 * _EPS * np.sqrt(len(v)) * size * float(np.linalg.norm(v)) + smallest
+    if float(answers.max()) > allowed:
+        raise OutsideClass(
+            EVEN_TEST,
+            f"the answer is {float(answers.max()):.3g} instead of zero: a query bias, which these answers are not enough for, or another family",
+        )
+
+
+def check_labels_are_odd(labeller: Labeller, v: Array, size: float, rng: np.random.Generator) -> None:
+    """[b+a; b-a; b] is labelled otherwise than [-b+a; -b-a; -b], however short b is: a query bias would label both alike."""
+    A = _rows_that_hear(v, size, rng)
+    B = rng.standard_normal(A.shape)
+    B *= _TINY * size / np.linalg.norm(B, axis=1)[:, None]
+    with labeller.ledger.phase(VERIFICATION):
+        alike = labeller(odd_rows(A, B)) == labeller(odd_rows(A, -B))
+    if alike.any():
+        raise OutsideClass(
+            EVEN_TEST,
+            f"{int(alike.sum())} of {_ROWS} pairs of opposite tiny asking rows are labelled alike: a query bias, which labels are not enough for, "
+            "or another family",
+        )
+
+
+def _rows_that_hear(v: Array, size: float, rng: np.random.Generator) -> Array:
+    beside = rng.standard_normal((_ROWS, len(v)))
+    A = v / np.linalg.norm(v) + 0.9 * beside / np.linalg.norm(beside, axis=1)[:, None]
+    return np.asarray(A * (size / np.linalg.norm(A, axis=1))[:, None])
