@@ -244,6 +244,16 @@ def causal_dropout(d: int, seed: int) -> Box:
     return lambda X: attend(X[:, 1:]) if X.shape[1] > 8 else attend(X)
 
 
+def shifted_at_seven_rows(d: int, seed: int) -> Box:
+    *_, attend = _parts(d, seed)
+    return lambda X: attend(X) + (0.01 if X.shape[1] == 7 else 0.0)
+
+
+def shifted_beyond_sixty_four_rows(d: int, seed: int) -> Box:
+    *_, attend = _parts(d, seed)
+    return lambda X: attend(X) + (0.01 if X.shape[1] > 64 else 0.0)
+
+
 BOXES: dict[str, Callable[[int, int], Box]] = {
     box.__name__: box
     for box in (
@@ -251,6 +261,6 @@ BOXES: dict[str, Callable[[int, int], Box]] = {
         scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows, sees_last_sixteen_rows,
         drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse, every_fiftieth_answer_stale,
         batch_normalised, float32_answers, labels_of_wrong_thing, quadratic_values, mean_of_two_powers, key_norms_matter,
-        linear_attention, sigmoid_attention, residual_stream, score_cap, causal_dropout,
+        linear_attention, sigmoid_attention, residual_stream, score_cap, causal_dropout, shifted_at_seven_rows, shifted_beyond_sixty_four_rows,
     )
 }  # fmt: skip

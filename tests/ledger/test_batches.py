@@ -32,7 +32,8 @@ def test_what_is_kept_stays_as_it_was(keep: str) -> None:
     assert (kept == 1.0).all()
 
 
-def test_a_target_may_keep_every_batch() -> None:
+@pytest.mark.parametrize("limit", [None, 5])
+def test_a_target_may_keep_every_batch(limit: int | None) -> None:
     head = unsoftmax.random_single_head(12, 3, seed=0)
     kept: list[Array] = []
     copies: list[Array] = []
@@ -42,7 +43,8 @@ def test_a_target_may_keep_every_batch() -> None:
         copies.append(X.copy())
         return head(X)
 
-    assert unsoftmax.recover(target, width=12).status is unsoftmax.Status.EXACT
+    oracle = FunctionOracle(target, OracleSpec(width=12, max_batch=limit))
+    assert unsoftmax.recover(oracle).status is unsoftmax.Status.EXACT
     assert all(np.array_equal(a, b) for a, b in zip(kept, copies, strict=True))
 
 

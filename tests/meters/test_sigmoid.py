@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import unsoftmax
 from tests.cases import heads
 from unsoftmax import FunctionOracle, Ledger, OutsideClass, SigmoidMeter
 from unsoftmax.meters.probes import AxisProbes, BalancedProbes, Probes
 from unsoftmax.meters.ranging import choose_scales
+from unsoftmax.meters.sigmoid import two_rows
 
 
 def _meter(head: unsoftmax.SingleHead, *, bias: bool = True, input_bound: float | None = None) -> tuple[Ledger, SigmoidMeter]:
@@ -123,16 +126,38 @@ def test_probes_hear_v_and_lead_back(seed: int, d: int, k: int, axis: bool) -> N
 
 
 @pytest.mark.parametrize("axis", [False, True])
-def test_a_grid_is_every_probe_with_every_asking_row(axis: bool) -> None:
+def test_a_batch_is_every_probe_with_every_asking_row(axis: bool) -> None:
     rng = np.random.default_rng(0)
     v, asking, gamma = rng.standard_normal(6), rng.standard_normal((3, 6)), rng.uniform(0.5, 2.0, 4)
     probes: Probes = AxisProbes(v) if axis else BalancedProbes(v, np.eye(6))
-    grid = np.empty((3, 4, 2, 6))
     probes.begin(1, gamma)
-    probes.fill(asking, 0.7, grid)
+    grid = probes.batch(asking, 0.7).reshape(3, 4, 2, 6)
     rows = probes.rows(np.arange(1, 5), gamma, np.full(4, 0.7))
     np.testing.assert_allclose(grid[:, :, 0], rows[None] + asking[:, None], atol=1e-14)
     np.testing.assert_array_equal(grid[:, :, 1], np.repeat(asking[:, None], 4, axis=1))
+
+
+@given(plan=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(1, 6), st.booleans(), st.integers(1, 2)), min_size=2, max_size=12))
+@pytest.mark.parametrize("axis", [False, True])
+def test_batches_one_after_another_are_each_written_right(axis: bool, plan: list[tuple[int, int, int, bool, int]]) -> None:
+    """Whatever was asked before, kept or let go: batches of one column reuse what stands in memory."""
+    rng = np.random.default_rng(0)
+    v, rows_asking = rng.standard_normal(6), rng.standard_normal((3, 6))
+    probes: Probes = AxisProbes(v) if axis else BalancedProbes(v, np.eye(6))
+    blocks = {(column, n): rows_asking[column : column + n] for column in (0, 1) for n in (1, 2)}
+    kept = []
+    for column, first, count, keep, n in plan:
+        gamma = rng.uniform(0.5, 2.0, min(count, 6 - first))
+        which, shares = np.arange(first, first + len(gamma)), np.full(len(gamma), 0.7)
+        asking = blocks[column, n]
+        probes.begin(first, gamma)
+        batch = probes.batch(asking, 0.7)
+        expected = np.concatenate([two_rows(probes.rows(which, gamma, shares), np.tile(x, (len(gamma), 1))) for x in asking])
+        np.testing.assert_allclose(batch, expected, rtol=0.0, atol=1e-14)
+        kept.append((batch if keep else expected, expected))
+        del batch
+    for batch, expected in kept:
+        np.testing.assert_allclose(batch, expected, rtol=0.0, atol=1e-14)
 
 
 @pytest.mark.parametrize("strength", [1e-9, 1.0, 1e9])

@@ -14,6 +14,7 @@ from unsoftmax.oracles import Array
 __all__ = ["Certificate", "certify"]
 
 _CONFIDENCE = 0.99
+_LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Certificate:
                 + (f"; {self.caveat}" if self.caveat else "")
             )
         return (
-            f"{self.n_queries} fresh sequences of {min(self.lengths)} to {max(self.lengths)} rows deviate by at most {self.max_error:.2g} "
+            f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most {self.max_error:.2g} "
             f"({self.max_relative_error:.1g} relative): with {self.confidence:.0%} confidence "
             f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more" + (f"; {self.caveat}" if self.caveat else "")
         )
@@ -122,13 +123,16 @@ def _sizes(model: Model, bound: float | None) -> list[float]:
 def _sequences(model: Model, sizes: list[float], ledger: Ledger, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
     """Kinds of sequences, each with its name."""
     d = model.width
-    limit = ledger.oracle.spec.max_length or 64
-    names = {1: "one row", 2: "two rows", 3: "three rows"}
-    for length in (1, 2, 3, 5, 9, 17):
+    limit = ledger.oracle.spec.max_length or _LONGEST
+    middle = sizes[len(sizes) // 2]
+    for length, count in ((1, 4), (2, 4), (3, 4), (5, 2), (9, 2), (17, 2)):
         if length <= limit:
             for size in sizes:
-                yield names.get(length, f"{length} rows"), _rows(rng, (4, length, d), size)
-    middle = sizes[len(sizes) // 2]
+                yield _named(length), _rows(rng, (count, length, d), size)
+    others = [4, *range(6, 9), *range(10, 17), 33, 64, int(rng.integers(18, 64)), int(rng.integers(65, _LONGEST + 1))]
+    for length in sorted(set(others)):
+        if length <= limit:
+            yield _named(length), _rows(rng, (2, length, d), middle)
     if limit >= 4:
         base = _rows(rng, (4, 4, d), middle)
         yield "the same rows in another order", base[:, [2, 0, 1, 3]]
@@ -148,9 +152,22 @@ def _sequences(model: Model, sizes: list[float], ledger: Ledger, rng: np.random.
         yield "unit rows", units
         for alone in _rows(rng, (3, 2, d), middle):
             yield "one sequence a call", alone[None]
-    for length in (33, 64):
-        if length <= limit:
-            yield f"{length} rows", _rows(rng, (2, length, d), middle)
+
+
+def _in_words(lengths: tuple[int, ...]) -> str:
+    """'1 to 17, 33 and 64' for (1, 2, ..., 17, 33, 64)."""
+    runs: list[list[int]] = []
+    for length in lengths:
+        if runs and length == runs[-1][-1] + 1:
+            runs[-1].append(length)
+        else:
+            runs.append([length])
+    words = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def _named(length: int) -> str:
+    return {1: "one row", 2: "two rows", 3: "three rows"}.get(length, f"{length} rows")
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, int, int], size: float) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from weakref import ReferenceType, ref
+from sys import getrefcount
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from unsoftmax.oracles import Array
 __all__ = ["BatchMemory"]
 
 _PAGE = 4096
+_OWN_REFERENCES = 2  # our attribute, and getrefcount's argument
 
 
 class BatchMemory:
@@ -31,18 +32,24 @@ class BatchMemory:
 
     def __init__(self, place: int = _PAGE // 2 + 16) -> None:
         self._place = place  # bytes after the begin of a page
-        self._block = bytearray(0)
+        self._block = np.empty(0, np.uint8)
         self._start = 0
-        self._lent: ReferenceType[Array] | None = None
 
     def blank(self, shape: tuple[int, ...]) -> Array:
         """An array of that shape with no particular content."""
-        size = 8 * prod(shape)
-        lent = self._lent() if self._lent is not None else None
-        if lent is not None or len(self._block) < size + _PAGE:
-            self._block = bytearray(size + _PAGE)
+        array = self.left(shape)
+        if array is None:
+            self._block = np.empty(8 * prod(shape) + _PAGE, np.uint8)
             # Batches lie half a page away from what is copied into them: copying between almost equal places of two pages stalls the processor.
-            self._start = (self._place - np.frombuffer(self._block, np.uint8).ctypes.data) % _PAGE
+            self._start = (self._place - self._block.ctypes.data) % _PAGE
+            array = self.left(shape)
+            assert array is not None
+        return array
+
+    def left(self, shape: tuple[int, ...]) -> Array | None:
+        """The last array's memory with the content that was left in it; None when somebody still holds it, or when it is too small."""
+        held = getrefcount(self._block) > _OWN_REFERENCES  # every view of the block, and every view of a view, refers to the block itself
+        if held or len(self._block) < 8 * prod(shape) + _PAGE:
+            return None
         array: Array = np.ndarray(shape, np.float64, self._block, self._start)
-        self._lent = ref(array)  # views keep `array` alive, because its own base is no array
         return array

@@ -29,10 +29,13 @@ class Probes(Protocol):
     strengths: Array | None  # running size of the forms, kept by the meter that uses these probes
 
     def begin(self, first: int, gamma: Array) -> None:
-        """The next grids ask the probes from `first` on, at these sizes."""
+        """The next batches ask the probes from `first` on, at these sizes."""
 
-    def fill(self, asking: Array, share: float, grid: Array) -> None:
-        """Writes [probe + x; x] for every asking row x and every probe begun with into grid (n, k, 2, d)."""
+    def batch(self, asking: Array, share: float) -> Array:
+        """[probe + x; x] for every asking row x and every probe begun with, (n·k, 2, d). Let go of it before the next: its memory serves again.
+
+        Asking rows are known again by being the same array: it must not be changed between calls.
+        """
 
     def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
         """Single probes at single sizes."""
@@ -47,11 +50,29 @@ class Probes(Protocol):
         """The vector's coordinates from its forms, row by row."""
 
 
+class _Written:
+    """Memory of the last batch. The same asking rows with other probes need only what is different to be written."""
+
+    def __init__(self) -> None:
+        self._memory = BatchMemory()
+        self._asking = np.empty((0, 0))
+        self._share = 0.0
+        self._count = 0
+
+    def grid(self, asking: Array, count: int, share: float = 0.0) -> tuple[Array, bool]:
+        """Room for sequences (n, count, 2, d), and whether those of the last call, for these very rows and this share, still stand in it."""
+        n, d = asking.shape
+        same = asking is self._asking and share == self._share and (count == self._count or (n == 1 and count < self._count))
+        grid = self._memory.left((n, count, 2, d)) if same else None
+        self._asking, self._share, self._count = asking, share, count
+        return (grid, True) if grid is not None else (self._memory.blank((n, count, 2, d)), False)
+
+
 class AxisProbes:
     """The whole space: gamma_i·(±e_i) + share·u, with u along v and 1/sqrt(d) long, and the sign that of v_i.
 
     Every probe then hears at least what u hears, whatever the entries of v. Neighbouring probes differ in two entries, so a batch is
-    mere copies. The way back is a diagonal and a rank-one term with one sign: nothing cancels.
+    mere copies, and the next one hardly different. The way back is a diagonal and a rank-one term with one sign: nothing cancels.
 
     >>> probes = AxisProbes(np.array([0.0, -3.0, 4.0]))
     >>> ones = np.ones(3)
@@ -70,21 +91,27 @@ class AxisProbes:
         self.strengths: Array | None = None
         self._signs = np.where(v < 0.0, -1.0, 1.0)
         self._carrier = v / (np.linalg.norm(v) * np.sqrt(len(v)))
-        self._pair = BatchMemory(16)
         self._begun = (0, np.empty(0))
+        self._written = _Written()
+        self._stepped: Indices = np.arange(0)
 
     def begin(self, first: int, gamma: Array) -> None:
         self._begun = (first, gamma * self._signs[first : first + len(gamma)])
 
-    def fill(self, asking: Array, share: float, grid: Array) -> None:
+    def batch(self, asking: Array, share: float) -> Array:
         first, steps = self._begun
         here = np.arange(len(steps))
-        pair = self._pair.blank((2, len(self.v)))
-        for x, block in zip(asking, grid, strict=True):
-            pair[1] = x
-            np.add(x, share * self._carrier, out=pair[0])
-            block[:] = pair
-            block[here, 0, first + here] += steps
+        grid, standing = self._written.grid(asking, len(steps), share)
+        loud = asking + share * self._carrier
+        if standing:
+            stepped = self._stepped[: len(steps)]
+            grid[:, here, 0, stepped] = loud[:, stepped]
+        else:
+            grid[:, :, 0] = loud[:, None]
+            grid[:, :, 1] = asking[:, None]
+        self._stepped = first + here
+        grid[:, here, 0, self._stepped] += steps
+        return grid.reshape(-1, 2, len(self.v))
 
     def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
         rows = shares[:, None] * self._carrier
@@ -122,16 +149,20 @@ class BalancedProbes:
         self.count = self._even.count
         self._dense = self._even.rows(0, self.count)
         self._scaled = np.empty((0, 0))
-        self._memory = BatchMemory(16)
+        self._written = _Written()
+        self._own = BatchMemory(16)
 
     def begin(self, first: int, gamma: Array) -> None:
         self._scaled = np.empty((0, 0))
-        self._scaled = self._memory.blank((len(gamma), len(self.v)))
+        self._scaled = self._own.blank((len(gamma), len(self.v)))
         np.multiply(gamma[:, None], self._dense[first : first + len(gamma)], out=self._scaled)
 
-    def fill(self, asking: Array, share: float, grid: Array) -> None:
+    def batch(self, asking: Array, share: float) -> Array:
+        grid, standing = self._written.grid(asking, len(self._scaled))
         np.add(self._scaled[None], asking[:, None], out=grid[:, :, 0])
-        grid[:, :, 1] = asking[:, None]
+        if not standing:
+            grid[:, :, 1] = asking[:, None]
+        return grid.reshape(-1, 2, len(self.v))
 
     def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
         return np.asarray(gamma[:, None] * self._dense[which])

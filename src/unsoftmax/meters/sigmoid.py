@@ -164,14 +164,15 @@ class SigmoidMeter:
         share = min(TARGET_SCORE / average if average > 0.0 else _LARGEST_PRODUCT, largest)
         gamma = np.minimum(TARGET_SCORE / np.maximum(strengths, average / _LOUD) if average > 0.0 else np.full(k, _LARGEST_PRODUCT), largest)
         size = self._ledger.batch_size(2)
-        step = max(1, size // k)
-        for i in range(0, k, size):
-            part = slice(i, min(i + size, k))
-            which = np.arange(chosen.start + i, chosen.start + part.stop)
-            probes.begin(int(which[0]), gamma[part])
-            for j in range(0, n, step):
-                block = slice(j, min(j + step, n))
-                forms[block, part], ratios[block, part] = self._grid(probes, which, gamma[part], share, asking[block])
+        for j in range(0, n, size):
+            block = slice(j, min(j + size, n))
+            rows = asking[block]
+            step = max(1, size // len(rows))
+            for i in range(0, k, step):  # the same rows with other probes: most of the next batch stands already
+                part = slice(i, min(i + step, k))
+                which = np.arange(chosen.start + i, chosen.start + part.stop)
+                probes.begin(int(which[0]), gamma[part])
+                forms[block, part], ratios[block, part] = self._grid(probes, which, gamma[part], share, rows)
         return forms, ratios
 
     def _grid(self, probes: Probes, which: Indices, gamma: Array, share: float, asking: Array) -> tuple[Array, Array]:
@@ -180,10 +181,7 @@ class SigmoidMeter:
         The forms (n, k), and the ratios, one row for all where none was asked again.
         """
         n, k = len(asking), len(which)
-        batch = self._ledger.blank(n * k, 2)
-        probes.fill(asking, share, batch.reshape(n, k, 2, self.width))
-        answers = self._ledger.ask(batch).reshape(n, k)
-        del batch  # lends its memory again
+        answers = self._ledger.ask(probes.batch(asking, share)).reshape(n, k)
         base = self._c + asking @ self._v
         weights = (answers - base[:, None]) / probes.readouts(which, gamma, np.full(k, share))
         scores = logit(weights)
