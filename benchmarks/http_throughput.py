@@ -5,7 +5,7 @@ python -m benchmarks.http_throughput
 The server runs in a process of its own (`unsoftmax serve`), once as it is and once 20 ms away, as a real one would be. The bare loop encodes
 a body with the same fast encoder, posts it over one kept-alive connection of httpx and decodes the reply, and nothing else. The oracle does
 what it does in a recovery: it cuts the batch, keeps to limits, watches time and size, checks and orders the answers. Rounds are taken in
-turns, and the best of each way is compared: other load on the machine only ever adds time.
+turns; a ratio is the median over rounds of the two times taken right after each other, so that other load meets both alike.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def measure(url: str, binary: bool, requests: int) -> tuple[float, dict[int, flo
 
     oracles = {n: http_oracle(url, HttpOptions(batch=PER_REQUEST, concurrency=n, binary=binary)) for n in (1, 4, 16)}
     alone: list[float] = []
-    taken: dict[int, list[float]] = {n: [] for n in oracles}
+    ratios: dict[int, list[float]] = {n: [] for n in oracles}
     for _ in range(ROUNDS):
-        alone.append(seconds(bare))
         for n, oracle in oracles.items():
-            taken[n].append(seconds(lambda oracle=oracle: oracle(batch)))  # type: ignore[misc]
+            alone.append(seconds(bare))
+            ratios[n].append(alone[-1] / seconds(lambda oracle=oracle: oracle(batch)))  # type: ignore[misc]
     client.close()
     sender.close()
-    return len(batch) / min(alone), {n: min(alone) / min(found) for n, found in taken.items()}
+    return len(batch) / float(np.median(alone)), {n: float(np.median(found)) for n, found in ratios.items()}
 
 
 def main() -> None:

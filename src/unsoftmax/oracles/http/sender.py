@@ -63,6 +63,7 @@ class Sender:
         self.shown = str(parsed.copy_with(query=None, fragment=None))  # a query may hold a key
         self.retries = 0
         self._options = options
+        self._parsed: dict[str, httpx.URL] = {}
         self._limit = RateLimit(options.rate)
         self._count = threading.Lock()
         self._jitter = random.Random()  # noqa: S311 - only spreads retries, answers do not depend on it
@@ -90,6 +91,8 @@ class Sender:
         stop = stop if stop is not None else threading.Event()
         most = self._options.retries if retries is None else retries
         end = time.monotonic() + self._options.patience
+        if url not in self._parsed:  # a client parses what is text again for every request
+            self._parsed[url] = httpx.URL(url)
         attempt = 0
         while True:
             if n_queries:
@@ -97,7 +100,7 @@ class Sender:
             if stop.is_set():
                 raise OracleFault("stopped, because another request failed")
             try:
-                return self._attempt(method, url, content, headers, end)
+                return self._attempt(method, self._parsed[url], content, headers, end)
             except _Again as again:
                 pause = self._pause(attempt, again.pause)
                 if attempt >= most or time.monotonic() + pause > end:
@@ -107,7 +110,7 @@ class Sender:
                     self.retries += 1
                 stop.wait(pause)
 
-    def _attempt(self, method: str, url: str, content: bytes | None, headers: dict[str, str] | None, end: float) -> Reply:
+    def _attempt(self, method: str, url: httpx.URL, content: bytes | None, headers: dict[str, str] | None, end: float) -> Reply:
         timeout = min(self._options.timeout, max(0.05, end - time.monotonic()))
         latest = time.monotonic() + timeout
         try:
