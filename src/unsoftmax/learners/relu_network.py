@@ -11,6 +11,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.relu.arcs import Arcs
+from unsoftmax.learners.relu.blind_spot import blind_spot
 from unsoftmax.learners.relu.circle import EPS, HalfCircle, RowFunction
 from unsoftmax.learners.relu.gradients import Sketch
 from unsoftmax.learners.relu.leftovers import learn_leftover
@@ -30,11 +31,13 @@ HYPERPLANE_TEST = "kinks lie on whole hyperplanes"
 _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
+_REPAIRS = (0.1, 0.01)  # lengths of the steps with which components are tested, in those they were measured with
+_SUSPECTS = 8
+_MANY = 0.2  # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on half of them
 _CHECKS = 12
-_LOOKS = 120  # fresh rows that look for bumps, times thoroughness
+_LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: in small networks, in large ones
 _WRONG = 200.0  # hyperplanes this many units away, or that near, need another unit
 _FAR = 1e6  # units to which a line is followed
-_CONFIDENCE = 0.99
 
 
 def _queries(d: int, m: int) -> int:
@@ -45,7 +48,7 @@ _CLAIM = Claim(
     title="A two-layer ReLU network at little more than its parameters",
     source="this library; completes section 4.1 of arXiv 2601.16873, which assumes such a learner",
     assumptions=(
-        Assumption("one-row answers are piecewise linear", "second differences at four random rows, then the search for kinks itself"),
+        Assumption("one-row answers are piecewise linear", "second differences at random rows, then the search for kinks itself"),
         Assumption("answers are exact up to rounding", "collinear answers 1e-10 apart"),
         Assumption("no bump hides between all points asked", "fresh random rows; the certificate states the smallest bump they would have met"),
     ),
@@ -152,7 +155,9 @@ class _Search:
         self.width = ledger.width
         self.sketcher = Sketcher(function, self.width, biased, rng, unit=unit, limit=12 * options.max_neurons + 2000)
         self.failed: list[Array] = []
+        self.agreed = np.empty((0, self.width))
         self._corrected = False
+        self._many_deviate = False
 
     @property
     def biased(self) -> bool:
@@ -166,17 +171,22 @@ class _Search:
             self.ledger.expect(self.ledger.bill.total + (arcs.count + 1) * circle.dimensions)
             with self.ledger.phase("gradients"):
                 sketch = self.sketcher.gradients(circle, arcs)
-            folds, errors = self._checked(sketch)
+            folds, errors = self._polished(sketch)
             if self._misjudged(folds):
                 continue
-            allowed = self._allowed(errors)
-            folds, deviating = self._looked(folds, errors, allowed)
+            folds, errors, deviating = self._looked(folds, errors, sketch)
+            for shrink in _REPAIRS:
+                if deviating is None or not self._repaired(sketch, shrink):
+                    break
+                folds, errors = self._polished(sketch)
+                folds, errors, deviating = self._looked(folds, errors, sketch)
             if deviating is None:
-                return NetworkFound(folds, self._bound(folds, errors), *self._blind_spot(folds))
+                _, far = self._region(folds)
+                return NetworkFound(folds, self._bound(folds, errors), blind_spot(self.agreed, far, self.rng) if self.biased else 0.0, far)
             if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
             pieces *= 4
-            self.failed = [*self.failed, deviating][-16:]
+            self._remember(deviating[None])
             near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
             through = deviating if near or not self.biased else None
         assert deviating is not None
@@ -185,6 +195,10 @@ class _Search:
             f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} kinks); the answers may carry errors "
             f"(rounding looks like {self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or kinks lie too close together"
         )
+
+    def _remember(self, rows: Array) -> None:
+        """Rows that deviated: asked again whenever rows are checked."""
+        self.failed = [*self.failed, *rows][-16:]
 
     def _line(self, pieces: int, through: Array | None) -> tuple[HalfCircle, Arcs]:
         """A line; when a function that looked homogeneous bends everywhere on its circle, it may have biases after all."""
@@ -228,26 +242,23 @@ class _Search:
         explained = 12.0 * float(np.sqrt(np.square(errors).sum()))
         return float(max(1e-10 * size, 200.0 * noise, explained))
 
-    def _checked(self, sketch: Sketch) -> tuple[Folds, Array]:
-        """A few rows; when they deviate, wrong components are looked for and corrected; then polish."""
-        folds = sketch.folds()
-        with self.ledger.phase("repair"):
-            rows = self._rows(max(_CHECKS, int(0.003 * folds.count * self.width)))
-            answers = self.function(rows)
-            for shrink in (0.1, 0.01):
-                limit = min(self._allowed(sketch.uncertainty()), 1e-4 * self.sketcher.size)
-                if folds.count == 0 or self._deviations(folds, rows, answers).max() <= limit:
-                    break
-                bad, fixed = repair(sketch, self.rng, shrink)
-                folds = sketch.folds()
-                if bad == 0 and fixed == 0:
-                    break
-        errors = sketch.uncertainty()
+    def _polished(self, sketch: Sketch) -> tuple[Folds, Array]:
+        """The folds of a sketch, its worst gradients measured once more, and the errors that are left."""
+        folds, errors = sketch.folds(), sketch.uncertainty()
         if self.options.polish > 0.0 and folds.count:
             with self.ledger.phase("polish"):
                 better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
             folds, errors = better.folds, better.errors
         return self._without_dust(folds, errors), errors
+
+    def _repaired(self, sketch: Sketch, shrink: float) -> bool:
+        """Looks for wrong components and corrects them. Where one was measured something may hide that spoilt it, so that row is checked, too."""
+        if not self._many_deviate or sketch.arcs.count == 0:
+            return False
+        with self.ledger.phase("repair"):
+            arc, direction = repair(sketch, self.rng, shrink)
+        self._remember(sketch.rows(arc[:_SUSPECTS], direction[:_SUSPECTS]))
+        return len(arc) > 0
 
     def _without_dust(self, folds: Folds, errors: Array) -> Folds:
         """Offsets (and a constant) that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
@@ -265,18 +276,21 @@ class _Search:
         self.sketcher.unit = folds.reach
         return True
 
-    def _looked(self, folds: Folds, errors: Array, allowed: float) -> tuple[Folds, Array | None]:
-        """Fresh rows until a whole set of them agrees; bumps that they meet are learnt. Returns a row that still deviates, if any."""
-        limit = min(allowed, _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
+    def _looked(self, folds: Folds, errors: Array, sketch: Sketch) -> tuple[Folds, Array, Array | None]:
+        """Fresh rows until a whole set of them agrees; bumps that they meet are learnt. With a row that still deviates, if any."""
+        limit = min(self._allowed(errors), _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
         for _ in range(1 + _LEFTOVERS):
             with self.ledger.phase(VERIFICATION):
-                rows = np.vstack([self._far_pair(), self._looks(folds), self._rows(_CHECKS)])
+                looks = self._looks(folds, sketch)
+                rows = np.vstack([self._far_pair(), looks, self._rows(_CHECKS)])
                 deviations = self._deviations(folds, rows, self.function(rows))
+            self._many_deviate = bool((deviations > limit).mean() > _MANY)
             worst = int(deviations.argmax())
             if deviations[worst] <= limit:
-                return folds, None
-            if not self.biased or (deviations > limit).mean() > 0.5:
-                return folds, rows[worst]
+                self.agreed = np.vstack([looks, sketch.all_rows()])
+                return folds, errors, None
+            if not self.biased or self._many_deviate:
+                return folds, errors, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
             stretch = _FAR if worst < 2 and not (deviations[2:] > limit).any() else 1.0
             with self.ledger.phase("bumps"):
@@ -290,9 +304,9 @@ class _Search:
                     self.sketcher.limit,
                 )
             if better is None:
-                return folds, rows[worst]
-            folds = better
-        return folds, rows[worst]
+                return folds, errors, rows[worst]
+            folds, errors = better[0], np.concatenate([errors, better[1] / stretch])
+        return folds, errors, rows[worst]
 
     def _far_pair(self) -> Array:
         """x and -x, far beyond everything: a fold that no line met shows on one of them for certain."""
@@ -301,9 +315,13 @@ class _Search:
         row = _FAR**2 * self.sketcher.unit * self.rng.standard_normal(self.width)
         return np.stack([row, -row])
 
-    def _looks(self, folds: Folds) -> Array:
-        """Random rows that look for bumps, as near to the origin and as far from it as the known hyperplanes."""
-        n = int(np.ceil(_LOOKS * self.options.thoroughness)) if self.biased else _CHECKS
+    def _looks(self, folds: Folds, sketch: Sketch) -> Array:
+        """Random rows that look for bumps, as near to the origin and as far from it as the known hyperplanes.
+
+        The rows of the gradients have looked already, near the line; the more of them there are, the fewer are needed.
+        """
+        needed = max(_FEWEST, _LOOKS - sketch.gradients.size / 8.0)
+        n = int(np.ceil(needed * self.options.thoroughness)) if self.biased else _CHECKS
         near, far = self._region(folds)
         sizes = np.exp(self.rng.uniform(np.log(0.5 * near), np.log(2.0 * far), (n, 1)))
         return np.asarray(sizes * self.rng.standard_normal((n, self.width)))
@@ -313,18 +331,6 @@ class _Search:
         if not self.biased or not folds.offsets.any():
             return self.sketcher.unit, self.sketcher.unit
         return folds.reach, min(float(np.abs(folds.distances).max()), 16.0 * folds.reach)
-
-    def _blind_spot(self, folds: Folds) -> tuple[float, float]:
-        """(width, distance): the looks meet every slab wider than that, up to that distance from the origin, with 99 % confidence each.
-
-        A look of size σ meets a slab of width w at distance β with probability about w·φ(β/σ)/σ; misses multiply.
-        """
-        looks = int(np.ceil(_LOOKS * self.options.thoroughness))
-        near, far = self._region(folds)
-        sizes = np.exp(np.linspace(np.log(0.5 * near), np.log(2.0 * far), 129))
-        distance = np.linspace(0.0, far, 33)[:, None]
-        density = np.mean(np.exp(-0.5 * (distance / sizes) ** 2) / (sizes * np.sqrt(2.0 * np.pi)), axis=1)
-        return float(-np.log(1.0 - _CONFIDENCE) / (density.min() * looks)), far
 
     def _has_biases(self, row: Array) -> bool:
         """Whether the function is not homogeneous after all, seen on one ray."""

@@ -31,11 +31,16 @@ class Arcs:
     def count(self) -> int:
         return len(self.kinks)
 
-    def clearances(self) -> Array:
-        """Sine of the angle from every middle to its nearest kink, the other way round the circle included."""
+    def clearances(self, angles: Array) -> Array:
+        """Sine of the angle from points on the circle to their nearest kink, the other way round the circle included."""
         if self.count == 0:
-            return np.ones(1)
-        return np.asarray(np.abs(np.sin(self.middles[:, None] - self.kinks[None])).min(axis=1))
+            return np.ones(len(angles))
+        return np.asarray(np.abs(np.sin(angles[:, None] - self.kinks[None])).min(axis=1))
+
+    def at(self, angles: Array, arc: Indices) -> Array:
+        """The function on these arcs at these angles."""
+        step = angles - self.middles[arc]
+        return np.asarray(self.values[arc] * np.cos(step) + self.slopes[arc] * np.sin(step))
 
 
 def _assigned(found: Kinks) -> tuple[Array, Array, Indices]:

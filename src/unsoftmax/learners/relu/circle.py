@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["HalfCircle", "RowFunction", "rounding_level"]
+__all__ = ["HalfCircle", "RowFunction", "rounding_at", "rounding_level"]
 
 RowFunction = Callable[[Array], Array]
 
@@ -54,16 +55,25 @@ class HalfCircle:
         """Directions off the plane of the circle."""
         return len(self.others)
 
+    def stretched(self, factor: float) -> HalfCircle:
+        """The same line in units that many times longer."""
+        other = copy(self)
+        other.unit, other._length, other.q, other.others = (factor * part for part in (self.unit, self._length, self.q, self.others))
+        return other
+
     def __call__(self, angles: Array, aside: Array | None = None) -> Array:
         """G on the circle, or `aside` of it (rows of R^d, in homogeneous coordinates)."""
+        answers = self.function(self.rows(angles, aside))
+        return np.asarray(np.cos(angles) * answers) if self.biased else answers
+
+    def rows(self, angles: Array, aside: Array | None = None) -> Array:
+        """The rows that stand for points on the circle, or aside of it."""
         cosine, sine = np.cos(angles)[:, None], np.sin(angles)[:, None]
         if self.biased:
             rows = self.p + (sine / cosine) * self.q
-            if aside is not None:
-                rows = rows + aside / cosine
-            return np.asarray(cosine[:, 0] * self.function(rows))
+            return np.asarray(rows if aside is None else rows + aside / cosine)
         rows = cosine * self.p + sine * self.q
-        return self.function(rows if aside is None else rows + aside)
+        return np.asarray(rows if aside is None else rows + aside)
 
     def vectors(self, along_p: Array, along_q: Array, along_others: Array) -> tuple[Array, Array]:
         """Covectors from their values on p (homogeneous), q and the others: parts in R^d, and on z."""
@@ -87,13 +97,18 @@ def rounding_level(circle: HalfCircle, rng: np.random.Generator) -> tuple[float,
 def _level(circle: HalfCircle, count: int, rng: np.random.Generator) -> tuple[float, float]:
     places = circle.low + (circle.high - circle.low) * (np.arange(count) + rng.uniform(0.1, 0.9, count)) / count
     first = circle(places)
-    chosen = places[np.argsort(-np.abs(first))[:2]]
-    steps = np.arange(4) + rng.uniform(0.0, 0.5, (2, 4))
-    answers = circle((chosen[:, None] + 1e-10 * steps).ravel()).reshape(2, 4)
+    worst, largest = rounding_at(circle, places[np.argsort(-np.abs(first))[:2]], rng)
+    size = max(largest, float(np.abs(first).max()))
+    return 2.0 * max(worst, EPS * size), size
+
+
+def rounding_at(circle: HalfCircle, places: Array, rng: np.random.Generator) -> tuple[float, float]:
+    """(largest deviation from a straight line, largest answer) among four points 1e-10 apart, at each of these places."""
+    steps = np.arange(4) + rng.uniform(0.0, 0.5, (len(places), 4))
+    answers = circle((places[:, None] + 1e-10 * steps).ravel()).reshape(steps.shape)
     worst = 0.0
     for step, values in zip(steps, answers, strict=True):
         line = np.column_stack([np.ones(4), step - step[0]])
         moved = values - values[0]
         worst = max(worst, float(np.abs(moved - line @ np.linalg.lstsq(line, moved, rcond=None)[0]).max()))
-    size = max(float(np.abs(answers).max()), float(np.abs(first).max()))
-    return 2.0 * max(worst, EPS * size), size
+    return worst, float(np.abs(answers).max())

@@ -2,33 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
 from unsoftmax.learners.relu.arcs import Arcs
 from unsoftmax.learners.relu.circle import HalfCircle
-from unsoftmax.learners.relu.kinks import Flags
+from unsoftmax.learners.relu.kinks import Flags, Indices
 from unsoftmax.models import Folds
 from unsoftmax.oracles import Array
 
 __all__ = ["Sketch", "measure_gradients"]
 
-_LONGEST, _SHORTEST = 0.1, 0.03  # length of a step, as parts of the way to the nearest kink
+_SPREAD = 0.6  # the part of an arc over which its queries are spread, so that no bump hides between them
+_KNOWN = (1, 5)  # so many directions measured, it is judged (again) how steep every hyperplane is off the plane
+_CAUTIOUS = 0.1  # length of the first steps, as a part of the way to the nearest kink
+_STEEPEST = 3.3  # a component is hardly ever this many times larger than usual
+_LONGEST, _SHORTEST = 0.5, 1e-4  # length of all other steps, as parts of the way to the nearest kink
 _CROSSED = 0.02  # a hyperplane nearer than this part of the way after the step was probably crossed
+_IMPLAUSIBLE = 3.0  # a step away from a hyperplane that seems to end this many times further from it
 _SHORTER = 0.25
 _LOOPS, _TRIES = 12, 6
 
 
 @dataclass
 class Sketch:
-    """Everything one circle tells: arcs, the gradients' components off the plane, and the steps they were measured with."""
+    """Everything one circle tells: arcs, the gradients' components off the plane, and where and with which steps they were measured.
+
+    angles, steps: of every component, (arcs, directions). reach: length of a step that is safe in the middle of each arc.
+    """
 
     circle: HalfCircle
     arcs: Arcs
     gradients: Array
+    angles: Array
     steps: Array
     noise: float
+    reach: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        shortest = 1.0 / np.sqrt(np.mean(self.steps**-2.0, axis=1)) if self.steps.size else np.full(len(self.angles), np.inf)
+        self.reach = np.minimum(shortest, 0.5 * self.arcs.clearances(self.arcs.middles))
+
+    def rows(self, arc: Indices, direction: Indices) -> Array:
+        """The rows that were sent for these components."""
+        return self.circle.rows(self.angles[arc, direction], self.steps[arc, direction, None] * self.circle.others[direction])
+
+    def all_rows(self) -> Array:
+        """The rows that were sent for all components."""
+        arc, direction = (index.ravel() for index in np.indices(self.steps.shape))
+        return self.rows(arc, direction)
 
     def gradient_rows(self) -> tuple[Array, Array]:
         """The J+1 gradients of the homogenised function: parts in R^d, and on z."""
@@ -47,54 +71,76 @@ class Sketch:
 
     def uncertainty(self) -> Array:
         """Size of a component's error on each arc: the rounding, over the step."""
-        return np.asarray(self.noise / self.steps)
-
-    def expected_error(self) -> float:
-        """Error of the function that rounding explains, all arcs together."""
-        return float(np.sqrt(np.square(self.uncertainty()).sum()))
+        return np.asarray(self.noise / self.reach)
 
 
-def measure_gradients(
-    circle: HalfCircle, arcs: Arcs, noise: float, rng: np.random.Generator, *, longest: float = _LONGEST, shortest: float = _SHORTEST
-) -> Sketch:
-    """One query a component. The step has the same sign on all arcs along a direction.
+def measure_gradients(circle: HalfCircle, arcs: Arcs, noise: float, rng: np.random.Generator) -> Sketch:
+    """One query a component, at places spread over the arc. The step has the same sign on all arcs along a direction.
 
     So when a step from one arc crosses the hyperplane next to it, the estimate of that hyperplane itself comes out as if the step
-    ended on it, and the crossing shows. Such components are asked again with a quarter of the step.
+    ended on it, and the crossing shows. Such components are asked again with a quarter of the step. The first directions, with cautious
+    steps, tell how steep each hyperplane is off the plane; the steps of all others are as long as that allows.
     """
     J, k = arcs.count, circle.dimensions
-    clear = arcs.clearances()
-    if J == 0:
-        longest = shortest = 0.3
-    usual = 0.3 * float(np.median(clear))
-    lengths = np.minimum(longest * clear, np.maximum(shortest * clear, usual))
-    steps = lengths[:, None] * rng.choice([-1.0, 1.0], k)[None]
-    gradients = np.zeros((J + 1, k))
-    away = arcs.jumps[None] * np.sin(arcs.middles[:, None] - arcs.kinks[None]) if J else np.zeros((1, 0))
-    todo = np.ones((J + 1, k), dtype=bool)
-    tries = np.zeros((J + 1, k), dtype=int)
+    angles = _spread(arcs, k, circle, rng)
+    clear = np.stack([arcs.clearances(angles[:, direction]) for direction in range(k)], axis=1) if k else np.ones((J + 1, 0))
+    signs = rng.choice([-1.0, 1.0], k)
+    sketch = Sketch(circle, arcs, np.zeros((J + 1, k)), angles, (_CAUTIOUS if J else _LONGEST) * clear * signs, noise)
+    for start, stop in pairwise(sorted({0, *(min(known, k) for known in _KNOWN), k}) if J else (0, k)):
+        if start:
+            seen = np.vstack([np.diff(sketch.gradients[:, :start], axis=0).T / 2, arcs.jumps])
+            steep = _STEEPEST * np.sqrt(np.mean(seen**2, axis=0))
+            for direction in range(start, stop):
+                room = (np.abs(_away(arcs, angles[:, direction])) / steep).min(axis=1)
+                sketch.steps[:, direction] = signs[direction] * np.clip(room, _SHORTEST * clear[:, direction], _LONGEST * clear[:, direction])
+        _measure(sketch, np.arange(start, stop))
+    return replace(sketch)  # with the reach of the steps that were taken
+
+
+def _spread(arcs: Arcs, k: int, circle: HalfCircle, rng: np.random.Generator) -> Array:
+    """Angles for k queries on every arc: even, with jitter, in random order."""
+    width = np.diff(np.concatenate([[circle.low], arcs.kinks, [circle.high]]))
+    order = rng.permuted(np.tile(np.arange(k, dtype=float), (len(width), 1)), axis=1)
+    part = (order + rng.uniform(0.0, 1.0, order.shape)) / max(k, 1) - 0.5
+    return np.asarray(arcs.middles[:, None] + _SPREAD * width[:, None] * part)
+
+
+def _measure(sketch: Sketch, directions: Indices) -> None:
+    """Measures these components in place, until no step seems to have crossed a hyperplane."""
+    arcs = sketch.arcs
+    todo = np.zeros(sketch.steps.shape, dtype=bool)
+    todo[:, directions] = True
+    tries = np.zeros(sketch.steps.shape, dtype=int)
     for _ in range(_LOOPS):
         arc, direction = np.nonzero(todo)
         if len(arc) == 0:
-            break
-        step = steps[arc, direction]
-        answers = circle(arcs.middles[arc], step[:, None] * circle.others[direction])
-        gradients[arc, direction] = (answers - arcs.values[arc]) / step
+            return
+        angle, step = sketch.angles[arc, direction], sketch.steps[arc, direction]
+        answers = sketch.circle(angle, step[:, None] * sketch.circle.others[direction])
+        sketch.gradients[arc, direction] = (answers - arcs.at(angle, arc)) / step
         tries[arc, direction] += 1
-        todo = _crossed(np.diff(gradients, axis=0) / 2, away, steps) & (tries < _TRIES)
-        steps = np.where(todo, steps * _SHORTER, steps)
-    shortest_steps = np.minimum(np.abs(steps).min(axis=1, initial=np.inf), 0.5 * clear)
-    return Sketch(circle, arcs, gradients, shortest_steps, noise)
+        todo = np.zeros(todo.shape, dtype=bool)
+        for d in directions:
+            todo[:, d] = _crossed(sketch, d) & (tries[:, d] < _TRIES)
+        sketch.steps[todo] *= _SHORTER
 
 
-def _crossed(jumps: Array, away: Array, steps: Array) -> Flags:
-    """Which (arc, direction) end beyond, or almost on, some hyperplane, as far as the present estimates tell."""
-    crossed = np.zeros(steps.shape, dtype=bool)
-    if away.shape[1] == 0:
-        return crossed
-    inverse = 1.0 / np.where(away == 0.0, np.finfo(float).tiny, away)
-    for direction in range(steps.shape[1]):
-        with np.errstate(over="ignore", invalid="ignore"):
-            left = 1.0 + steps[:, direction, None] * (jumps[None, :, direction] * inverse)
-        crossed[:, direction] = ~(left >= _CROSSED).all(axis=1)
+def _away(arcs: Arcs, angles: Array) -> Array:
+    """Signed distances of points on the circle, one an arc, from all hyperplanes, times |c_j|."""
+    return np.asarray((np.outer(np.sin(angles), np.cos(arcs.kinks)) - np.outer(np.cos(angles), np.sin(arcs.kinks))) * arcs.jumps)
+
+
+def _crossed(sketch: Sketch, direction: int) -> Flags:
+    """On which arcs the step along a direction ends beyond, or almost on, some hyperplane, as far as the present estimates tell.
+
+    Two hyperplanes crossed at once can hide each other; then one of the two next to the arc looks much too steep.
+    """
+    away = _away(sketch.arcs, sketch.angles[:, direction])
+    jumps = np.diff(sketch.gradients[:, direction]) / 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = 1.0 + sketch.steps[:, direction, None] * jumps[None] / np.where(away == 0.0, np.finfo(float).tiny, away)
+    crossed = np.asarray(~(left >= _CROSSED).all(axis=1))
+    if len(jumps):
+        crossed[1:] |= np.diagonal(left, -1) > _IMPLAUSIBLE
+        crossed[:-1] |= np.diagonal(left) > _IMPLAUSIBLE
     return crossed

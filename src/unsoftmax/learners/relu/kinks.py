@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.learners.relu.circle import EPS, HalfCircle
+from unsoftmax.learners.relu.circle import EPS, HalfCircle, rounding_at
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
@@ -19,7 +19,9 @@ _SHORT, _LONG = 2e-3, 2e-2  # base of a slope, as a part of the interval: short 
 _REPAIR = 8.0  # a slope whose base is longer than this part of its interval is measured anew
 _ROUNDS = 70
 _SMALLEST = 1e-12  # intervals below this are not split any more
+_SUSPICIOUS, _CROWD, _DOUBTS = 1e-7, 3, 4  # so many intervals this short at a time: is the rounding level right?
 _TINY = 1e-300
+_FAR_OUT = 0.1  # cosine of an angle
 
 Flags = NDArray[np.bool_]
 Indices = NDArray[np.intp]
@@ -34,6 +36,17 @@ class Kinks:
     asked: Array
     answers: Array
     noise: float
+
+    def stretched(self, factor: float, noise: float) -> Kinks:
+        """What it found on a line with biases, in units that many times longer: p + tanφ·q = p + (tanφ / factor)·(factor·q).
+
+        Answers from far out are left out: an angle close to π/2, rounded anew, does not tell well enough where they were asked.
+        """
+        angles, asked = (np.arctan(np.tan(part) / factor) for part in (self.angles, self.asked))
+        closer = np.square(np.cos(angles) / np.cos(self.angles)) / factor
+        near = np.cos(asked) > _FAR_OUT
+        answers = self.answers * np.cos(asked) / np.cos(self.asked)
+        return Kinks(angles, self.radii * closer, asked[near], answers[near], noise)
 
     def joined(self, other: Kinks) -> Kinks:
         """Both searches together, in order."""
@@ -99,6 +112,7 @@ class _Search:
         self.kinks: list[float] = []
         self.radii: list[float] = []
         self._slope_base = _SHORT
+        self._doubts = 0
 
     def ask(self, angles: Array) -> Array:
         if len(angles) == 0:
@@ -137,6 +151,7 @@ class _Search:
     def step(self, left: _Ends, right: _Ends) -> tuple[_Ends, _Ends] | None:
         """One round over all open intervals; what is still open comes back."""
         length = right.angle - left.angle
+        self._doubt_noise(left.angle[length < _SUSPICIOUS])
         self._confirm_slopes(left, length, 1.0)
         self._confirm_slopes(right, length, -1.0)
         unit = SLACK * self.noise
@@ -168,6 +183,14 @@ class _Search:
         self.radii += length[open_[small]].tolist()
         open_, point, value = open_[~small], point[~small], value[~small]
         return self._split(left[open_], right[open_], point, value) if len(open_) else None
+
+    def _doubt_noise(self, places: Array) -> None:
+        """Kinks that crowd together are more likely rounding, larger here than where it was measured: neurons that cancel leave theirs behind."""
+        if len(places) < _CROWD or self._doubts == _DOUBTS:
+            return
+        self._doubts += 1
+        worst, _ = rounding_at(self.circle, self.rng.choice(places, 2, replace=False), self.rng)
+        self.noise = max(self.noise, 2.0 * worst)
 
     def _confirm_slopes(self, ends: _Ends, length: Array, side: float) -> None:
         """A slope measured over a base comparable to its interval may have a kink in it: look again, closer."""

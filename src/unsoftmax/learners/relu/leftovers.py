@@ -17,8 +17,11 @@ __all__ = ["learn_leftover"]
 
 def learn_leftover(
     function: RowFunction, folds: Folds, point: Array, unit: float, noise: float, rng: np.random.Generator, limit: int
-) -> Folds | None:
-    """Folds with those added that the residual shows on a line through `point`; None when it shows nothing that explains the point."""
+) -> tuple[Folds, Array] | None:
+    """Folds with those added that the residual shows on a line through `point`, and errors of those as `Sketch.uncertainty` counts them.
+
+    None when it shows nothing that explains the point.
+    """
 
     def residual(rows: Array) -> Array:
         return np.asarray(function(rows) - folds(rows))
@@ -34,8 +37,8 @@ def learn_leftover(
         return None
     if not (arcs.misfits <= 64.0 * noise).all():
         return None
-    extra = measure_gradients(circle, arcs, noise, rng, longest=0.1, shortest=0.02).folds()
-    better = folds.plus(extra)
+    extra = measure_gradients(circle, arcs, noise, rng)
+    better = folds.plus(extra.folds())
     answer = float(function(point[None])[0])
     before, after = abs(answer - float(folds(point[None])[0])), abs(answer - float(better(point[None])[0]))
-    return better if after <= 1e-3 * before else None
+    return (better, extra.uncertainty()) if after <= 1e-3 * before else None

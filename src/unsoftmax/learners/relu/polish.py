@@ -40,7 +40,7 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
     worst = np.argsort(-errors)
     left = np.sqrt(np.cumsum(np.square(errors[worst])[::-1])[::-1])
     needed, urgent = (int((left > limit * size).sum()) for limit in (goal, max(goal, _URGENT)))
-    count = min(max(min(needed, int(np.ceil(share * J))), urgent), J + 1)
+    count = min(max(min(needed, max(1, int(share * J))), urgent), J + 1)
     if count == 0:
         return Polished(folds, errors)
     places, patterns = _places(sketch, folds, worst[:count], rng)

@@ -11,31 +11,25 @@ from unsoftmax.oracles import Array
 __all__ = ["repair"]
 
 
-def repair(sketch: Sketch, rng: np.random.Generator, shrink: float) -> tuple[int, int]:
-    """Tests all components with steps `shrink` times shorter and corrects wrong ones in place: (arcs that disagreed, components corrected)."""
+def repair(sketch: Sketch, rng: np.random.Generator, shrink: float) -> tuple[Indices, Indices]:
+    """Tests all components with steps `shrink` times shorter and corrects wrong ones in place: their arcs and directions."""
     arcs, k = sketch.arcs, sketch.circle.dimensions
-    if k == 0:
-        return 0, 0
-    steps = shrink * sketch.steps
-    corrected = sketch.steps.copy()
+    found: list[tuple[Indices, Indices]] = [(np.zeros(0, dtype=int), np.zeros(0, dtype=int))]
+    steps = shrink * sketch.reach
     arc, start, stop = np.arange(arcs.count + 1), np.zeros(arcs.count + 1, dtype=int), np.full(arcs.count + 1, k)
-    bad_arcs, fixed = 0, 0
-    while len(arc):
+    while k and len(arc):
         wrong, single = _disagree(sketch, rng, steps, arc, start, stop)
-        if fixed == 0 and bad_arcs == 0:
-            bad_arcs = int(wrong.sum())
         arc, start, stop, single = arc[wrong], start[wrong], stop[wrong], single[wrong]
         leaf = stop - start == 1
         sketch.gradients[arc[leaf], start[leaf]] = single[leaf]
-        corrected[arc[leaf]] = 0.5 * steps[arc[leaf]]
-        fixed += int(leaf.sum())
+        sketch.reach[arc[leaf]] = np.minimum(sketch.reach[arc[leaf]], 0.5 * steps[arc[leaf]])
+        found.append((arc[leaf], start[leaf]))
         arc, start, stop = arc[~leaf], start[~leaf], stop[~leaf]
         if len(arc) > 3 * (arcs.count + 1):
             break
         half = (start + stop) // 2
         arc, start, stop = np.concatenate([arc, arc]), np.concatenate([start, half]), np.concatenate([half, stop])
-    sketch.steps = corrected
-    return bad_arcs, fixed
+    return np.concatenate([each[0] for each in found]), np.concatenate([each[1] for each in found])
 
 
 def _disagree(sketch: Sketch, rng: np.random.Generator, steps: Array, arc: Indices, start: Indices, stop: Indices) -> tuple[Flags, Array]:

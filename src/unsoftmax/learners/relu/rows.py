@@ -14,7 +14,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
 
-_PLACES = 4
+_PLACES, _MORE_PLACES = 2, 6
 _MOST = 0.8  # of the bending lies nearer than the unit
 _STEP = 1e-4  # of a row's length: a smooth function bends by 1e-8 of itself, a piecewise linear one hardly ever has a kink there
 
@@ -31,23 +31,23 @@ def one_row_function(ledger: Ledger) -> RowFunction:
 
 def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.Generator) -> None:
     """Second differences over tiny steps vanish almost everywhere, or the function is not piecewise linear."""
-    bend, allowed = _bending(function, width, unit, rng)
-    if (bend > allowed).all():  # perhaps four rows where nothing but rounding is answered: four others
-        more, more_allowed = _bending(function, width, unit, rng)
-        if (more > more_allowed).all():
+    bend, allowed = _bending(function, width, unit, rng, _PLACES)
+    if (bend > allowed).all():  # perhaps kinks, or rows where nothing but rounding is answered: more of them
+        bend, allowed = _bending(function, width, unit, rng, _MORE_PLACES)
+        if (bend > allowed).all():
             raise OutsideClass(
                 PIECES_TEST,
-                f"at {2 * _PLACES} of {2 * _PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of {_STEP:g} of the row "
-                f"(allowed {allowed:.1g}); a ReLU network bends only at kinks",
+                f"at {_PLACES + _MORE_PLACES} of {_PLACES + _MORE_PLACES} random rows the answer bends by {np.median(bend):.2g} over a step of "
+                f"{_STEP:g} of the row (allowed {allowed:.1g}); a ReLU network bends only at kinks",
             )
 
 
-def _bending(function: RowFunction, width: int, unit: float, rng: np.random.Generator) -> tuple[Array, float]:
-    places = unit * rng.standard_normal((_PLACES, width))
-    steps = _STEP * unit * rng.standard_normal((_PLACES, width))
+def _bending(function: RowFunction, width: int, unit: float, rng: np.random.Generator, count: int) -> tuple[Array, float]:
+    places = unit * rng.standard_normal((count, width))
+    steps = _STEP * unit * rng.standard_normal((count, width))
     answers = function(np.concatenate([places, places + steps, places + 2 * steps]))
     _refuse_rounded(answers)
-    first, second, third = answers.reshape(3, _PLACES)
+    first, second, third = answers.reshape(3, count)
     return np.abs(first - 2.0 * second + third), 1e-12 * max(float(np.abs(answers).max()), float(np.finfo(float).tiny))
 
 
@@ -96,7 +96,7 @@ def look_along_rays(function: RowFunction, width: int, unit: float, largest: flo
         middle = _most_of_change(np.diff(values) / steps, 8.0 * EPS * np.maximum.accumulate(np.abs(values))[1:] / steps)
     if middle is None:
         return Shape(False, unit)
-    finer = ladder[middle] * 2.0 ** np.arange(0.0, 9.0) / (16.0 if middle else 1.0)  # the two steps of the ladder around it, in octaves
+    finer = ladder[middle] * 4.0 ** np.arange(0.0, 5.0) / (16.0 if middle else 1.0)  # the two steps of the ladder around it, in finer ones
     finer = finer[finer * float(np.linalg.norm(ray)) <= largest]
     values = function(finer[:, None] * ray)
     slopes, doubt = np.diff(values) / np.diff(finer), 8.0 * EPS * np.abs(values).max() / np.diff(finer)

@@ -13,9 +13,8 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Sketcher"]
 
-_FAR = 16.0  # when the median kink is this many units away (or that near), the unit is wrong
-_RESCALES, _REDRAWS = 3, 2
-_NARROW = 1e-6
+_FAR, _FURTHEST = 8.0, 64.0  # when the median kink is this many units away, the unit is wrong; so wrong that the line is no good either
+_STRETCHES, _REDRAWS = 3, 2
 
 
 class Sketcher:
@@ -25,7 +24,7 @@ class Sketcher:
         self.function, self.width, self.biased, self.rng, self.limit = function, width, biased, rng, limit
         self.unit = unit
         self.noise = self.size = 0.0
-        self._rescaled = 0
+        self._stretches = 0
 
     def gradients(self, circle: HalfCircle, arcs: Arcs) -> Sketch:
         """The gradients on all arcs of a line."""
@@ -46,14 +45,18 @@ class Sketcher:
                     "as far as they show the function is constant there"
                 )
             found = find_kinks(circle, self.noise, self.rng, pieces=pieces, limit=self.limit)
-            self.size = max(self.size, float(np.abs(found.answers).max()))
-            self.noise = max(self.noise, found.noise)
-            if self._wrong_unit(found):
+            factor = self._stretch(found)
+            self.unit *= factor
+            if factor > _FURTHEST:
                 through = None
                 continue
+            if factor > 1.0:
+                circle, found = self._stretched(circle, found, factor)
+            self.size = max(self.size, float(np.abs(found.answers).max()))
+            self.noise = max(self.noise, found.noise)
             closest = np.sqrt(self.noise / self.size) if self.size > 0 else 0.0
             gap = float(np.diff(found.angles).min(initial=np.inf))
-            if redrawn < (_REDRAWS if gap < closest else 1) and gap < max(closest, _NARROW):
+            if redrawn < _REDRAWS and gap < closest:
                 redrawn += 1  # two kinks nearly meet on this line and cost digits; on another they will not, unless they are one
                 continue
             if gap < closest:
@@ -67,15 +70,23 @@ class Sketcher:
                     PIECES_TEST, f"{redrawn} lines in a row have stretches that no sinusoid fits, shorter than rounding lets one resolve"
                 )
 
-    def _wrong_unit(self, found: Kinks) -> bool:
-        if not self.biased or len(found.angles) == 0 or self._rescaled >= _RESCALES:
-            return False
+    def _stretch(self, found: Kinks) -> float:
+        """How many times longer the unit should be. When it is too short, kinks crowd at the ends of the half circle, and digits are lost."""
+        if not self.biased or len(found.angles) == 0 or self._stretches == _STRETCHES:
+            return 1.0
         typical = float(np.median(np.abs(np.tan(found.angles))))
-        if 1.0 / _FAR <= typical <= _FAR:
-            return False
-        self.unit *= typical
-        self._rescaled += 1
-        return True
+        self._stretches += typical > _FAR
+        return typical if typical > _FAR else 1.0
+
+    def _stretched(self, circle: HalfCircle, found: Kinks, factor: float) -> tuple[HalfCircle, Kinks]:
+        """The same line in the longer unit, its kinks with it; only the ends that lie further out now are searched."""
+        circle = circle.stretched(factor)
+        self.noise, self.size = rounding_level(circle, self.rng)
+        seen = np.arctan(np.tan(circle.high) / factor)
+        found = found.stretched(factor, self.noise)
+        for span in ((circle.low, -seen), (seen, circle.high)):
+            found = found.joined(find_kinks(circle, self.noise, self.rng, pieces=1, span=span, limit=self.limit))
+        return circle, found
 
 
 def _merge(found: Kinks, closest: float) -> Kinks:
