@@ -10,7 +10,7 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters.thresholds import MANTISSA_BITS
 from unsoftmax.oracles import Array, in_precision
 
-__all__ = ["AnswerModel", "Finding", "answers_look_exact", "identify"]
+__all__ = ["AnswerModel", "Finding", "first_look", "identify"]
 
 IDENTIFY = "identify"
 _EPS = float(np.finfo(float).eps)
@@ -19,6 +19,7 @@ _MOST_DECIMALS = 12
 _SIZES = 40
 _CANCELS = 1e-14  # answers so small against their rows are rounding of values that cancel
 _TINY = 1e-9
+_STRAIGHT = 1e-13  # of the answers: a straight segment bends by no more, a moving one moves by a thousand times that
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
@@ -73,12 +74,14 @@ class Finding:
     queries: int
 
 
-def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
-    """A first look with three queries: full float64 answers, on a line along a ray. No proof, and no refutation of a curved function.
+def first_look(ledger: Ledger, rng: np.random.Generator) -> Finding | None:
+    """A first look: do answers use all float64 digits, on a line along a ray (three queries), or else on short segments (thirteen)?
+
+    No proof, and no refutation of a curved function. None: a full identification is needed.
 
     >>> import unsoftmax
-    >>> answers_look_exact(Ledger(unsoftmax.as_oracle("demo:single-head?d=4")), np.random.default_rng(0))
-    True
+    >>> first_look(Ledger(unsoftmax.as_oracle("demo:single-head?d=4")), np.random.default_rng(0)).queries
+    3
     """
     size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 32)
     x = _rows(rng, 1, ledger.width)
@@ -87,11 +90,27 @@ def answers_look_exact(ledger: Ledger, rng: np.random.Generator) -> bool:
     largest = float(max(abs(near), abs(middle), abs(far)))
     bend = abs(float((far - middle) - 30.0 * (middle - near)))
     if 0.0 < largest < _CANCELS * 32.0 * size:
-        return True  # values that cancel leave their rounding; the learner will see whether anything is there
-    if largest == 0.0 or bend > 1e-11 * largest:
-        return False
+        return Finding("answers", "exact", "three answers along a ray are rounding of values that cancel", 3)
     answers = np.array([near, middle, far])
-    return _decimals(answers) is None and _precision(answers) is None
+    if largest == 0.0 or _decimals(answers) is not None or _precision(answers) is not None:
+        return None
+    if bend <= 1e-11 * largest:
+        return Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3)
+    with ledger.phase(IDENTIFY):
+        return _look_at_pieces(ledger, rng, size, 32.0 * size * x[0], float(far))
+
+
+def _look_at_pieces(ledger: Ledger, rng: np.random.Generator, size: float, end: Array, answer: float) -> Finding | None:
+    """A piecewise linear function bends along a ray, but neither on short segments nor, unless it is clipped, does it come to a rest."""
+    places = size * _rows(rng, 3, ledger.width)
+    segments = (1.0 + 1e-4 * np.arange(3.0))[:, None, None] * places
+    answers = _ask(ledger, np.vstack([segments.reshape(-1, ledger.width), 0.97 * end[None]]))
+    before_end, on_segments = float(answers[-1]), answers[:-1].reshape(3, 3)
+    bends, moves = np.abs(np.diff(on_segments, 2, axis=0))[0], np.abs(np.diff(on_segments, axis=0)).min(axis=0)
+    straight = (bends <= _STRAIGHT * np.abs(on_segments).max()) & (moves > 1e3 * _STRAIGHT * np.abs(on_segments).max())
+    if straight.sum() < 2 or before_end == answer or _decimals(answers) is not None or _precision(answers) is not None:
+        return None
+    return Finding("answers", "exact", "answers use all float64 digits and lie on lines along short segments", 13)
 
 
 def identify(ledger: Ledger, rng: np.random.Generator) -> AnswerModel:

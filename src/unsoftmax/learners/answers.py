@@ -1,4 +1,4 @@
-"""Which learner fits the answers? A first look costs three queries; only answers that do not look exact cost a full identification."""
+"""Which learner fits the answers? A first look costs three queries, or thirteen; only answers that do not look exact cost a full identification."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.learners.answer_model import AnswerModel, Finding, answers_look_exact, identify
+from unsoftmax.learners.answer_model import AnswerModel, Finding, first_look, identify
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.clipped import ClippedLearner
@@ -52,8 +52,9 @@ class AnswerAwareLearner:
         known: AnswerModel | None = ledger.known.get(ANSWERS_KNOWN)
         if known is not None:
             return (self.base if known.exact else self._for(known)).learn(ledger, rng)
-        if answers_look_exact(ledger, rng):
-            note(ledger, Finding("answers", "exact", "three answers along a ray use all float64 digits and lie on a line", 3))
+        seen = first_look(ledger, rng)
+        if seen is not None:
+            note(ledger, seen)
             return self.base.learn(ledger, rng)
         return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
 

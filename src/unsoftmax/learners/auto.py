@@ -16,8 +16,9 @@ from unsoftmax.learners.multi_head import MultiHeadLearner
 from unsoftmax.learners.relu_network import ReluNetworkLearner
 from unsoftmax.learners.single_head import SingleHeadLearner
 from unsoftmax.learners.transformer import TransformerLearner
+from unsoftmax.learners.values import read_constant
 from unsoftmax.learners.vector_outputs import VectorOutputsLearner
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.sigmoid import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
 
@@ -30,6 +31,8 @@ _SUCCESSORS: dict[str, Callable[[], Learner]] = {  # a test that failed -> the c
     CONSTANT_TEST: MultiHeadLearner,
     ONE_ROW_TEST: TransformerLearner,
 }
+_ODD = 1e-6  # of the answers: an affine function is never off by so much
+_REPEATED = 1e-12  # of the answers: how far they may be off when asked again
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class AutoLearner:
         alone = ledger.oracle.spec.max_length == 1  # single rows only: there is no attention to see
         learner: Learner = ReluNetworkLearner() if alone else SingleHeadLearner()
         untried = dict(_SUCCESSORS)
+        if not alone and _plainly_no_attention(ledger):
+            learner = untried.pop(ONE_ROW_TEST)()
         while True:
             try:
                 return learner.learn(ledger, rng)
@@ -59,6 +64,20 @@ class AutoLearner:
                 if successor is None:
                     raise
                 learner = successor()
+
+
+def _plainly_no_attention(ledger: Ledger) -> bool:
+    """Whether a row and its negative, of which one was asked before, are answered otherwise than affinely; seen before a readout is paid for."""
+    row, before = next(((sequence, float(answer)) for sequence, answer in ledger.witnesses if len(sequence) == 1), (None, 0.0))
+    if row is None:
+        return False
+    c = read_constant(ledger)
+    with ledger.phase(VERIFICATION):
+        opposite = float(ledger.ask(-row[None])[0])
+        size = abs(c) + abs(before) + abs(opposite)
+        if abs(before + opposite - 2.0 * c) <= _ODD * size:
+            return False
+        return abs(float(ledger.ask(row[None])[0]) - before) <= _REPEATED * size
 
 
 def learner_for(family: str) -> Learner:

@@ -7,10 +7,18 @@ import numpy as np
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Array
 
-__all__ = ["read_values"]
+__all__ = ["read_constant", "read_values"]
 
 _EPS = float(np.finfo(float).eps)
 _LARGEST = 2.0**60
+
+
+def read_constant(ledger: Ledger) -> float:
+    """c = f([0]), one query."""
+    if "constant" not in ledger.known:
+        with ledger.phase("values"):
+            ledger.known["constant"] = float(ledger.ask(np.zeros((1, 1, ledger.width)))[0])
+    return float(ledger.known["constant"])
 
 
 def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]:
@@ -22,8 +30,8 @@ def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]
         v, c = ledger.known["values"]
         return v, c
     d = ledger.width
+    c = read_constant(ledger)
     with ledger.phase("values"):
-        c = float(ledger.ask(np.zeros((1, 1, d)))[0])
         size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound)
         if c != 0.0:
             size = _loud_enough(ledger, c, rng)
