@@ -16,12 +16,13 @@ from unsoftmax.oracles import Array
 __all__ = ["Sketch", "measure_gradients"]
 
 _SPREAD = 0.6  # the part of an arc over which its queries are spread, so that no bump hides between them
-_KNOWN = (1, 5)  # so many directions measured, it is judged (again) how steep every hyperplane is off the plane
+_KNOWN = (1, 4, 10)  # so many directions measured, it is judged (again) how steep every hyperplane is off the plane
 _CAUTIOUS = 0.1  # length of the first steps, as a part of the way to the nearest kink
-_STEEPEST = 3.3  # a component is hardly ever this many times larger than usual
+_STEEPEST, _FEW = 3.3, 4.0  # a component is hardly ever this many times larger than usual; more where usual comes from few
 _LONGEST, _SHORTEST = 0.5, 1e-4  # length of all other steps, as parts of the way to the nearest kink
 _CROSSED = 0.02  # a hyperplane nearer than this part of the way after the step was probably crossed
-_IMPLAUSIBLE = 3.0  # a step away from a hyperplane that seems to end this many times further from it
+_IMPLAUSIBLE = 2.2  # a step away from a hyperplane that seems to end this many times further from it
+_ALMOST = 0.4  # two hyperplanes that both seem to be nearer than this part of the way
 _SHORTER = 0.25
 _LOOPS, _TRIES = 12, 6
 
@@ -89,7 +90,7 @@ def measure_gradients(circle: HalfCircle, arcs: Arcs, noise: float, rng: np.rand
     for start, stop in pairwise(sorted({0, *(min(known, k) for known in _KNOWN), k}) if J else (0, k)):
         if start:
             seen = np.vstack([np.diff(sketch.gradients[:, :start], axis=0).T / 2, arcs.jumps])
-            steep = _STEEPEST * np.sqrt(np.mean(seen**2, axis=0))
+            steep = _STEEPEST * np.sqrt((1.0 + _FEW / len(seen)) * np.mean(seen**2, axis=0))
             for direction in range(start, stop):
                 room = (np.abs(_away(arcs, angles[:, direction])) / steep).min(axis=1)
                 sketch.steps[:, direction] = signs[direction] * np.clip(room, _SHORTEST * clear[:, direction], _LONGEST * clear[:, direction])
@@ -133,7 +134,7 @@ def _away(arcs: Arcs, angles: Array) -> Array:
 def _crossed(sketch: Sketch, direction: int) -> Flags:
     """On which arcs the step along a direction ends beyond, or almost on, some hyperplane, as far as the present estimates tell.
 
-    Two hyperplanes crossed at once can hide each other; then one of the two next to the arc looks much too steep.
+    The two hyperplanes next to an arc, crossed at once, can hide each other; then both look almost reached, or one much too steep.
     """
     away = _away(sketch.arcs, sketch.angles[:, direction])
     jumps = np.diff(sketch.gradients[:, direction]) / 2
@@ -141,6 +142,8 @@ def _crossed(sketch: Sketch, direction: int) -> Flags:
         left = 1.0 + sketch.steps[:, direction, None] * jumps[None] / np.where(away == 0.0, np.finfo(float).tiny, away)
     crossed = np.asarray(~(left >= _CROSSED).all(axis=1))
     if len(jumps):
-        crossed[1:] |= np.diagonal(left, -1) > _IMPLAUSIBLE
-        crossed[:-1] |= np.diagonal(left) > _IMPLAUSIBLE
+        behind, ahead = np.diagonal(left, -1), np.diagonal(left)  # of the hyperplanes that begin and end an arc
+        crossed[1:] |= behind > _IMPLAUSIBLE
+        crossed[:-1] |= ahead > _IMPLAUSIBLE
+        crossed[1:-1] |= np.maximum(behind[:-1], ahead[1:]) < _ALMOST
     return crossed

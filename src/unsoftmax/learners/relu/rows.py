@@ -15,7 +15,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
 
 _PLACES, _MORE_PLACES = 2, 6
-_MOST = 0.8  # of the bending lies nearer than the unit
+_MOST = 0.95  # of the bending lies nearer than the unit: one that is too long does less harm than one that is too short
 _STEP = 1e-4  # of a row's length: a smooth function bends by 1e-8 of itself, a piecewise linear one hardly ever has a kink there
 
 
