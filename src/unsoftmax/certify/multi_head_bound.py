@@ -6,9 +6,10 @@ import numpy as np
 
 from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
+from unsoftmax.meters.pairs import isolating_pairs, mirrored, moderate_pairs, saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
+from unsoftmax.solvers.joint_heads import scale_step
 
 __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
@@ -18,6 +19,7 @@ _QUIET = 14.0  # score beyond which another head's error reaches the answer less
 _BASE = 2.0**16
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
 _MOST_EXPLAINED = 1e-8
+_UNCERTAIN_SCALE = 1e-11  # beyond, the scales are looked at together
 _FLOOR = 16 * float(np.finfo(float).eps)
 
 
@@ -26,7 +28,7 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the answer's deviation through the
     sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured
-    apart, from the same rows with the opposite score. The answers' own rounding is in all of it, so it is in the bound.
+    apart, from the same rows with the opposite score, and where these are long, for all heads together on short ones. The answers' own rounding is in all of it, so it is in the bound.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
     biased = any(head.w0 is not None for head in heads)
@@ -40,12 +42,15 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     plain = _saturated(ledger, matrices, biased, rng) if heads else None
     if heads and plain is None:
         return None
-    worst = 0.0
+    worst, scales = 0.0, []
     with ledger.phase(VERIFICATION):
         for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
             missing = (ledger.ask(batch) - model(batch)) / slope
             worst = max(worst, _rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
-            worst = max(worst, _rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
+            scales.append(_rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
+        if max(scales, default=0.0) > _UNCERTAIN_SCALE:
+            scales = np.minimum(scales, _scales_together(ledger, model, matrices, np.array([head.v for head in heads]), biased, rng)).tolist()
+        worst = max([worst, *scales])
         quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
         rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[:, None]
         alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
@@ -96,6 +101,16 @@ def _alone(
     if not np.isfinite(batch).all() or not _allowed(ledger, batch) or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE:
         return None
     return batch, kappa * slopes, sizes, scores
+
+
+def _scales_together(ledger: Ledger, model: MultiHead, matrices: list[Array], v: Array, biased: bool, rng: np.random.Generator) -> Array:
+    """Error of every head's scale on short pairs, with twice its uncertainty; where heads are close, those that isolate one are too long to tell."""
+    A, B = moderate_pairs(matrices, 4 * len(matrices) + 8, rng, size=_size(ledger), biased=biased)
+    batch, kappa = _sequences(A, B, biased)
+    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
+        return np.full(len(matrices), np.inf)
+    scales, doubt = scale_step(matrices, v, A, B, (ledger.ask(batch) - model(batch)) / kappa)
+    return np.asarray(np.abs(scales) + 2 * doubt)
 
 
 def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:

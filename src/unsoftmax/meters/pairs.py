@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["isolating_pairs", "mirrored", "saturating_pairs"]
+__all__ = ["isolating_pairs", "mirrored", "moderate_pairs", "saturating_pairs", "switching_pairs"]
 
 _CHUNK = 48
 _POOL = 64
@@ -79,6 +79,36 @@ def saturating_pairs(matrices: list[Array], n: int, rng: np.random.Generator, *,
             firsts.append(A)
             lasts.append(pool[chosen] * (silence / seen[np.arange(len(A)), chosen])[:, None])
     return np.concatenate(firsts), np.concatenate(lasts)
+
+
+def moderate_pairs(matrices: list[Array], n: int, rng: np.random.Generator, *, size: float, biased: bool) -> tuple[Array, Array]:
+    """(A, B) with |a| = size and random b, so long that |aᵀW_k b| is about 0.5 to 2, each head k in turn."""
+    d, columns = matrices[0].shape
+    A = rng.standard_normal((n, d))
+    A *= size / np.linalg.norm(A, axis=1)[:, None]
+    B = _directions(n, columns, biased, rng)
+    turn = np.arange(n) % len(matrices)
+    scores = np.stack([np.einsum("qc,qc->q", A @ matrix, B) for matrix in matrices])
+    usual = np.median(np.abs(scores), axis=1)[turn]
+    return A, B * (rng.uniform(0.5, 2.0, n) / np.maximum(np.abs(scores[turn, np.arange(n)]), 0.3 * usual))[:, None]
+
+
+def switching_pairs(
+    matrices: list[Array], head: int, v: Array, n: int, rng: np.random.Generator, *, size: float, silence: float, biased: bool
+) -> tuple[Array, Array]:
+    """(A, B) with |a| = size, one head at ±silence and the one nearest to it on the other side, however close the two are.
+
+    >>> near = [np.eye(3), np.diag([1.0, 1.0, 1.001])]
+    >>> A, B = switching_pairs(near, 0, np.ones(3), 4, np.random.default_rng(0), size=8.0, silence=40.0, biased=False)
+    >>> bool(np.all(np.einsum("ni,ij,nj->n", A, near[0], B) * np.einsum("ni,ij,nj->n", A, near[1], B) < -40.0**2 * 0.99))
+    True
+    """
+    A, B = isolating_pairs(matrices, head, v, n, rng, size=size, silence=2 * silence, biased=biased)
+    scores = np.stack([np.einsum("qc,qc->q", A @ matrix, B) for matrix in matrices])
+    own = A @ matrices[head]
+    others = np.delete(scores, head, axis=0)
+    side = -np.sign(others[np.abs(others).argmin(axis=0), np.arange(n)]) if len(others) else np.ones(n)
+    return A, B + ((side * silence - scores[head]) / np.einsum("qc,qc->q", own, own))[:, None] * own
 
 
 def _heard_rows(v: Array, n: int, rng: np.random.Generator, size: float) -> Array:

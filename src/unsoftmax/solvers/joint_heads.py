@@ -9,11 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import lstsq
+from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
 from unsoftmax.oracles import Array
 
-__all__ = ["JointHeads", "joint_step"]
+__all__ = ["JointHeads", "joint_step", "matrix_step", "scale_step"]
+
+_TRUST = 0.1  # weight of what is known of the rows against one answer
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class JointHeads:
     def unknowns(self) -> int:
         return self.W.size + self.v.size
 
-    def predict(self, A: Array, B: Array, L: Array) -> Array:
+    def predict(self, A: Array, B: Array, L: Array | float) -> Array:
         """The response for every row of A and B."""
         weights = expit(self.scores(A, B) + L)
         return np.asarray(np.einsum("hq,hq->q", weights, self.v @ A.T))
@@ -61,3 +64,61 @@ def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) 
     largest = max(largest, max(float(np.linalg.norm(dv[h])) / np.sqrt(d) for h in range(H)))
     moved = JointHeads(heads.W + dW * w_unit[:, None, None], heads.v + dv * v_unit[:, None])
     return moved, largest, float(np.sqrt(np.mean(residual**2)))
+
+
+def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Array, rows: Array) -> tuple[JointHeads, float, float]:
+    """The same for the matrices alone: (corrected heads, largest relative change of a head, residual before).
+
+    The readouts are known, and so are rows = baseᵀW_h (H, n). They matter: heads with equal scores leave (v_1·a)(v_0·a) in doubt, which
+    W_0 + v_1cᵀ and W_1 - v_0cᵀ share for any c.
+    """
+    H, d, n = heads.W.shape
+    scores = heads.scores(A, B)
+    weights, voices = expit(scores), heads.v @ A.T
+    size = np.abs(voices).sum(axis=0)
+    units = np.linalg.norm(heads.W, axis=(1, 2)) / np.sqrt(d * n)
+    slopes = weights * expit(-scores) * voices * units[:, None] / size
+    residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
+    lengths = np.sqrt(np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes]))  # of the columns
+    lengths = np.maximum(lengths, 1e-3 * lengths.max(axis=(1, 2), keepdims=True))
+    trust = _TRUST * units / np.linalg.norm(rows, axis=1)
+
+    def forward(x: Array) -> Array:
+        parts = x.reshape(H, d, n) / lengths
+        told = sum(slope * np.einsum("qj,qj->q", A @ part, B) for slope, part in zip(slopes, parts, strict=True))
+        return np.concatenate([told, (trust[:, None] * (base @ parts)).ravel()])
+
+    def backward(y: Array) -> Array:
+        told, fixed = y[: len(A)], y[len(A) :].reshape(H, n) * trust[:, None]
+        return ((np.array([(A * (slope * told)[:, None]).T @ B for slope in slopes]) + base[:, None] * fixed[:, None]) / lengths).ravel()
+
+    operator = LinearOperator((len(A) + H * n, H * d * n), matvec=forward, rmatvec=backward, dtype=np.float64)
+    wanted = np.concatenate([residual, ((trust / units)[:, None] * (rows - base @ heads.W)).ravel()])
+    found = lsqr(operator, wanted, atol=1e-12, btol=1e-12, iter_lim=1000)[0].reshape(H, d, n) / lengths
+    largest = float(np.linalg.norm(found, axis=(1, 2)).max()) / np.sqrt(d * n)
+    return JointHeads(heads.W + found * units[:, None, None], heads.v), largest, float(np.sqrt(np.mean(residual**2)))
+
+
+def scale_step(matrices: list[Array], v: Array, A: Array, B: Array, missing: Array) -> tuple[Array, Array]:
+    """(s, uncertainty): the heads' scores should be 1 + s times as large, from what is missing in some answers; a few answers a head suffice.
+
+    Pairs on which one head is heard alone are long when heads are close, and then tell a matrix well but for its scale: together, the
+    scales show in short pairs.
+
+    >>> rng = np.random.default_rng(0)
+    >>> W, v = [np.eye(3), np.ones((3, 3))], rng.standard_normal((2, 3))
+    >>> A, B = rng.standard_normal((2, 12, 3))
+    >>> more = JointHeads(np.array([1.0001 * W[0], W[1]]), v).predict(A, B, 0.0) - JointHeads(np.array(W), v).predict(A, B, 0.0)
+    >>> np.round(scale_step(W, v, A, B, more)[0], 6) + 0.0
+    array([0.0001, 0.    ])
+    """
+    scores = np.stack([np.einsum("qc,qc->q", A @ matrix, B) for matrix in matrices])
+    voices = v @ A.T
+    size = np.abs(voices).sum(axis=0)
+    design = (scores * expit(scores) * expit(-scores) * voices / size).T
+    wanted = missing / size
+    found = np.asarray(np.linalg.lstsq(design, wanted, rcond=1e-10)[0])
+    noise = np.linalg.norm(wanted - design @ found) / np.sqrt(max(len(A) - len(matrices), 1))
+    values, right = np.linalg.svd(design, full_matrices=False)[1:]
+    with np.errstate(divide="ignore"):
+        return found, np.asarray(noise * np.sqrt(((right / values[:, None]) ** 2).sum(axis=0)))

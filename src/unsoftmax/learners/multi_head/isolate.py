@@ -7,8 +7,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unsoftmax.learners.multi_head.approach import MOST_ENTRIES, approach
 from unsoftmax.learners.multi_head.head_values import read_crowded_values, read_head_values
-from unsoftmax.learners.multi_head.refine import correct_directions, correct_matrix, correct_readouts, matrix_error, readout_error
+from unsoftmax.learners.multi_head.refine import (
+    correct_directions,
+    correct_matrix,
+    correct_readouts,
+    correct_scales,
+    matrix_error,
+    readout_error,
+)
 from unsoftmax.learners.multi_head.rows import measure_rows
 from unsoftmax.learners.multi_head.staircase import Staircase, draw_circle, find_staircase
 from unsoftmax.meters.background import PredictedBackground, SaturatedBackground
@@ -27,6 +35,8 @@ _NO_LEAK = 256  # roundings of an answer, which carries at least as many of its 
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
 _GOOD_ENOUGH = 1.4e-10  # relative error from which a second look is not worth its queries
+_ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
+_TELLS = 0.1  # of that distance: a larger error leaves pairs on which one head is heard alone to chance
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ def isolate_heads(respond: Responses, rng: np.random.Generator, tolerance: float
         points = [crowd.points(h, rng) for h in range(len(rows))]
     heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
     with ledger.phase("second look"):
-        return refine_heads(respond, heads, rows, float(np.linalg.norm(a)), rng), stairs
+        return refine_heads(respond, heads, rows, a, rng), stairs
 
 
 def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts: Array, points: list[Array], tolerance: float) -> Heads:
@@ -107,17 +117,17 @@ def solve_heads(respond: Responses, a: Array, left: Array, rows: Array, readouts
     return Heads(matrices, readouts, ranks, respond.flat)
 
 
-def refine_heads(respond: Responses, heads: Heads, rows: Array, size: float, rng: np.random.Generator) -> Heads:
+def refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: np.random.Generator) -> Heads:
     """Looks again at those heads alone whose error fresh pairs show: first along the rows that held the heads apart, then everywhere."""
-    matrices, readouts = list(heads.matrices), heads.readouts
+    matrices, readouts, size = list(heads.matrices), heads.readouts, float(np.linalg.norm(a))
     good_enough = max(_GOOD_ENOUGH, 1e3 * respond.rounding)
+    if _too_close(respond, matrices, readouts, size, rng):
+        matrices = approach(respond, matrices, readouts, a, rows, rng)
     for look in range(_SECOND_LOOKS):
         if readout_error(respond, matrices, readouts, size, rng) > good_enough:
             readouts = correct_readouts(respond, matrices, readouts, size, rng)
         errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(matrices))]
         bad = [h for h in range(len(matrices)) if errors[h] > good_enough]
-        if not bad:
-            break
         for h in sorted(bad, key=lambda h: errors[h]):
             rank = heads.ranks[h] or respond.width
             if look == 0 and 4 * len(rows) < respond.columns:
@@ -127,7 +137,22 @@ def refine_heads(respond: Responses, heads: Heads, rows: Array, size: float, rng
                 corrected = correct_matrix(respond, matrices, readouts, h, heads.ranks[h], size, rng)
             if corrected is not None:
                 matrices[h] = corrected
+        matrices, _ = correct_scales(respond, matrices, readouts, size, rng)
+        if not bad:
+            break
     return Heads(matrices, readouts, heads.ranks, heads.flat)
+
+
+def _too_close(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> bool:
+    """Whether two heads are so alike that what is known of them does not tell them apart well."""
+    if sum(matrix.size for matrix in matrices) > MOST_ENTRIES:
+        return False
+    directions = np.array([matrix.ravel() / np.linalg.norm(matrix) for matrix in matrices])
+    for h, direction in enumerate(directions):
+        gap = float(np.linalg.norm(np.delete(directions, h, axis=0) - direction, axis=1).min(initial=np.inf))
+        if gap < _ALIKE and matrix_error(respond, matrices, readouts, h, size, rng) > _TELLS * gap:
+            return True
+    return False
 
 
 def _run_together(respond: Responses, jobs: list[_Job]) -> None:

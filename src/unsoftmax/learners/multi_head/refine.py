@@ -11,32 +11,39 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
-from unsoftmax.meters.pairs import isolating_pairs, mirrored, saturating_pairs
+from unsoftmax.meters.pairs import isolating_pairs, moderate_pairs, saturating_pairs, switching_pairs
 from unsoftmax.meters.responses import Responses
 from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
+from unsoftmax.solvers.joint_heads import JointHeads, scale_step
 
-__all__ = ["correct_directions", "correct_matrix", "correct_readouts", "matrix_error", "parameter_error", "readout_error"]
+__all__ = ["correct_directions", "correct_matrix", "correct_readouts", "correct_scales", "matrix_error", "parameter_error", "readout_error"]
 
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
 _PROBES = 8
-_SCALE_PROBES = 24
+_SCALE_PROBES = 4
 
 
 def matrix_error(respond: Responses, matrices: list[Array], readouts: Array, head: int, size: float, rng: np.random.Generator) -> float:
-    """Relative error of one matrix as far as a few fresh pairs show it; infinite when the head is not heard as predicted."""
+    """Relative error of one matrix, its scale apart, as far as a few fresh pairs show it; infinite when the head is not heard as predicted."""
     A, B = isolating_pairs(matrices, head, readouts[head], _PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased)
-    both = np.concatenate([B, mirrored(matrices[head], A, B)])
-    missing, good, scores = _missing(respond, matrices, readouts, head, np.concatenate([A, A]), both)
-    pairs = good[:_PROBES] & good[_PROBES:]
-    if pairs.sum() < _PROBES / 2:
+    missing, good = _missing(respond, matrices, readouts, head, A, B)
+    if good.sum() < _PROBES / 2:
         return np.inf
-    sizes = np.linalg.norm(np.concatenate([A, A]), axis=1) * np.linalg.norm(both, axis=1)
-    anywhere = np.sqrt(np.mean((missing[good] / sizes[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head])
-    own = (missing[:_PROBES] - missing[_PROBES:]) / (scores[:_PROBES] - scores[_PROBES:])
-    return float(max(anywhere, np.sqrt(np.mean(own[pairs] ** 2))))
+    sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    return float(np.sqrt(np.mean((missing[good] / sizes[good]) ** 2)) * np.sqrt(matrices[head].size) / np.linalg.norm(matrices[head]))
+
+
+def correct_scales(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> tuple[list[Array], float]:
+    """(matrices, error before): the scales of all heads together, on short pairs; pairs on a head's own plane hardly show its scale."""
+    A, B = moderate_pairs(matrices, _SCALE_PROBES * len(matrices) + 8, rng, size=size, biased=respond.biased)
+    known = JointHeads(np.array(matrices), readouts)
+    scales, doubt = scale_step(matrices, readouts, A, B, respond(A, B) - known.predict(A, B, 0.0))
+    sure = (np.abs(scales) < 0.1) & (doubt < 0.3 * np.abs(scales))
+    moved = [matrix * (1.0 + scale) for matrix, scale in zip(matrices, np.where(sure, scales, 0.0), strict=True)]
+    return moved, float((np.abs(scales) + doubt).max())
 
 
 def correct_directions(
@@ -49,13 +56,13 @@ def correct_directions(
     W = matrices[head]
     r, k = left.shape[1], right.shape[1]
     A, B = isolating_pairs(matrices, head, readouts[head], int(1.5 * r * k) + 8, rng, size=size, silence=_SILENCE, biased=respond.biased)
-    forms, good, _ = _missing(respond, matrices, readouts, head, A, B)
+    forms, good = _missing(respond, matrices, readouts, head, A, B)
     if good.sum() < 1.1 * r * k:
         return None
     weights = (np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1))[good]
     design = ((A[good] @ left)[:, :, None] * (B[good] @ right)[:, None]).reshape(-1, r * k) / weights[:, None]
     found = np.linalg.lstsq(design, forms[good] / weights, rcond=None)[0].reshape(r, k)
-    return _rescaled(respond, matrices, readouts, head, W + left @ found @ right.T, size, rng)
+    return np.asarray(W + left @ found @ right.T)
 
 
 def correct_matrix(
@@ -68,7 +75,7 @@ def correct_matrix(
     unknowns = r * (d + n - r)
     count = int(_SURPLUS * unknowns) + 8
     A, B = isolating_pairs(matrices, head, readouts[head], count, rng, size=size, silence=_SILENCE, biased=respond.biased)
-    forms, good, _ = _missing(respond, matrices, readouts, head, A, B)
+    forms, good = _missing(respond, matrices, readouts, head, A, B)
     weights = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
     if good.sum() < 1.1 * unknowns:
         return None
@@ -80,8 +87,7 @@ def correct_matrix(
             rmatvec=lambda y: ((A * y[:, None]).T @ B).ravel(),
             dtype=np.float64,
         )
-        moved = W + lsqr(operator, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0].reshape(d, n)
-        return _rescaled(respond, matrices, readouts, head, moved, size, rng)
+        return np.asarray(W + lsqr(operator, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0].reshape(d, n))
     U, _, Vt = np.linalg.svd(W, full_matrices=False)
     U, V = U[:, :r], Vt[:r].T
     AU, BV = A @ U, B @ V
@@ -94,18 +100,7 @@ def correct_matrix(
     found = lsqr(tangent, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0]
     moved = W + U @ found[: r * n].reshape(r, n) + found[r * n :].reshape(d, r) @ V.T
     left, values, right = np.linalg.svd(moved, full_matrices=False)
-    return _rescaled(respond, matrices, readouts, head, (left[:, :r] * values[:r]) @ right[:r], size, rng)
-
-
-def _rescaled(respond: Responses, matrices: list[Array], readouts: Array, head: int, W: Array, size: float, rng: np.random.Generator) -> Array:
-    """W with its scale measured apart: pairs on the head's own plane tell everything else much better than that."""
-    known = [W if k == head else matrix for k, matrix in enumerate(matrices)]
-    A, B = isolating_pairs(known, head, readouts[head], _SCALE_PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased)
-    missing, good, scores = _missing(respond, known, readouts, head, np.concatenate([A, A]), np.concatenate([B, mirrored(W, A, B)]))
-    both = good[:_SCALE_PROBES] & good[_SCALE_PROBES:]
-    change = (missing[:_SCALE_PROBES] - missing[_SCALE_PROBES:])[both]
-    step = (scores[:_SCALE_PROBES] - scores[_SCALE_PROBES:])[both]
-    return np.asarray(W * (1.0 + float(change @ step) / float(step @ step))) if len(step) else W
+    return np.asarray((left[:, :r] * values[:r]) @ right[:r])
 
 
 def readout_error(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> float:
@@ -136,6 +131,7 @@ def parameter_error(respond: Responses, model: MultiHead, rng: np.random.Generat
     readouts = np.array([head.v for head in heads])
     size = 2.0**16 if respond.ledger.input_bound is None else respond.ledger.input_bound / 8
     errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(heads))]
+    errors.append(correct_scales(respond, matrices, readouts, size, rng)[1])
     alone = 2.0**6 * rng.standard_normal((_PROBES, 1, d))
     silence = np.abs(respond.ledger.ask(alone) - model(alone)).max() / 2.0**6
     return float(6 * max(*errors, readout_error(respond, matrices, readouts, size, rng), silence / np.linalg.norm(readouts, axis=1).min()))
@@ -154,16 +150,25 @@ def _tangent(x: Array, A: Array, B: Array, AU: Array, BV: Array, r: int) -> Arra
 def _saturated(
     respond: Responses, matrices: list[Array], readouts: Array, n: int, size: float, rng: np.random.Generator
 ) -> tuple[tuple[Array, Array], Array]:
-    A, B = saturating_pairs(matrices, n, rng, size=size, silence=_SILENCE + 6, biased=respond.biased)
+    A, B = _on_or_off(matrices, readouts, n, size, respond.biased, rng)
     on = np.column_stack([expit(np.einsum("qi,qi->q", A @ matrix, B)) for matrix in matrices])
     return (A, on), respond(A, B) - np.einsum("qh,qh->q", A @ readouts.T, on)
 
 
-def _missing(respond: Responses, matrices: list[Array], readouts: Array, head: int, A: Array, B: Array) -> tuple[Array, NDArray[np.bool_], Array]:
-    """(aᵀEb, readable, aᵀWb) with E what is missing from the head's matrix W."""
+def _on_or_off(matrices: list[Array], readouts: Array, n: int, size: float, biased: bool, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Half of the pairs with any heads on; in the others one head is on and its neighbour off, or the reverse, each head in turn."""
+    share = -(-n // (2 * len(matrices)))
+    parts = [saturating_pairs(matrices, max(n - share * len(matrices), 1), rng, size=size, silence=_SILENCE + 6, biased=biased)]
+    for head, v in enumerate(readouts):
+        parts.append(switching_pairs(matrices, head, v, share, rng, size=size, silence=_SILENCE + 6, biased=biased))
+    return np.concatenate([part[0] for part in parts])[:n], np.concatenate([part[1] for part in parts])[:n]
+
+
+def _missing(respond: Responses, matrices: list[Array], readouts: Array, head: int, A: Array, B: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """(aᵀEb, readable) with E what is missing from the head's matrix."""
     scores = np.array([np.einsum("qi,qi->q", A @ matrix, B) for matrix in matrices])
     others = [k for k in range(len(matrices)) if k != head]
     background = np.einsum("kq,kq->q", expit(scores[others]), readouts[others] @ A.T) if others else 0.0
     weight = (respond(A, B) - background) / (A @ readouts[head])
     good = (weight > 2e-3) & (weight < 1 - 2e-3)
-    return np.where(good, logit(np.clip(weight, 1e-3, 1 - 1e-3)) - scores[head], 0.0), good, scores[head]
+    return np.where(good, logit(np.clip(weight, 1e-3, 1 - 1e-3)) - scores[head], 0.0), good
