@@ -80,6 +80,38 @@ def test_mirrored_heads_are_noticed() -> None:
         assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS)
 
 
+def _close(distance: float, d: int, seed: int) -> MultiHead:
+    rng = np.random.default_rng([31, seed])
+    W, E = gaussian(rng, d), gaussian(rng, d)
+    near = W + distance * np.linalg.norm(W) / np.linalg.norm(E) * E
+    return MultiHead([SingleHead(matrix, rng.standard_normal(d)) for matrix in (W, near, gaussian(rng, d))])
+
+
+@pytest.mark.parametrize("distance", [1e-5, 1e-6])
+def test_heads_as_close_as_one_millionth_are_told_apart(distance: float) -> None:
+    hidden = _close(distance, 10, 0)
+    result = unsoftmax.recover(lambda X: hidden(X), width=10)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert result.error_bound is not None
+    assert hidden.distance(result.model) <= min(1e-9, result.error_bound)
+    assert result.queries.learning <= 8 * hidden.parameters
+
+
+@pytest.mark.parametrize("distance", [1e-7, 1e-9])
+def test_closer_heads_are_reported_and_not_guessed(distance: float) -> None:
+    hidden = _close(distance, 10, 0)
+    result = unsoftmax.recover(lambda X: hidden(X), width=10)
+    assert result.status is Status.UNRESOLVED, result.reason
+
+
+def test_an_averaging_head_does_not_turn_the_others_around() -> None:
+    hidden = KINDS["one_averages"](12, 5)
+    result = unsoftmax.recover(lambda X: hidden(X), width=12)
+    assert result.status is Status.EXACT
+    assert result.queries.learning <= 1.6 * hidden.parameters
+
+
 def test_float32_answers_end_within_an_honest_bound() -> None:
     hidden = random_multi_head(16, 3, seed=2)
     result = unsoftmax.recover(lambda X: hidden(X).astype(np.float32), width=16, family="multi-head")

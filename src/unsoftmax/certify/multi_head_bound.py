@@ -28,7 +28,8 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the answer's deviation through the
     sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured
-    apart, from the same rows with the opposite score, and where these are long, for all heads together on short ones. The answers' own rounding is in all of it, so it is in the bound.
+    apart, from the same rows with the opposite score, and where these are long, for all heads together on short ones. The answers' own
+    rounding is in all of it, so it is in the bound.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
     biased = any(head.w0 is not None for head in heads)

@@ -16,8 +16,6 @@ from unsoftmax.oracles import Array
 
 __all__ = ["JointHeads", "joint_step", "matrix_step", "scale_step"]
 
-_TRUST = 0.1  # weight of what is known of the rows against one answer
-
 
 @dataclass(frozen=True)
 class JointHeads:
@@ -66,11 +64,11 @@ def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) 
     return moved, largest, float(np.sqrt(np.mean(residual**2)))
 
 
-def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Array, rows: Array) -> tuple[JointHeads, float, float]:
+def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Array, rows: Array, weight: float) -> tuple[JointHeads, float, float]:
     """The same for the matrices alone: (corrected heads, largest relative change of a head, residual before).
 
     The readouts are known, and so are rows = baseᵀW_h (H, n). They matter: heads with equal scores leave (v_1·a)(v_0·a) in doubt, which
-    W_0 + v_1cᵀ and W_1 - v_0cᵀ share for any c.
+    W_0 + v_1cᵀ and W_1 - v_0cᵀ share for any c. weight: of such a row against one answer.
     """
     H, d, n = heads.W.shape
     scores = heads.scores(A, B)
@@ -81,7 +79,7 @@ def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Arr
     residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
     lengths = np.sqrt(np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes]))  # of the columns
     lengths = np.maximum(lengths, 1e-3 * lengths.max(axis=(1, 2), keepdims=True))
-    trust = _TRUST * units / np.linalg.norm(rows, axis=1)
+    trust = weight * units / np.linalg.norm(rows, axis=1)
 
     def forward(x: Array) -> Array:
         parts = x.reshape(H, d, n) / lengths
@@ -90,11 +88,12 @@ def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Arr
 
     def backward(y: Array) -> Array:
         told, fixed = y[: len(A)], y[len(A) :].reshape(H, n) * trust[:, None]
-        return ((np.array([(A * (slope * told)[:, None]).T @ B for slope in slopes]) + base[:, None] * fixed[:, None]) / lengths).ravel()
+        seen = np.array([(A * (slope * told)[:, None]).T @ B for slope in slopes]) + base[:, None] * fixed[:, None]
+        return np.asarray(seen / lengths).ravel()
 
     operator = LinearOperator((len(A) + H * n, H * d * n), matvec=forward, rmatvec=backward, dtype=np.float64)
     wanted = np.concatenate([residual, ((trust / units)[:, None] * (rows - base @ heads.W)).ravel()])
-    found = lsqr(operator, wanted, atol=1e-12, btol=1e-12, iter_lim=1000)[0].reshape(H, d, n) / lengths
+    found = lsqr(operator, wanted, atol=1e-8, btol=1e-8, iter_lim=1000)[0].reshape(H, d, n) / lengths
     largest = float(np.linalg.norm(found, axis=(1, 2)).max()) / np.sqrt(d * n)
     return JointHeads(heads.W + found * units[:, None, None], heads.v), largest, float(np.sqrt(np.mean(residual**2)))
 

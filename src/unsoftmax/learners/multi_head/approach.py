@@ -19,6 +19,7 @@ _SURPLUS = 1.6  # answers for each unknown
 _STAGES = 6
 _STEPS = 8
 _CLOSE = 1e-3  # what a residual may grow to at the next stage
+_TRUST = 1e-3  # weight of the rows known against answers: too small to bend what the answers tell, too large to be lost
 _ALONE = 40.0  # score of the others where one head is heard alone
 
 
@@ -31,7 +32,7 @@ def approach(respond: Responses, matrices: list[Array], readouts: Array, base: A
         answers = respond(A, B)
         residual = np.inf
         for _ in range(_STEPS):
-            moved, change, before = matrix_step(heads, A, B, answers, base, rows)
+            moved, change, before = matrix_step(heads, A, B, answers, base, rows, max(1.0, _TRUST * spread))
             if before >= 0.5 * residual:
                 break
             heads, residual = moved, before

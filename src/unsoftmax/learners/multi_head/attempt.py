@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Restart", "SharedStep"]
+__all__ = ["Restart", "SharedStep", "TooClose"]
 
 
 class Restart(Exception):
@@ -11,3 +11,7 @@ class Restart(Exception):
 
 class SharedStep(Restart):
     """A step of the staircase holds several heads at every resolution."""
+
+
+class TooClose(Restart):
+    """Two heads were seen, but their matrices could not be told apart."""

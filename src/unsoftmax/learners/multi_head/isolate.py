@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.learners.multi_head.approach import MOST_ENTRIES, approach
+from unsoftmax.learners.multi_head.attempt import TooClose
 from unsoftmax.learners.multi_head.head_values import read_crowded_values, read_head_values
 from unsoftmax.learners.multi_head.refine import (
     correct_directions,
@@ -34,7 +35,9 @@ _LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be cor
 _NO_LEAK = 256  # roundings of an answer, which carries at least as many of its own
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
-_GOOD_ENOUGH = 1.4e-10  # relative error from which a second look is not worth its queries
+_GOOD_ENOUGH = 7e-11  # relative error from which a second look is not worth its queries
+_LOST = 1e-4  # error of a matrix that further looks do not mend, when ...
+_PARALLEL = 1e3  # ... the heads' rows are as ill conditioned as this
 _ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
 _TELLS = 0.1  # of that distance: a larger error leaves pairs on which one head is heard alone to chance
 
@@ -121,7 +124,10 @@ def refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: n
     """Looks again at those heads alone whose error fresh pairs show: first along the rows that held the heads apart, then everywhere."""
     matrices, readouts, size = list(heads.matrices), heads.readouts, float(np.linalg.norm(a))
     good_enough = max(_GOOD_ENOUGH, 1e3 * respond.rounding)
+    errors: list[float] = []
     if _too_close(respond, matrices, readouts, size, rng):
+        if sum(matrix.size for matrix in matrices) > MOST_ENTRIES:
+            raise TooClose(f"two of {len(matrices)} heads are so close that all would have to be solved together, too many at width {respond.width}")
         matrices = approach(respond, matrices, readouts, a, rows, rng)
     for look in range(_SECOND_LOOKS):
         if readout_error(respond, matrices, readouts, size, rng) > good_enough:
@@ -140,13 +146,13 @@ def refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: n
         matrices, _ = correct_scales(respond, matrices, readouts, size, rng)
         if not bad:
             break
+    if errors[worst := int(np.argmax(errors))] > _LOST and np.linalg.cond(rows / np.linalg.norm(rows, axis=1)[:, None]) > _PARALLEL:
+        raise TooClose(f"head {worst + 1} of {len(matrices)} is so close to another one that its matrix is lost in rounding")
     return Heads(matrices, readouts, heads.ranks, heads.flat)
 
 
 def _too_close(respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator) -> bool:
     """Whether two heads are so alike that what is known of them does not tell them apart well."""
-    if sum(matrix.size for matrix in matrices) > MOST_ENTRIES:
-        return False
     directions = np.array([matrix.ravel() / np.linalg.norm(matrix) for matrix in matrices])
     for h, direction in enumerate(directions):
         gap = float(np.linalg.norm(np.delete(directions, h, axis=0) - direction, axis=1).min(initial=np.inf))

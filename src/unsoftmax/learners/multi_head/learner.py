@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.checks import check_repeatable
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.multi_head.attempt import Restart, SharedStep
+from unsoftmax.learners.multi_head.attempt import Restart, SharedStep, TooClose
 from unsoftmax.learners.multi_head.by_copies import MOST_UNKNOWNS, heads_by_copies
 from unsoftmax.learners.multi_head.isolate import isolate_heads
 from unsoftmax.learners.multi_head.refine import parameter_error
@@ -66,6 +66,7 @@ class MultiHeadLearner:
         reasons: list[str] = []
         best: tuple[float, MultiHead] | None = None
         copies = 0  # attempts by copies that are still due
+        too_close = False  # more heads were seen than could be told apart
         small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
         for attempt in range(self.attempts):
             tolerance = max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * rounding)
@@ -76,6 +77,7 @@ class MultiHeadLearner:
                 else:
                     model = isolate_heads(respond, rng, tolerance)[0].model(respond)
             except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
+                too_close = too_close or isinstance(reason, TooClose)
                 if isinstance(reason, SharedStep) and small and copies == 0:
                     copies = _COPIES
                 reasons.append(str(reason))
@@ -88,7 +90,7 @@ class MultiHeadLearner:
             if deviation > 1e-6 and small and copies == 0:
                 copies = _COPIES
             reasons.append(f"fresh queries deviate by {deviation:.1g}")
-        if best is None or best[0] > 1e-3:
+        if best is None or best[0] > (1e-3 if not too_close else max(1e-9, 1e3 * rounding)):
             raise Unresolved(
                 f"the answers are those of several heads as far as tested, but {self.attempts} attempts could not tell the heads apart: "
                 f"{'; '.join(dict.fromkeys(reasons))}; another seed or larger rows may help"

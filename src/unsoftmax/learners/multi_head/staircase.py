@@ -251,7 +251,9 @@ class _Look:
         slopes = slopes * gain
         angles = angles - centre / slopes
         points = self.scale * self.circle.points(angles)
-        rises = (self.respond(self.circle.a, points, first=2) - self.respond(self.circle.a, points)) / jump > 0
+        plateau = self.scale * self.circle.points(np.zeros(1))  # where a second copy of a+b moves nothing but a head with W = 0
+        doubled = self.respond(self.circle.a, np.concatenate([points, plateau]), first=2)
+        rises = (doubled[:-1] - self.respond(self.circle.a, points) - (doubled[-1] - self.start)) / jump > 0
         signs = np.where(rises, 1.0, -1.0)
         steps = [
             Step(float(angle), float(sign * slope / self.scale), float(sign * height))
