@@ -58,7 +58,7 @@ class Isolation:
         free, offset = self._free_directions(centre, rng)
         wanted = np.tile(margins, (n, 1))
         wanted[: n - H] *= 1 + 0.5 * rng.random((n - H, H))
-        wanted[: n - H, head] = _SCORE * (0.5 + rng.random(n - H))
+        wanted[: n - H, head] = _SCORE * (0.1 + 1.8 * rng.random(n - H))
         wanted[n - H + np.arange(H), np.arange(H)] *= 1.6
         wanted[n - H + head, head] = _SCORE * 1.75
         points = wanted @ self._inverse.T + size * offset
@@ -132,9 +132,9 @@ class CrowdedIsolation:
         self._silence = -np.log(max(1e-12, 64 * rounding)) + 14
 
     def points(self, head: int, rng: np.random.Generator) -> Array:
-        """(n, n): short, well spread points on the head's own plane, its score alternately 1 and -1."""
+        """(n, n): short, well spread points on the head's own plane, its score alternately 1.8 and -1.8."""
         n = self.rows.shape[1]
-        free, reach = self._pool(head, rng, 1.0)
+        free, reach = self._pool(head, rng, 1.8)
         chosen: list[int] = []
         span = np.empty((0, n))
         for j in np.argsort(reach):
@@ -148,7 +148,7 @@ class CrowdedIsolation:
                 break
         else:
             chosen += [int(j) for j in np.argsort(reach) if int(j) not in set(chosen)][: n - len(chosen)]
-        scores = np.where(np.arange(n) % 2 == 0, 1.0, -1.0)
+        scores = np.where(np.arange(n) % 2 == 0, 1.8, -1.8)
         along = self.rows[head] / self.sizes[head] ** 2
         return np.asarray(free[chosen] * (reach[chosen] * (1 + 0.3 * rng.random(n)))[:, None] + np.outer(scores, along))
 

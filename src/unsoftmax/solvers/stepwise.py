@@ -15,6 +15,8 @@ from unsoftmax.oracles import Array
 __all__ = ["Request", "explore", "reassemble"]
 
 _LEAD = 3  # coordinates beyond the number of columns that make a rank test
+_REPAIRS = 2  # columns that may be asked in full to know the span better
+_WORST_GAIN = 60.0  # how much worse than a well spread set of columns it may be known
 _ALWAYS = 48  # up to here every column is tested, then every eighth, because a test costs k³
 
 
@@ -48,7 +50,12 @@ def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, 
         if _nothing_new([column[:lead] for column in columns], start, tolerance):
             C = left @ np.column_stack(columns)
             directions = _inside(_span(C, tolerance), left[:, 0])
-            yield Request(directions, slice(k, n), np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
+            answer = yield Request(directions, slice(k, n), np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
+            for _ in range(_REPAIRS):
+                missed = _badly_spanned(C, _along(left[:, 0], directions, _span(C, tolerance), answer))
+                if missed is None:
+                    return
+                C = np.column_stack([C, left @ (yield Request(left[:, 1:], slice(k + missed, k + missed + 1)))[:, 0]])
             return
         rest = yield Request(left[:, lead:], point)
         columns.append(np.concatenate([start, rest[1:, 0]]))
@@ -62,21 +69,38 @@ def reassemble(left: Array, requests: list[Request], answers: list[Array], n: in
     for request, answer in zip(requests, answers, strict=True):
         k = request.points.start
         if request.points.stop - k == 1 and np.array_equal(request.directions, left[:, -request.directions.shape[1] :]):
-            lead = full[k] if k in full else answer[:1, 0]
+            lead = full[k] if k in full and request.directions.shape[1] < d - 1 else answer[:1, 0]
             full[k] = np.concatenate([lead, answer[1:, 0]])
         elif request.points.stop - k == 1 and np.array_equal(request.directions, left[:, 1 : request.directions.shape[1] + 1]):
             full[k] = answer[:, 0]
         else:
             inside = (request, answer)
-    columns = [full[k] for k in sorted(full) if len(full[k]) == d]
-    C = left @ np.column_stack(columns)
+    found = [k for k in sorted(full) if len(full[k]) == d]
+    C = left @ np.column_stack([full[k] for k in found])
     if inside is None:
         return C, None
     span = _span(C, tolerance)
     request, answer = inside
-    seen = np.vstack([left[:, 0], request.directions.T]) @ span
-    rest = span @ np.linalg.lstsq(seen, answer, rcond=None)[0]
-    return np.column_stack([span @ (span.T @ C), rest]), span.shape[1]
+    rest = span @ _along(left[:, 0], request.directions, span, answer)
+    known = C[:, [k < request.points.start for k in found]]
+    return np.column_stack([span @ (span.T @ known), rest]), span.shape[1]
+
+
+def _along(base: Array, directions: Array, span: Array, answer: Array) -> Array:
+    """Coefficients in the span of columns that were measured along the base direction and some others."""
+    return np.asarray(np.linalg.lstsq(np.vstack([base, directions.T]) @ span, answer, rcond=None)[0])
+
+
+def _badly_spanned(C: Array, coefficients: Array) -> int | None:
+    """The column most worth knowing in full: a direction of the span that the full columns hardly show, and others do.
+
+    What is known of such a direction is as wrong as it is faint in C, so it spoils all columns that have more of it.
+    """
+    values = np.linalg.svd(C / np.linalg.norm(C, axis=0), compute_uv=False)[: len(coefficients)]
+    shares = np.abs(coefficients) / np.linalg.norm(coefficients, axis=0)
+    gain = np.sqrt(np.mean(shares**2, axis=1)) / values
+    worst = int(gain.argmax())
+    return int(shares[worst].argmax()) if gain[worst] > _WORST_GAIN / np.sqrt(C.shape[1]) else None
 
 
 def _nothing_new(columns: list[Array], column: Array, tolerance: float) -> bool:

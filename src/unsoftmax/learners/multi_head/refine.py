@@ -22,7 +22,7 @@ __all__ = ["correct_directions", "correct_matrix", "correct_readouts", "correct_
 
 _SURPLUS = 1.35  # measurements for each unknown
 _SILENCE = 34.0
-_PROBES = 8
+_PROBES = 12
 _SCALE_PROBES = 4
 
 
