@@ -106,3 +106,41 @@ def test_a_query_bias_is_named(precision: str, size: float) -> None:
     result = unsoftmax.recover(LowPrecision(as_oracle(biased), precision), learner=unsoftmax.low_precision(precision))
     assert result.status is Status.OUTSIDE_CLASS
     assert "query bias" in result.reason
+
+
+def test_the_bound_covers_scores_that_short_rows_hardly_move() -> None:
+    """Steps come from b·v alone here, so a step in the right place says little about W."""
+    for seed in range(3):
+        head = hard_head(3, seed=seed, scale=1e-6)
+        result = unsoftmax.recover(bounded(Rounded(as_oracle(head), 6), 10.0), learner=unsoftmax.rounded(6), seed=seed)
+        assert result.model is None or distance(head, result.model) <= (result.error_bound or 0.0), seed
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-6, 1e-9])
+def test_a_query_bias_below_the_tolerance_is_in_the_bound(size: float) -> None:
+    for d in (1, 4):
+        head = hard_head(d, seed=6)
+        biased = SingleHead(head.W, head.v, size * np.linspace(0.5, 1.0, d))
+        for decimals, R in ((0, 100.0), (6, 10.0)):
+            result = unsoftmax.recover(bounded(Rounded(as_oracle(biased), decimals), R), learner=unsoftmax.rounded(decimals))
+            assert result.model is None or distance(biased, result.model) <= (result.error_bound or 0.0), (d, decimals)
+
+
+def test_rows_stay_within_the_bound_where_v_hears_no_score() -> None:
+    rng = np.random.default_rng(2)
+    v = np.array([0.6, 0.8])
+    head = SingleHead(np.outer([0.8, -0.6], rng.standard_normal(2)), v)
+    oracle = bounded(Rounded(as_oracle(head), 0), 100.0)
+    result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(0))
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-9
+    assert oracle.norm <= 100.0 * (1 + 1e-12)
+
+
+def test_one_number_from_short_rows_and_float32() -> None:
+    """With d = 1 every fresh probe is the one that was measured; only float64 rounding tells how well."""
+    for W, v in ((1.0, 1.0), (1e-6, 1.0), (-0.7, 1e6)):
+        head = SingleHead([[W]], [v])
+        oracle = bounded(LowPrecision(as_oracle(head), "float32"), 1.7 / v)
+        result = unsoftmax.recover(oracle, learner=unsoftmax.low_precision("float32"))
+        assert result.model is None or distance(head, result.model) <= (result.error_bound or 0.0)

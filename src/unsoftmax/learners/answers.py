@@ -97,8 +97,8 @@ class _OfFamily:
         if self.several and self.asked == "auto":
             try:
                 return self.inner.learn(ledger, rng)
-            except OutsideClass:
-                return MultiHeadLearner().learn(ledger, rng)
+            except OutsideClass as alone:
+                return _several_instead(ledger, rng, alone)
         if self.flat and self.asked in ("auto", TransformerLearner.family):
             bound = ledger.input_bound
             try:
@@ -111,6 +111,14 @@ class _OfFamily:
         if self.asked not in ("auto", self.family):
             raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
         return self.inner.learn(ledger, rng)
+
+
+def _several_instead(ledger: Ledger, rng: np.random.Generator, alone: OutsideClass) -> Learned:
+    """Several heads, after one head failed; where they fail too, both reasons count."""
+    try:
+        return MultiHeadLearner().learn(ledger, rng)
+    except Unresolved as several:
+        raise Unresolved(f"{several.reason}; as one head it {alone.reason}") from several
 
 
 def learner_for_answers(found: AnswerModel) -> Learner:

@@ -12,7 +12,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
-from unsoftmax.learners.within_tolerance import ToleranceLearner, learn_scores, relative_bound
+from unsoftmax.learners.within_tolerance import ToleranceLearner, learn_scores, refuse_noise, relative_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import LoudReadout, ToleranceMeter
 from unsoftmax.meters.rounding import RoundingMeter, bracketed_step
@@ -80,6 +80,8 @@ class RoundedLearner:
             first = ToleranceMeter(ledger, rough, rng)
         found = learn_scores(ledger, first, BoundedRangeFinder(), rng)
         bound = relative_bound(found, rough)
+        if not np.isfinite(bound):
+            refuse_noise(bound, rough)
         if not bound < 0.5:
             raise Unresolved(
                 f"the first pass leaves a relative error of {bound:.2g}; rows of norm {3.0 * bound * rough.bound:.2g} instead of "

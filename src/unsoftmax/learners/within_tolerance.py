@@ -19,7 +19,7 @@ from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 
-__all__ = ["ToleranceLearner", "learn_scores", "relative_bound", "within_tolerance"]
+__all__ = ["ToleranceLearner", "learn_scores", "refuse_noise", "relative_bound", "within_tolerance"]
 
 _USEFUL = 0.1
 _FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other

@@ -20,7 +20,7 @@ __all__ = ["RoundingMeter", "bracketed_step"]
 
 _SCORE = 0.9
 _PART = 0.15  # of a probe that is not carrier: small, so that every probe has a score of the same sign and size
-_CHECK_PART = 0.6
+_CHECK_PART = 0.5
 _WIDENINGS = 9
 _BITS = 52
 
@@ -114,7 +114,10 @@ class RoundingMeter:
         return query.form_at(beta)
 
     def steps_where_predicted(self, margin: float, n: int) -> tuple[bool, float]:
-        """Whether n fresh random probes step within a relative margin of where W says; and the size of form that the margin stands for."""
+        """Whether n fresh random probes step within a relative margin of where W says; and the size of form that the margin stands for.
+
+        With -b for b everything changes its sign, unless there is a query bias: both are asked.
+        """
         d = self.width
         A = np.tile(self.carrier, (n, 1))
         if d > 1:
@@ -124,8 +127,9 @@ class RoundingMeter:
         B = self._rng.standard_normal((n, d))
         query = _Crossing(self, A, B / np.linalg.norm(B, axis=1)[:, None])
         everyone = np.arange(n)
-        before, after = query.above(query.predicted * (1 - margin), everyone), query.above(query.predicted * (1 + margin), everyone)
-        return bool(after.all() and not before.any()), margin * float(np.sqrt(np.mean(query.usual**2))) / _CHECK_PART
+        before, after = query.predicted * (1 - margin), np.minimum(query.predicted * (1 + margin), 2.0 * query.beta)
+        steps = [above(after, everyone) & ~above(before, everyone) for above in (query.above, query.below_mirrored)]
+        return bool(np.all(steps)), margin * float(np.sqrt(np.mean(query.form_of_margin**2))) / _CHECK_PART
 
     def exceeds(self, A: Array, B: Array, threshold: Array) -> NDArray[np.bool_]:
         """Whether the rounded answer to [b+a; b-a; b] lies above the threshold, for every pair of rows."""
@@ -152,12 +156,23 @@ class _Crossing:
         low, high = bisect_up(lambda beta: self._answer(beta) > self._threshold, 0.3 * self.beta, 2.0 * self.beta, 60)
         self.predicted = (low + high) / 2
 
+    @property
+    def form_of_margin(self) -> Array:
+        """How much of aᵀWb a relative change of the step's place stands for: much where b·v moves the answer and the score hardly does."""
+        growth = 2.0 * np.cosh(np.minimum(self.predicted * self._size * self._expected, 300.0))
+        slope = self._heard * (growth + 4.0) / (1.0 + growth) ** 2
+        return np.asarray(np.abs(self._expected + self._asked / (slope * self._size)))
+
     def _answer(self, beta: Array) -> Array:
         return np.asarray(beta * self._asked + self._heard * odd_share(beta * self._size * self._expected))
 
     def above(self, beta: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether the answer is beyond the step when b has length beta."""
         return self._meter.exceeds(self._size[which, None] * self._A[which], beta[:, None] * self._B[which], self._threshold[which])
+
+    def below_mirrored(self, beta: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """The same for -b, whose answer steps downwards."""
+        return ~self._meter.exceeds(self._size[which, None] * self._A[which], -beta[:, None] * self._B[which], -self._threshold[which])
 
     def form_at(self, beta: Array) -> Array:
         """aᵀWb, when the answer steps at beta."""

@@ -98,7 +98,7 @@ class ZeroCentredMeter(CrossingMeter):
     def residual_forms(self, G: Array, B: Array, expected: Array) -> Array:
         """Size of gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted: what fresh checks use.
 
-        An answer that vanishes in the format may have been half its smallest number.
+        An answer that vanishes in the format may have been half its smallest number, and no share is better known than to float64 rounding.
         """
         c = np.full(len(G), min(1.0 / max(float(np.sqrt(np.mean(expected**2))), 1e-300), self._largest_c))
         c = np.minimum(c, 0.9 * EDGE / np.maximum(np.abs(expected), 1e-300))
@@ -107,7 +107,7 @@ class ZeroCentredMeter(CrossingMeter):
         lam = crossing_size(score, c, g_v, b_v)
         answers = (np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + SMALLEST[self._precision] / 2) / self._size
         share = expit(-score)
-        moved = answers / (c / lam * g_v)
+        moved = answers / (c / lam * g_v) + 2.0 * _EPS * share
         return np.asarray(moved / (share * (1.0 - share)) / c)
 
     def random_pairs(self, n: int) -> tuple[Array, Array]:
