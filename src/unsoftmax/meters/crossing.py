@@ -77,7 +77,9 @@ class CrossingMeter:
             columns[:, quiet] = columns[:, quiet] * lengths - own
             return columns
         if basis is None:
-            return self._whole.coordinates(self._grid(self._whole, B, self.strength)).T
+            forms = self._grid(self._whole, B, self.strength)
+            self._strength = max(self.strength, float(np.sqrt(np.mean(forms**2))))  # a few pilots may have been faint by chance
+            return self._whole.coordinates(forms).T
         probes = even_rows_for(self._v, basis, rest_is_silent=rest_is_silent)
         strength = self.strength * (np.sqrt(self.width / probes.count) if rest_is_silent else 1.0)
         forms = self._grid(probes, B, strength)
