@@ -2,7 +2,7 @@
 
     python benchmarks/multi_head.py                  # every configuration, 50 seeds (10 for degenerate, 450 for mixed ones: 2,020 runs)
     python benchmarks/multi_head.py --seeds 5        # a quick look
-    python benchmarks/multi_head.py --only degenerate --seeds 10
+    python benchmarks/multi_head.py --only degenerate --seeds 50
     python benchmarks/multi_head.py --bills          # queries against parameters and against 4Hd² - 2H + 1
 
 A run is right when the status is EXACT, the number of heads is that of the canonical form, and the error is at most 1e-8. It is

@@ -24,11 +24,13 @@ _ALWAYS = 48  # up to here every column is tested, then every eighth, because a 
 class Request:
     """directionsᵀ W P[:, points], the base direction always included as the first row of what comes back.
 
-    sizes: how large the entries of each direction's row were on the points before, once that is known.
+    first: the place of the first direction in the basis `left`; 0 when the directions lie in the span that was found. sizes: how large the
+    entries of each direction's row were on the points before, once that is known.
     """
 
     directions: Array
     points: slice
+    first: int = 0
     sizes: Array | None = None
 
 
@@ -44,20 +46,20 @@ def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, 
         lead = k + _LEAD
         point = slice(k, k + 1)
         if k == 0 or lead >= d or (k > _ALWAYS and k % 8):
-            columns.append((yield Request(left[:, 1:], point))[:, 0])
+            columns.append((yield Request(left[:, 1:], point, 1))[:, 0])
             continue
-        start = (yield Request(left[:, 1:lead], point))[:, 0]
+        start = (yield Request(left[:, 1:lead], point, 1))[:, 0]
         if _nothing_new([column[:lead] for column in columns], start, tolerance):
             C = left @ np.column_stack(columns)
             directions = _inside(_span(C, tolerance), left[:, 0])
-            answer = yield Request(directions, slice(k, n), np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
+            answer = yield Request(directions, slice(k, n), sizes=np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
             for _ in range(_REPAIRS):
                 missed = _badly_spanned(C, _along(left[:, 0], directions, _span(C, tolerance), answer))
                 if missed is None:
                     return
-                C = np.column_stack([C, left @ (yield Request(left[:, 1:], slice(k + missed, k + missed + 1)))[:, 0]])
+                C = np.column_stack([C, left @ (yield Request(left[:, 1:], slice(k + missed, k + missed + 1), 1))[:, 0]])
             return
-        rest = yield Request(left[:, lead:], point)
+        rest = yield Request(left[:, lead:], point, lead)
         columns.append(np.concatenate([start, rest[1:, 0]]))
 
 
@@ -68,13 +70,10 @@ def reassemble(left: Array, requests: list[Request], answers: list[Array], n: in
     inside: tuple[Request, Array] | None = None
     for request, answer in zip(requests, answers, strict=True):
         k = request.points.start
-        if request.points.stop - k == 1 and np.array_equal(request.directions, left[:, -request.directions.shape[1] :]):
-            lead = full[k] if k in full and request.directions.shape[1] < d - 1 else answer[:1, 0]
-            full[k] = np.concatenate([lead, answer[1:, 0]])
-        elif request.points.stop - k == 1 and np.array_equal(request.directions, left[:, 1 : request.directions.shape[1] + 1]):
-            full[k] = answer[:, 0]
-        else:
+        if request.first == 0:
             inside = (request, answer)
+        else:
+            full[k] = answer[:, 0] if request.first == 1 else np.concatenate([full[k], answer[1:, 0]])
     found = [k for k in sorted(full) if len(full[k]) == d]
     C = left @ np.column_stack([full[k] for k in found])
     if inside is None:

@@ -80,6 +80,7 @@ def correct_matrix(
     if good.sum() < 1.1 * unknowns:
         return None
     A, B, forms = A[good] / weights[good, None], B[good], forms[good] / weights[good]
+    precision = max(1e-10, 1e4 * respond.rounding)
     if r == min(d, n):
         operator = LinearOperator(
             (len(A), d * n),
@@ -87,7 +88,7 @@ def correct_matrix(
             rmatvec=lambda y: ((A * y[:, None]).T @ B).ravel(),
             dtype=np.float64,
         )
-        return np.asarray(W + lsqr(operator, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0].reshape(d, n))
+        return np.asarray(W + lsqr(operator, forms, atol=precision, btol=precision, iter_lim=150)[0].reshape(d, n))
     U, _, Vt = np.linalg.svd(W, full_matrices=False)
     U, V = U[:, :r], Vt[:r].T
     AU, BV = A @ U, B @ V
@@ -97,7 +98,7 @@ def correct_matrix(
         rmatvec=lambda y: np.concatenate([((AU * y[:, None]).T @ B).ravel(), ((A * y[:, None]).T @ BV).ravel()]),
         dtype=np.float64,
     )
-    found = lsqr(tangent, forms, atol=1e-10, btol=1e-10, iter_lim=150)[0]
+    found = lsqr(tangent, forms, atol=precision, btol=precision, iter_lim=150)[0]
     moved = W + U @ found[: r * n].reshape(r, n) + found[r * n :].reshape(d, r) @ V.T
     left, values, right = np.linalg.svd(moved, full_matrices=False)
     return np.asarray((left[:, :r] * values[:r]) @ right[:r])
