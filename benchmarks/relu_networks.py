@@ -17,7 +17,7 @@ import unsoftmax
 from unsoftmax import ReluNetwork, ReluNetworkLearner
 
 GRID = [(d, m) for d in (8, 16, 32, 64) for m in (5, 16, 64, 256)]
-HARD_SIZES = ((8, 12), (16, 64), (1, 6), (2, 5), (8, 1))
+HARD_SIZES = ((8, 12), (16, 64), (64, 96), (1, 6), (2, 5), (8, 1))
 
 
 def function_error(hidden: ReluNetwork, found: ReluNetwork, seed: int) -> float:

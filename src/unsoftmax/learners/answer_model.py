@@ -10,9 +10,10 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters.thresholds import MANTISSA_BITS
 from unsoftmax.oracles import Array, in_precision
 
-__all__ = ["AnswerModel", "Finding", "first_look", "identify"]
+__all__ = ["BENDS", "AnswerModel", "Finding", "first_look", "identify"]
 
 IDENTIFY = "identify"
+BENDS = "exact one-row answers bend"  # key of `Ledger.known`
 _EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
@@ -110,6 +111,7 @@ def _look_at_pieces(ledger: Ledger, rng: np.random.Generator, size: float, end: 
     straight = (bends <= _STRAIGHT * np.abs(on_segments).max()) & (moves > 1e3 * _STRAIGHT * np.abs(on_segments).max())
     if straight.sum() < 2 or before_end == answer or _decimals(answers) is not None or _precision(answers) is not None:
         return None
+    ledger.known[BENDS] = True
     return Finding("answers", "exact", "answers use all float64 digits and lie on lines along short segments", 13)
 
 

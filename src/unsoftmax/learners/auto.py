@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.errors import UsageError
+from unsoftmax.learners.answer_model import BENDS
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.checks import CONSTANT_TEST, ONE_ROW_TEST, SOFTMAX_TEST
 from unsoftmax.learners.claims import Claim
@@ -54,7 +55,7 @@ class AutoLearner:
         alone = ledger.oracle.spec.max_length == 1  # single rows only: there is no attention to see
         learner: Learner = ReluNetworkLearner() if alone else SingleHeadLearner()
         untried = dict(_SUCCESSORS)
-        if not alone and _plainly_no_attention(ledger):
+        if not alone and (BENDS in ledger.known or _plainly_not_affine(ledger)):
             learner = untried.pop(ONE_ROW_TEST)()
         while True:
             try:
@@ -66,7 +67,7 @@ class AutoLearner:
                 learner = successor()
 
 
-def _plainly_no_attention(ledger: Ledger) -> bool:
+def _plainly_not_affine(ledger: Ledger) -> bool:
     """Whether a row and its negative, of which one was asked before, are answered otherwise than affinely; seen before a readout is paid for."""
     row, before = next(((sequence, float(answer)) for sequence, answer in ledger.witnesses if len(sequence) == 1), (None, 0.0))
     if row is None:

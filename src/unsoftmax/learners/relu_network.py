@@ -35,7 +35,7 @@ _REPAIRS = (0.1, 0.01)  # lengths of the steps with which components are tested,
 _SUSPECTS = 8
 _MANY = 0.2  # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on half of them
 _CHECKS = 12
-_LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: in small networks, in large ones
+_LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: most and fewest
 _WRONG = 200.0  # hyperplanes this many units away, or that near, need another unit
 _FAR = 1e6  # units to which a line is followed
 
@@ -293,19 +293,15 @@ class _Search:
                 return folds, errors, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
             stretch = _FAR if worst < 2 and not (deviations[2:] > limit).any() else 1.0
+            rounding = 4.0 * self.sketcher.noise
+            slack = max(rounding, quiet / 4.0)
             with self.ledger.phase("bumps"):
                 better = learn_leftover(
-                    self.function,
-                    folds,
-                    rows[worst],
-                    stretch * self.sketcher.unit,
-                    stretch * max(4.0 * self.sketcher.noise, quiet / 4.0),
-                    self.rng,
-                    self.sketcher.limit,
+                    self.function, folds, rows[worst], stretch * self.sketcher.unit, stretch * slack, self.rng, self.sketcher.limit
                 )
             if better is None:
                 return folds, errors, rows[worst]
-            folds, errors = better[0], np.concatenate([errors, better[1] / stretch])
+            folds, errors = better[0], np.concatenate([errors, better[1] / stretch * (rounding / slack)])
         return folds, errors, rows[worst]
 
     def _far_pair(self) -> Array:
@@ -318,9 +314,11 @@ class _Search:
     def _looks(self, folds: Folds, sketch: Sketch) -> Array:
         """Random rows that look for bumps, as near to the origin and as far from it as the known hyperplanes.
 
-        The rows of the gradients have looked already, near the line; the more of them there are, the fewer are needed.
+        The rows of the gradients have looked already, near the line: the more of them there are, the fewer are needed, until a hundredth of
+        their price buys as many.
         """
-        needed = max(_FEWEST, _LOOKS - sketch.gradients.size / 8.0)
+        paid = sketch.gradients.size
+        needed = max(_FEWEST, _LOOKS - paid / 16.0, min(_LOOKS, paid / 100.0))
         n = int(np.ceil(needed * self.options.thoroughness)) if self.biased else _CHECKS
         near, far = self._region(folds)
         sizes = np.exp(self.rng.uniform(np.log(0.5 * near), np.log(2.0 * far), (n, 1)))

@@ -15,7 +15,7 @@ from unsoftmax.oracles import Array
 
 __all__ = ["Sketch", "measure_gradients"]
 
-_SPREAD = 0.6  # the part of an arc over which its queries are spread, so that no bump hides between them
+_NEAREST = 0.12  # how near to a kink an arc's queries are spread, as a part of the way from its middle, so that no bump hides between them
 _KNOWN = (1, 4, 10)  # so many directions measured, it is judged (again) how steep every hyperplane is off the plane
 _CAUTIOUS = 0.1  # length of the first steps, as a part of the way to the nearest kink
 _STEEPEST, _FEW = 3.3, 4.0  # a component is hardly ever this many times larger than usual; more where usual comes from few
@@ -99,11 +99,12 @@ def measure_gradients(circle: HalfCircle, arcs: Arcs, noise: float, rng: np.rand
 
 
 def _spread(arcs: Arcs, k: int, circle: HalfCircle, rng: np.random.Generator) -> Array:
-    """Angles for k queries on every arc: even, with jitter, in random order."""
+    """Angles for k queries on every arc, in random order: with jitter, the rarer the nearer to a kink, where steps are short."""
     width = np.diff(np.concatenate([[circle.low], arcs.kinks, [circle.high]]))
     order = rng.permuted(np.tile(np.arange(k, dtype=float), (len(width), 1)), axis=1)
-    part = (order + rng.uniform(0.0, 1.0, order.shape)) / max(k, 1) - 0.5
-    return np.asarray(arcs.middles[:, None] + _SPREAD * width[:, None] * part)
+    even = 2.0 * (order + rng.uniform(0.0, 1.0, order.shape)) / max(k, 1) - 1.0
+    beside = np.sign(even) * (1.0 - np.sqrt(1.0 - (1.0 - _NEAREST**2) * np.abs(even)))
+    return np.asarray(arcs.middles[:, None] + 0.5 * width[:, None] * beside)
 
 
 def _measure(sketch: Sketch, directions: Indices) -> None:

@@ -13,7 +13,7 @@ from unsoftmax.oracles import Array
 
 __all__ = ["Polished", "polish"]
 
-_CANDIDATES = 3000
+_CANDIDATES, _OCTAVES = 3000, 4.0
 _URGENT = 1e-9
 _ROOM = 0.7
 _IMPLAUSIBLE = 1e4  # a second measurement this many expected errors away crossed something unknown: leave it out
@@ -66,9 +66,11 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
 
 
 def _places(sketch: Sketch, folds: Folds, arcs: Indices, rng: np.random.Generator) -> tuple[Array, Array]:
-    """For each arc a point that sees it and is far from all hyperplanes; and how much of each arc's gradient is in the point's."""
+    """For each arc a point, if there is one, that sees it and is far from all hyperplanes; and how much of each arc's gradient is in the point's."""
     unit = sketch.circle.unit
     X = unit * rng.standard_normal((_CANDIDATES, folds.width))
+    if sketch.circle.biased:  # some hyperplanes are far out
+        X *= 2.0 ** rng.uniform(0.0, _OCTAVES, (_CANDIDATES, 1))
     sides = folds.sides(X)
     clear = (np.abs(sides) / folds.sizes).min(axis=1) / np.sqrt(1.0 + np.mean(X**2, axis=1) / unit**2)
     # the gradient at x is l + Σ ± n_j with n_j = (G_j - G_{j-1})/2 and l = (G_0 + G_J)/2: a combination of the arcs' gradients
@@ -81,7 +83,8 @@ def _places(sketch: Sketch, folds: Folds, arcs: Indices, rng: np.random.Generato
     for arc in arcs:
         quality = np.where(np.abs(patterns[:, arc]) > 0.4, clear, -1.0)
         quality[chosen] = -2.0
-        chosen.append(int(quality.argmax()))
+        if quality.max() > 0.0:
+            chosen.append(int(quality.argmax()))
     return X[chosen], patterns[chosen]
 
 

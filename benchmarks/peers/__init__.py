@@ -1,1 +1,0 @@
-"""Scripts that run in the environment of another library."""
