@@ -17,13 +17,12 @@ from unsoftmax.oracles import Array
 from unsoftmax.outcomes import NotIdentifiable, Status, Stop, Unresolved
 from unsoftmax.result import Result
 from unsoftmax.solvers import FixedRank
-from unsoftmax.solvers.pairs import Indices, Pairs, State, descend, uncertainty
-from unsoftmax.solvers.shrinkage import shrunk_starts
+from unsoftmax.solvers.pairs import Indices, Pairs, State, annealed, descend, uncertainty
 
 __all__ = ["fit"]
 
 _SPARE = 3  # held-out records below which agreement proves nothing
-_FIRST_STARTS = 7
+_FIRST_STARTS = 2
 _FACTOR = 6.0
 _EXACT = 1e-9
 _USEFUL = 0.1
@@ -49,7 +48,7 @@ def fit(
     *,
     rank: int | None = None,
     tolerance: float = 1e-8,
-    restarts: int = 60,
+    restarts: int = 12,
     seed: int = 0,
 ) -> Result:
     """Learns a head without biases from records: sequences of one or two rows, and their answers.
@@ -133,7 +132,7 @@ def _search(pairs: Pairs, rank: int | None, tolerance: float, restarts: int, rng
         order = rng.permutation(n)
         used = pairs[order[n_held:]]
         splits[r] = (order[:n_held], used, iter(_starts(used, r, restarts if r else 0, rng)))
-    for effort in (_FIRST_STARTS, None):  # the good starts of every rank before the random ones of any
+    for effort in (_FIRST_STARTS, None):  # a few starts of every rank before the rest of any
         for held, used, starts in splits.values():
             for state in islice(starts, effort):
                 end, residual = descend(used, state)
@@ -145,7 +144,7 @@ def _search(pairs: Pairs, rank: int | None, tolerance: float, restarts: int, rng
     more = (top + 1) * (2 * d - top - 1) + d + spare
     raise Unresolved(
         f"no head of rank {'up to ' if rank is None else ''}{top} without biases predicts the held-out records (best residual {best:.1g}, "
-        f"allowed {tolerance:.1g}) after {restarts + 1} starts each"
+        f"allowed {tolerance:.1g}) after {max(restarts, 1)} starts each"
         + (f"; a larger rank is under-determined by {n} records: rank {top + 1} needs at least {more}" if rank is None and top < d else "")
         + "; record more pairs, or give more restarts"
     )
@@ -159,7 +158,7 @@ def _at_its_rank(state: State) -> State:
 
 
 def _starts(pairs: Pairs, rank: int, restarts: int, rng: np.random.Generator) -> Iterable[State]:
-    """Where to begin: v from a regression, W from the scores that this v makes of the answers; then random ones."""
+    """Where to begin: v from a regression; W from the scores that it makes of the answers where it is exact, annealed otherwise."""
     d = pairs.A.shape[1]
     single = ~pairs.A.any(axis=1)
     if np.linalg.matrix_rank(pairs.B[single]) == d:
@@ -168,13 +167,8 @@ def _starts(pairs: Pairs, rank: int, restarts: int, rng: np.random.Generator) ->
     else:  # on average the first row has half of the weight, whatever the score: y = b·g + a·v/2 + ...
         design = np.concatenate([pairs.B, 0.5 * pairs.A], axis=1)
         guesses = [_regression(pairs.B + 0.5 * pairs.A, pairs.y), _regression(design, pairs.y)[d:]]
-    for guess in guesses:
-        for left, right in _shrunk(pairs, guess, rank):
-            yield State(left, right, guess)
-    size = 0.1 / np.sqrt(d * max(_typical(pairs.A) * _typical(pairs.B), 1e-300))
-    for start in range(restarts):  # small ones lead to small nuclear norms, and these more often to the truth
-        left, right = (np.sqrt(size * rng.uniform(0.1, 1.0)) * rng.standard_normal((d, rank)) for _ in range(2))
-        yield State(left, right, guesses[start % len(guesses)])
+    for start in range(max(restarts, 1)):
+        yield annealed(pairs, guesses[start % len(guesses)], rank, rng)
 
 
 def _from_scores(pairs: Pairs, v: Array, rank: int, restarts: int, rng: np.random.Generator) -> State:
@@ -189,16 +183,6 @@ def _from_scores(pairs: Pairs, v: Array, rank: int, restarts: int, rng: np.rando
     trust = np.minimum(trust / np.median(trust), 1.0) if len(trust) else trust
     found = FixedRank(rank, restarts=min(restarts, 10), hold_out=False).solve(pairs.A[good] * trust[:, None], pairs.B[good], t * trust, rng).matrix
     return State(found.left, found.right, v)
-
-
-def _shrunk(pairs: Pairs, v: Array, rank: int) -> Iterable[tuple[Array, Array]]:
-    """Starts of W from the scores that a rough v makes of the answers, each trusted as far as it is readable."""
-    signal = pairs.A @ v
-    with np.errstate(divide="ignore", invalid="ignore"):
-        weights = (pairs.y - pairs.B @ v) / signal
-    weights = np.clip(np.nan_to_num(weights, nan=0.5), 0.03, 0.97)
-    trust = np.abs(signal) * weights * (1.0 - weights)
-    return shrunk_starts(pairs.A * trust[:, None], pairs.B, logit(weights) * trust, rank)
 
 
 def _certified(pairs: Pairs, state: State) -> tuple[SingleHead, float]:
@@ -240,7 +224,3 @@ def _relative(pairs: Pairs, state: State) -> float:
 
 def _regression(rows: Array, values: Array) -> Array:
     return np.asarray(np.linalg.lstsq(rows, values, rcond=None)[0], dtype=np.float64)
-
-
-def _typical(rows: Array) -> float:
-    return float(np.mean(np.square(rows)))

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 from unsoftmax.oracles import Array
 from unsoftmax.solvers.fixed_rank import balanced
 
-__all__ = ["Indices", "Pairs", "State", "descend", "uncertainty"]
+__all__ = ["Indices", "Pairs", "State", "annealed", "descend", "uncertainty"]
 
 Indices = NDArray[np.intp]
 
 _EPS = float(np.finfo(float).eps)
+_SPARE_RANKS = 2
+_PRICES = (10.0, 1e-3, 12)  # from, to, how many; against the mean square of the answers
 
 
 @dataclass(frozen=True)
@@ -72,21 +74,27 @@ class State:
         )
 
 
-def descend(pairs: Pairs, state: State, *, steps: int = 80) -> tuple[State, float]:
-    """Damped Gauss-Newton from `state`; the end, and its residual relative to the answers."""
+def descend(pairs: Pairs, state: State, *, steps: int = 80, price: float = 0.0) -> tuple[State, float]:
+    """Damped Gauss-Newton from `state`; the end, and its residual relative to the answers.
+
+    price: what a unit of |left|² + |right|² costs, which is twice the nuclear norm of W where the factors are balanced.
+    """
     scale = float(np.linalg.norm(pairs.y)) or 1.0
+    n_factors = 2 * state.left.size
     error = state.answers(pairs) - pairs.y
-    size, damping, slow = float(np.linalg.norm(error)), 1e-2, 0
+    size, damping, slow = _loss(state, error, price), 1e-2, 0
     for _ in range(steps):
         if size <= 1e-16 * scale or slow >= 6:
             break
         J = state.jacobian(pairs)
         gram, right = J.T @ J, J.T @ error
+        right[:n_factors] += price * np.concatenate([state.left.ravel(), state.right.ravel()])
+        gram[np.arange(n_factors), np.arange(n_factors)] += price
         spread = gram.diagonal() + 1e-3 * gram.diagonal().mean()  # W and v have different units: each is damped in its own
         for _ in range(10):
             trial = state.moved(np.asarray(np.linalg.solve(gram + np.diag(damping * spread), right), dtype=np.float64))
             error_new = trial.answers(pairs) - pairs.y
-            size_new = float(np.linalg.norm(error_new))
+            size_new = _loss(trial, error_new, price)
             if size_new < size:
                 break
             damping *= 4.0
@@ -95,7 +103,32 @@ def descend(pairs: Pairs, state: State, *, steps: int = 80) -> tuple[State, floa
         slow = slow + 1 if size_new > (0.97 if size > 1e-12 * scale else 0.5) * size else 0
         damping = max(damping / (10.0 if size_new < 0.5 * size else 3.0), 1e-14)
         state, error, size = trial, error_new, size_new
-    return state, size / scale
+    return state, float(np.linalg.norm(error)) / scale
+
+
+def annealed(pairs: Pairs, v: Array, rank: int, rng: np.random.Generator) -> State:
+    """A start of the given rank near the truth: two ranks too many, small and random, under a price on the nuclear norm that falls.
+
+    A descent at the very rank seldom arrives from anywhere else when records are few; with room to spare and a price on using it, it mostly does.
+    """
+    d = pairs.A.shape[1]
+    size = 0.1 / np.sqrt(d * max(_mean_square(pairs.A) * _mean_square(pairs.B), 1e-300))
+    left, right = (np.sqrt(size * rng.uniform(0.1, 1.0)) * rng.standard_normal((d, min(rank + _SPARE_RANKS, d))) for _ in range(2))
+    state = State(left, right, v)
+    unit = _mean_square(pairs.y) * np.sqrt(_mean_square(pairs.A) * _mean_square(pairs.B))  # so that it does not matter in which units rows come
+    for price in unit * np.geomspace(*_PRICES):
+        state, _ = descend(pairs, state, steps=4, price=float(price))
+    left, values, right = np.linalg.svd(state.left @ state.right.T)
+    root = np.sqrt(values[:rank])
+    return State(left[:, :rank] * root, right[:rank].T * root, state.v)
+
+
+def _loss(state: State, error: Array, price: float) -> float:
+    return float(np.sqrt(error @ error + price * (np.sum(state.left**2) + np.sum(state.right**2))))
+
+
+def _mean_square(values: Array) -> float:
+    return float(np.mean(np.square(values)))
 
 
 def uncertainty(pairs: Pairs, state: State) -> tuple[float, float]:
