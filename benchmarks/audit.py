@@ -101,8 +101,9 @@ def main() -> None:
     parser.add_argument("--boxes", type=int, default=200)
     parser.add_argument("--defences", type=int, default=16, help="width of the head that is defended; 0 for none")
     options = parser.parse_args()
-    right, claims, wrong, unknown = 0, 0, 0, 0
+    right, claims, wrong = 0, 0, 0
     ends: Counter[tuple[str, str]] = Counter()
+    unknown: Counter[tuple[str, str]] = Counter()
     identify: list[int] = []
     started = time.perf_counter()
     for index, box in enumerate(boxes(options.boxes)):
@@ -110,7 +111,8 @@ def main() -> None:
         mistakes = wrong_findings(box, done)
         claims += 1
         right += not mistakes
-        unknown += any(finding.value == "unknown" for finding in done.findings)
+        if any(finding.value == "unknown" for finding in done.findings):
+            unknown[box.name, str(done.result.status)] += 1
         identify.append(done.result.queries.by_phase.get("identify", 0))
         if wrongly_recovered(box, done):
             wrong += 1
@@ -121,7 +123,12 @@ def main() -> None:
     print("| box | ended as | boxes |\n|---|---|---|")
     for (name, status), count in sorted(ends.items()):
         print(f"| {name} | {status} | {count} |")
-    print(f"\n{right} of {claims} boxes with every finding right ({unknown} with the family left unknown); {wrong} wrongly reported as recovered")
+    print("\n| family left unknown | ended as | boxes |\n|---|---|---|")
+    for (name, status), count in sorted(unknown.items()):
+        print(f"| {name} | {status} | {count} |")
+    print(
+        f"\n{right} of {claims} boxes without a wrong finding, {unknown.total()} of them with the family left unknown; {wrong} wrongly reported as recovered"
+    )
     print(f"first look: {min(identify)} to {max(identify)} queries, median {int(np.median(identify))}; {time.perf_counter() - started:.0f} s in all")
     if options.defences:
         defences(options.defences)

@@ -21,6 +21,8 @@ from unsoftmax.solvers import NuclearNorm
 __all__ = ["Theorem51", "theorem_5_1"]
 
 _PILOT = 16
+_TYPICAL_SCORE = 0.15  # products of Gaussians have long tails: the largest of thousands is twenty times as large, and must not saturate
+_READABLE = 5.0  # beyond, the inverse sigmoid loses digits
 
 
 @dataclass(frozen=True)
@@ -88,19 +90,21 @@ class Theorem51:
         meter = SigmoidMeter(ledger, v, rng=rng)
         before = ledger.bill.total
         gamma, beta = (size / np.sqrt(len(v)) for size in meter.scales)
-        left = total - (ledger.bill.total - before)
+        left, settled = total - (ledger.bill.total - before), False
         parts: list[tuple[Array, Array, Array]] = []
-        for count in (min(_PILOT, left), max(left - _PILOT, 0)):
+        while left > 0:
+            count = left if settled else min(_PILOT, left)
             A, B = gamma * _heard(v, count, rng), beta * rng.standard_normal((count, len(v)))
             t = meter.forms(A, B)
-            readable = np.abs(t) < 8.0 if count <= _PILOT else np.full(count, True)  # a pilot may have been too loud
+            t = np.where(np.isfinite(t), t, np.inf)
+            left -= count
+            typical = float(np.median(np.abs(t)))
+            readable = np.abs(t) < _READABLE if not settled else np.full(count, True)  # pilots may have been too loud
+            if typical <= 1e-9:  # however large the rows, only rounding is heard: W = 0
+                t, readable = np.zeros(count), np.full(count, True)
             parts.append((A[readable] / gamma, B[readable] / beta, t[readable] / (gamma * beta)))
-            if not np.abs(t).max(initial=0.0) > 1e-9:  # however large the rows, only rounding is heard: W = 0
-                t = np.zeros(count)
-                readable = np.full(count, True)
-                parts[-1] = (A / gamma, B / beta, t)
-            typical = float(np.median(np.abs(t[readable]))) if readable.any() else 0.0
-            gamma *= 0.7 / typical if typical > 0.0 else 2.0**-6 if count else 1.0
+            settled = typical < 1.0
+            gamma *= 2.0**-6 if typical > _READABLE else _TYPICAL_SCORE / typical if typical > 1e-9 else 1.0
         return (
             np.concatenate([part[0] for part in parts]),
             np.concatenate([part[1] for part in parts]),
