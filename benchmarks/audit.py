@@ -126,9 +126,8 @@ def main() -> None:
     print("\n| family left unknown | ended as | boxes |\n|---|---|---|")
     for (name, status), count in sorted(unknown.items()):
         print(f"| {name} | {status} | {count} |")
-    print(
-        f"\n{right} of {claims} boxes without a wrong finding, {unknown.total()} of them with the family left unknown; {wrong} wrongly reported as recovered"
-    )
+    print(f"\n{right} of {claims} boxes without a wrong finding, {unknown.total()} of them with the family left unknown")
+    print(f"{wrong} wrongly reported as recovered")
     print(f"first look: {min(identify)} to {max(identify)} queries, median {int(np.median(identify))}; {time.perf_counter() - started:.0f} s in all")
     if options.defences:
         defences(options.defences)
