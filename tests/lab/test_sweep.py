@@ -97,6 +97,24 @@ def test_every_family_and_defence_gives_a_row(cell: Cell) -> None:
     assert row["bound_holds"]
 
 
+@pytest.mark.parametrize(
+    ("cell", "queries"),
+    [
+        (Cell(d=6, r=1, learner="theorem-5.1"), 6 + 2 * 3 * 6),
+        (Cell(d=4, learner="theorem-6.1", noise="tolerance=1e-9"), 4 + 16),
+        (Cell(d=4, learner="theorem-6.1", defence="decimals=10"), 4 + 16),
+    ],
+)
+def test_theorems_are_given_what_they_assume(cell: Cell, queries: int) -> None:
+    row = run_cell(cell)
+    assert (row["learning"], row["bound_holds"], row["fault"]) == (queries, True, None)
+
+
+def test_a_theorem_about_one_head_refuses_several() -> None:
+    assert "one head" in run_cell(Cell(family="multi-head", d=4, learner="theorem-5.1"))["fault"]
+    assert run_cell(Cell(d=2, learner="theorem-b.1", noise="labels"))["fault"] is None
+
+
 def test_tables_keep_every_bit_and_finished_cells_are_not_run_again(tmp_path: Path) -> None:
     spec = parse_spec(SMALL, "small")
     seen: list[SweepProgress] = []

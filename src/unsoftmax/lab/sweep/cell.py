@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import warnings
 from collections.abc import Callable
@@ -14,7 +13,8 @@ import numpy as np
 
 from unsoftmax.audit.defences import Defence
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Learner, ReluNetworkLearner, theorem_4_1
+from unsoftmax.lab.sweep.learners import learner_named
+from unsoftmax.learners import ReluNetworkLearner
 from unsoftmax.models import Model, MultiHead, SingleHead, random_multi_head, random_relu_network, random_single_head, random_transformer
 from unsoftmax.network_recovery import rows_oracle
 from unsoftmax.oracles import Clipped, FlippedLabels, Oracle
@@ -22,7 +22,7 @@ from unsoftmax.recovery import recover
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
-__all__ = ["AXES", "FAMILIES", "LEARNERS", "RESULTS", "Cell", "run_cell"]
+__all__ = ["AXES", "FAMILIES", "RESULTS", "Cell", "run_cell"]
 
 _MAKERS: dict[str, Callable[[Cell], Model]] = {
     "single-head": lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
@@ -42,13 +42,6 @@ _UNTOUCHED = ("exact", "none")
 _FURTHER: dict[str, Callable[[Oracle, float, int], Oracle]] = {  # beside the defences of the audit: name -> (oracle, number, seed) -> oracle
     "clipped": lambda oracle, limit, seed: Clipped(oracle, limit),
     "flipped-labels": lambda oracle, flip, seed: FlippedLabels(oracle, flip, seed),
-}
-
-
-LEARNERS: dict[str, Callable[[], Learner] | None] = {  # None: whatever `recover` chooses
-    "default": None,
-    "theorem-4.1": lambda: theorem_4_1("gaussian"),
-    "theorem-4.1-structured": lambda: theorem_4_1("structured"),
 }
 
 
@@ -88,7 +81,7 @@ class Cell:
         """`UsageError` when a name in the cell is unknown, before anything runs."""
         if self.family not in FAMILIES:
             raise UsageError(f"there is no family {self.family!r}; choose from {', '.join(FAMILIES)}")
-        _learner(self.learner)
+        learner_named(self.learner)
         for text in (self.noise, self.defence):
             _around(text, as_oracle(random_single_head(1)), 0)
 
@@ -118,10 +111,10 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             warnings.simplefilter("ignore")  # a cell that fails says so in its row
             truth, oracle = cell.target()
             row["parameters"] = truth.parameters
-            make = _learner(cell.learner)
-            if make is None and cell.family == "relu-network":
-                make = ReluNetworkLearner
-            learner = None if make is None else make()
+            make = learner_named(cell.learner)
+            learner = None if make is None else make(truth, cell.noise if cell.noise not in _UNTOUCHED else cell.defence)
+            if learner is None and cell.family == "relu-network":
+                learner = ReluNetworkLearner()
             result = recover(oracle, width=cell.d, budget=_budget(cell), seed=cell.seed, input_bound=cell.input_bound, learner=learner)
             row |= _measured(truth, result, labels="labels" in cell.noise + cell.defence)
     except Exception as error:
@@ -158,20 +151,6 @@ def _distance(truth: Any, found: Any, *, labels: bool) -> float:
     if isinstance(truth, MultiHead) != isinstance(found, MultiHead):
         truth, found = (model if isinstance(model, MultiHead) else MultiHead([model]) for model in (truth, found))
     return float(truth.distance(found))
-
-
-def _learner(name: str) -> Callable[[], Learner] | None:
-    """A learner of the table, or what `package.module:factory` names."""
-    if name in LEARNERS:
-        return LEARNERS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
-        raise UsageError(f"there is no learner {name!r}; choose from {', '.join(LEARNERS)}, or name your own as package.module:factory")
-    try:
-        made: Callable[[], Learner] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UsageError(f"the learner {name!r} cannot be imported: {error}") from error
-    return made
 
 
 def _around(text: str, oracle: Oracle, seed: int) -> Oracle:
