@@ -125,6 +125,19 @@ def test_the_rows_of_the_gradients_find_most_bumps_in_larger_networks() -> None:
     assert found >= 5
 
 
+def test_hyperplanes_too_close_to_tell_apart_are_said_to_be_given_as_one() -> None:
+    rng = np.random.default_rng(3)
+    base = gaussian(5, 8, rng, True)
+    assert base.b is not None
+    hidden = ReluNetwork(np.vstack([base.A, base.A[:1]]), np.append(base.u, 0.7), np.append(base.b, base.b[0] + 2e-8 * np.linalg.norm(base.A[0])))
+    result = unsoftmax.recover_network(hidden, seed=1)
+    assert result.status.recovered
+    assert isinstance(result.model, ReluNetwork)
+    assert result.model.folds.count == 8
+    assert result.certificate is not None
+    assert "one hyperplane lies within" in result.certificate.statement
+
+
 def test_thoroughness_buys_a_smaller_blind_spot() -> None:
     hidden = gaussian(4, 6, np.random.default_rng(1), True)
     spots = []

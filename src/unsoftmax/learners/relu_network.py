@@ -68,15 +68,22 @@ class NetworkFound:
     blind_spot: float
     searched: float
 
+    merged: int = 0  # hyperplanes so close to others that they are given as one with them
+    closest: float = 0.0  # how close, as an angle
+
     @property
     def caveat(self) -> str:
-        """The blind spot in words."""
-        if not self.folds.biased:
-            return ""
-        return (
-            f"a bump confined to a slab narrower than {self.blind_spot:.2g}, or further than {self.searched:.2g} from the origin "
-            f"(hyperplanes lie about {self.folds.reach:.2g} from it), may have been missed; more thoroughness finds narrower ones"
-        )
+        """The blind spot, and what could not be told apart, in words."""
+        parts = []
+        if self.merged:
+            many = f"{self.merged} hyperplanes lie" if self.merged > 1 else "one hyperplane lies"
+            parts.append(f"{many} within {self.closest:.1g} of another, too close to tell them apart, and given as one with it")
+        if self.folds.biased:
+            parts.append(
+                f"a bump confined to a slab narrower than {self.blind_spot:.2g}, or further than {self.searched:.2g} from the origin "
+                f"(hyperplanes lie about {self.folds.reach:.2g} from it), may have been missed; more thoroughness finds narrower ones"
+            )
+        return "; ".join(parts)
 
 
 @dataclass(frozen=True)
@@ -182,7 +189,8 @@ class _Search:
                 folds, errors, deviating = self._looked(folds, errors, sketch)
             if deviating is None:
                 _, far = self._region(folds)
-                return NetworkFound(folds, self._bound(folds, errors), blind_spot(self.agreed, far, self.rng) if self.biased else 0.0, far)
+                narrowest = blind_spot(self.agreed, far, self.rng) if self.biased else 0.0
+                return NetworkFound(folds, self._bound(folds, errors), narrowest, far, self.sketcher.merged, self.sketcher.closest)
             if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
             pieces *= 4

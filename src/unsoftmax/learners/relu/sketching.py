@@ -24,6 +24,7 @@ class Sketcher:
         self.function, self.width, self.biased, self.rng, self.limit = function, width, biased, rng, limit
         self.unit = unit
         self.noise = self.size = 0.0
+        self.merged, self.closest = 0, 0.0  # kinks of the last line that could not be told from others, closer to them than this angle
         self._stretches = 0
 
     def gradients(self, circle: HalfCircle, arcs: Arcs) -> Sketch:
@@ -59,8 +60,11 @@ class Sketcher:
             if redrawn < _REDRAWS and gap < closest:
                 redrawn += 1  # two kinks nearly meet on this line and cost digits; on another they will not, unless they are one
                 continue
+            self.merged = 0
             if gap < closest:
+                before, self.closest = len(found.angles), closest
                 found = _merge(found, closest)
+                self.merged = before - len(found.angles)
             found, arcs = settle_arcs(circle, found, self.rng, self.limit)
             if np.isfinite(arcs.values).all():
                 return circle, arcs
