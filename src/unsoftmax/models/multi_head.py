@@ -223,7 +223,10 @@ class MultiHead(Model):
 
 def same_scores(first: SingleHead, second: SingleHead) -> bool:
     """Whether two heads have the same W and w0 up to rounding."""
-    size = max(first.matrix.norm(), second.matrix.norm())
+    sizes = first.matrix.norm(), second.matrix.norm()
+    size = max(sizes)
+    if abs(sizes[0] - sizes[1]) > 2 * _SAME * size:  # cheaper than their difference
+        return False
     biases = [np.zeros(head.width) if head.w0 is None else head.w0 for head in (first, second)]
     bias_size = max(float(np.linalg.norm(bias)) for bias in biases)
     return difference_norm(first.matrix, second.matrix) <= _SAME * size and float(np.linalg.norm(biases[0] - biases[1])) <= _SAME * bias_size

@@ -123,4 +123,4 @@ def _inside(span: Array, base: Array) -> Array:
     if r == 1:
         return np.empty((len(base), 0))
     turn = np.linalg.svd(seen[None])[2]  # rows: the seen part first, then its complement
-    return np.asarray(span @ turn[1:].T)
+    return np.asfortranarray(span @ turn[1:].T)

@@ -87,7 +87,7 @@ def isolate_heads(respond: Responses, rng: np.random.Generator, tolerance: float
         respond.unit = float(2.0 ** np.round(np.log2(np.clip(ratio, 1e-6, 1e6))))
         rows = rows / np.append(np.ones(respond.width), respond.unit)
     a = stairs.circle.a
-    left = _basis_from(a, rng)
+    left = np.asfortranarray(_basis_from(a, rng))  # its columns are read one by one
     isolation = Isolation(rows, respond.rounding, biased=respond.biased) if len(rows) <= respond.columns else None
     if isolation is not None and isolation.condition <= _WORST_CONDITION:
         with ledger.phase("head values"):
@@ -244,6 +244,7 @@ def _basis_from(a: Array, rng: np.random.Generator) -> Array:
 def _factors(W: Array, rank: int | None) -> object:
     if rank is None or rank >= len(W):
         return W
-    left, values, right = np.linalg.svd(W)
+    inside = np.linalg.qr(W @ np.random.default_rng(0).standard_normal((len(W), min(rank + 8, len(W)))))[0]  # W has no other range
+    left, values, right = np.linalg.svd(inside.T @ W, full_matrices=False)
     kept = min(rank, int((values > 1e-11 * values[0]).sum())) if values[0] > 0 else 0
-    return left[:, :kept] * values[:kept], right[:kept].T
+    return inside @ (left[:, :kept] * values[:kept]), right[:kept].T
