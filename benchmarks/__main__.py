@@ -48,6 +48,7 @@ SECTIONS = (
     Section("published_counts", "Against the published count for several heads"),
     Section("single_head", "One head: widths, kinds, ranks", ("--seeds", "3"), ("--seeds", "1")),
     Section("multi_head", "Several heads: the bill", ("--bills",), ("--seeds", "1", "--only", "dead")),
+    Section("torch_layer", "A torch layer, recovered and rebuilt"),
     Section("never_silent", "Boxes that are none of ours", ("--seeds", "2"), ("--seeds", "1")),
     Section("sweep_table", "Sweeps: one table whoever computes it"),
 )

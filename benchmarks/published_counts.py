@@ -1,6 +1,6 @@
 """Several heads: our bill beside the published count 4Hd² - 2H + 1 (arXiv 2608.03294) and beside the number of parameters.
 
-    python -m benchmarks.published_counts            # up to d = 128
+    python -m benchmarks.published_counts            # up to d = 384
     python -m benchmarks.published_counts --fast
 
 The published algorithm has no public code; its formula is compared with queries that were really sent. Ours uses sequences of 2 rows
@@ -14,7 +14,7 @@ import argparse
 import unsoftmax
 from unsoftmax import MultiHead, random_multi_head
 
-SHAPES = ((8, 2, 8), (8, 6, 8), (16, 4, 4), (32, 8, 4), (64, 8, 8), (64, 12, 64), (128, 8, 16))
+SHAPES = ((8, 2, 8), (8, 6, 8), (16, 4, 4), (32, 8, 4), (64, 8, 8), (64, 12, 64), (128, 8, 16), (384, 12, 32))
 
 
 def main() -> None:
