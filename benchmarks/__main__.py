@@ -45,6 +45,7 @@ SECTIONS = (
     Section("paper", "The paper's statements, claimed against measured"),
     Section("distillation", "Against training a student"),
     Section("nuclear_norm", "Against the convex program, by cvxpy and SCS"),
+    Section("peer_art", "Against the extraction attack of ART, for the network part", ("--seeds", "4"), ("--seeds", "1", "--limit", "20")),
     Section("published_counts", "Against the published count for several heads"),
     Section("single_head", "One head: widths, kinds, ranks", ("--seeds", "3"), ("--seeds", "1")),
     Section("multi_head", "Several heads: the bill", ("--bills",), ("--seeds", "1", "--only", "dead")),

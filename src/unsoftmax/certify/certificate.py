@@ -167,7 +167,9 @@ def _in_words(lengths: tuple[int, ...]) -> str:
 
 
 def _named(length: int) -> str:
-    return {1: "one row", 2: "two rows", 3: "three rows"}.get(length, f"{length} rows")
+    if length <= 3:
+        return ("one row", "two rows", "three rows")[length - 1]
+    return "4 to 16 rows" if length <= 16 else "17 to 64 rows" if length <= 64 else "more than 64 rows"
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, int, int], size: float) -> Array:
