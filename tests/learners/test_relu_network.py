@@ -66,6 +66,18 @@ def test_rounding_that_cancelled_neurons_leave_behind_is_not_taken_for_kinks() -
         assert result.queries.total < 500
 
 
+def test_a_ray_on_which_neurons_cancel_does_not_make_up_biases() -> None:
+    a, b = np.array([[1.0, 0.3], [0.2, 1.1]])
+    hidden = ReluNetwork(np.stack([a, b, a + b]), [0.7, 0.7, -0.7])
+    for seed in range(8):
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        assert isinstance(result.model, ReluNetwork)
+        assert not result.model.folds.biased
+        assert result.error_bound is not None
+        assert hidden.distance(result.model) <= result.error_bound < 1e-9
+
+
 @pytest.mark.parametrize("distance", [20.0, 2e3, 2e5])
 def test_hyperplanes_far_from_where_rays_see_bending_are_all_found(distance: float) -> None:
     for seed in range(3):

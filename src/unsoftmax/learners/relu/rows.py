@@ -84,10 +84,11 @@ def look_along_rays(function: RowFunction, width: int, unit: float, largest: flo
     steps = np.diff(np.concatenate([[0.0], ladder]))
     slopes = np.diff(values) / steps
     doubt = noise[1:] / steps
-    if values[0] == 0.0 and _constant(values[1:] / ladder):
+    if values[0] == 0.0:
         few = np.array([1.0, 2.0**-20, min(2.0**20, float(ladder[-1]))])
-        others = [function(few[:, None] * row) / few for row in (-rows[0], rows[1])]
-        if all(_constant(ratios) for ratios in others) and (values.any() or any(ratios.any() for ratios in others)):
+        rays = [values[1:] / ladder, *(function(few[:, None] * row) / few for row in (-rows[0], rows[1]))]
+        largest_ratio = max(float(np.abs(ratios).max()) for ratios in rays)  # on a ray where neurons cancel there may be nothing but rounding
+        if largest_ratio > 0.0 and all(np.ptp(ratios) <= 1e-9 * largest_ratio for ratios in rays):
             return Shape(True, unit)
     ray, middle = rows[0], _most_of_change(slopes, doubt)
     if middle is None:  # nothing bends on this half of the line: look at the other
@@ -102,10 +103,6 @@ def look_along_rays(function: RowFunction, width: int, unit: float, largest: flo
     slopes, doubt = np.diff(values) / np.diff(finer), 8.0 * EPS * np.abs(values).max() / np.diff(finer)
     closer = _most_of_change(slopes, doubt)
     return Shape(False, unit * float(ladder[middle] if closer is None else finer[closer + 1]))
-
-
-def _constant(ratios: Array) -> bool:
-    return bool(np.ptp(ratios) <= 1e-9 * np.abs(ratios).max())
 
 
 def _most_of_change(slopes: Array, doubt: Array) -> int | None:
