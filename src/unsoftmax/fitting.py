@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -23,6 +22,7 @@ __all__ = ["fit"]
 
 _SPARE = 3  # held-out records below which agreement proves nothing
 _FIRST_STARTS = 2
+_LINEAR_RESTARTS = 10
 _FACTOR = 6.0
 _EXACT = 1e-9
 _USEFUL = 0.1
@@ -48,13 +48,13 @@ def fit(
     *,
     rank: int | None = None,
     tolerance: float = 1e-8,
-    restarts: int = 12,
+    restarts: int = 30,
     seed: int = 0,
 ) -> Result:
     """Learns a head without biases from records: sequences of one or two rows, and their answers.
 
     sequences: (B, 2, d), (B, 1, d), or a list of (1, d) and (2, d) arrays. rank: of W; None tries 0, 1, 2, ... as far as the records can decide.
-    tolerance: relative residual on held-out records that counts as agreement. restarts: starts of the descent after the first.
+    tolerance: relative residual on held-out records that counts as agreement. restarts: starts of the descent for each rank, two at least.
     One-row records are not needed, but with d of them v is known at once, and the rest is easier.
 
     Records that do not determine the head end as NOT_IDENTIFIABLE, with the number that would.
@@ -126,16 +126,13 @@ def _search(pairs: Pairs, rank: int | None, tolerance: float, restarts: int, rng
             f"at least {r * (2 * d - r) + d + spare} records are needed, {r * (2 * d - r)} of them with two rows"
         )
     best = np.inf
-    splits: dict[int, tuple[Indices, Pairs, Iterator[State]]] = {}
-    for r in wanted:
-        n_held = max(_SPARE, min(n // 10, n - d - r * (2 * d - r)))
-        order = rng.permutation(n)
-        used = pairs[order[n_held:]]
-        splits[r] = (order[:n_held], used, iter(_starts(used, r, restarts if r else 0, rng)))
-    for effort in (_FIRST_STARTS, None):  # a few starts of every rank before the rest of any
-        for held, used, starts in splits.values():
-            for state in islice(starts, effort):
-                end, residual = descend(used, state)
+    for first, last in ((0, _FIRST_STARTS), (_FIRST_STARTS, restarts)):  # a few starts of every rank before the rest of any
+        for r in wanted:
+            for start in range(first, last):
+                n_held = max(_SPARE, min(n // 10, n - d - r * (2 * d - r)))
+                order = rng.permutation(n)  # an unlucky choice of records is not made twice
+                held, used = order[:n_held], pairs[order[n_held:]]
+                end, residual = descend(used, _start(used, r, start, rng))
                 loss = max(residual, _relative(pairs[held], end))
                 best = min(best, loss)
                 if loss <= tolerance:
@@ -144,7 +141,7 @@ def _search(pairs: Pairs, rank: int | None, tolerance: float, restarts: int, rng
     more = (top + 1) * (2 * d - top - 1) + d + spare
     raise Unresolved(
         f"no head of rank {'up to ' if rank is None else ''}{top} without biases predicts the held-out records (best residual {best:.1g}, "
-        f"allowed {tolerance:.1g}) after {max(restarts, 1)} starts each"
+        f"allowed {tolerance:.1g}) after {max(restarts, _FIRST_STARTS)} starts each"
         + (f"; a larger rank is under-determined by {n} records: rank {top + 1} needs at least {more}" if rank is None and top < d else "")
         + "; record more pairs, or give more restarts"
     )
@@ -157,21 +154,20 @@ def _at_its_rank(state: State) -> State:
     return State(state.left[:, kept], state.right[:, kept], state.v)
 
 
-def _starts(pairs: Pairs, rank: int, restarts: int, rng: np.random.Generator) -> Iterable[State]:
+def _start(pairs: Pairs, rank: int, number: int, rng: np.random.Generator) -> State:
     """Where to begin: v from a regression; W from the scores that it makes of the answers where it is exact, annealed otherwise."""
     d = pairs.A.shape[1]
     single = ~pairs.A.any(axis=1)
     if np.linalg.matrix_rank(pairs.B[single]) == d:
-        guesses = [_regression(pairs.B[single], pairs.y[single])]
-        yield _from_scores(pairs, guesses[0], rank, restarts, rng)
-    else:  # on average the first row has half of the weight, whatever the score: y = b·g + a·v/2 + ...
-        design = np.concatenate([pairs.B, 0.5 * pairs.A], axis=1)
-        guesses = [_regression(pairs.B + 0.5 * pairs.A, pairs.y), _regression(design, pairs.y)[d:]]
-    for start in range(max(restarts, 1)):
-        yield annealed(pairs, guesses[start % len(guesses)], rank, rng)
+        v = _regression(pairs.B[single], pairs.y[single])
+        return _from_scores(pairs, v, rank, rng) if number == 0 else annealed(pairs, v, rank, rng)
+    # On average the first row has half of the weight, whatever the score: y = b·g + a·v/2 + ...
+    if number % 2 == 0:
+        return annealed(pairs, _regression(pairs.B + 0.5 * pairs.A, pairs.y), rank, rng)
+    return annealed(pairs, _regression(np.concatenate([pairs.B, 0.5 * pairs.A], axis=1), pairs.y)[d:], rank, rng)
 
 
-def _from_scores(pairs: Pairs, v: Array, rank: int, restarts: int, rng: np.random.Generator) -> State:
+def _from_scores(pairs: Pairs, v: Array, rank: int, rng: np.random.Generator) -> State:
     """With v known, answers are scores, and W is a linear problem."""
     signal = pairs.A @ v
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -181,7 +177,7 @@ def _from_scores(pairs: Pairs, v: Array, rank: int, restarts: int, rng: np.rando
     t, signal, weights = t[good], signal[good], weights[good]
     trust = 1.0 / (pairs.rounding(v)[good] / np.abs(signal) / (weights * (1.0 - weights)))
     trust = np.minimum(trust / np.median(trust), 1.0) if len(trust) else trust
-    found = FixedRank(rank, restarts=min(restarts, 10), hold_out=False).solve(pairs.A[good] * trust[:, None], pairs.B[good], t * trust, rng).matrix
+    found = FixedRank(rank, restarts=_LINEAR_RESTARTS, hold_out=False).solve(pairs.A[good] * trust[:, None], pairs.B[good], t * trust, rng).matrix
     return State(found.left, found.right, v)
 
 
