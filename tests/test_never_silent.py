@@ -39,6 +39,12 @@ def test_a_box_outside_the_class_is_never_a_success(name: str, d: int) -> None:
             assert "failed the test '" in result.reason
 
 
+@pytest.mark.parametrize("seed", [5, 11])
+def test_a_lying_cache_does_not_end_as_a_head_with_enormous_scores(seed: int) -> None:
+    """Short rows all answered alike look like scores without measure, whose every deviation such scores would excuse."""
+    assert unsoftmax.recover(BOXES["cache_by_rounded_input"](1, seed), width=1, seed=seed).model is None
+
+
 def test_there_are_enough_boxes() -> None:
     assert len(BOXES) >= 20
 
