@@ -9,7 +9,7 @@ import unsoftmax
 from unsoftmax import FunctionOracle, Ledger, OracleFault, OracleSpec, Status, UsageError
 from unsoftmax.errors import LedgerRefused
 from unsoftmax.ledger import MemoryJournal
-from unsoftmax.outcomes import BudgetSpent
+from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 
 class Counting:
@@ -162,3 +162,18 @@ def test_a_target_that_writes_into_its_batch_is_told_so() -> None:
 
     with pytest.raises(OracleFault, match="work on a copy"):
         unsoftmax.recover(careless, width=6)
+
+
+def test_a_row_beyond_the_bound_is_never_sent() -> None:
+    seen: list[int] = []
+
+    def target(X: np.ndarray) -> np.ndarray:
+        seen.append(len(X))
+        return X[:, -1, 0]
+
+    ledger = Ledger(FunctionOracle(target, OracleSpec(width=2)), input_bound=1.0)
+    ledger.ask(np.array([[[0.6, 0.8]]]))
+    with pytest.raises(Unresolved, match="norm 2"):
+        ledger.ask(np.array([[[0.0, 0.5], [2.0, 0.0]]]))
+    assert seen == [1]
+    assert ledger.bill.total == 1

@@ -85,7 +85,7 @@ def certify(
             error = _largest(answers - predictions if deviation is None else deviation(answers, predictions))
             unexplained = np.maximum(error - tolerance, 0.0)
             scale = model.sensitivity(batch)
-            if deviation is None:  # whatever the scores: nothing explains an error as large as the answers themselves
+            if deviation is None and tolerance > 0.0:  # whatever the scores: nothing explains an error as large as the answers themselves
                 reach = max(float(np.abs(answers).max()), float(np.abs(predictions).max()))
                 scale = np.minimum(scale, max(_GROSS / allowed, 100.0) * reach) if allowed > 0.0 else scale
             ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))

@@ -14,7 +14,7 @@ from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
-from unsoftmax.outcomes import BudgetSpent
+from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 __all__ = ["Bill", "Ledger", "Progress"]
 
@@ -150,6 +150,7 @@ class Ledger:
         batch = np.asarray(batch, dtype=np.float64)
         if batch.ndim != 3 or batch.shape[2] != self.width or batch.shape[1] < 1:
             raise UsageError(f"a batch must be (B, N, {self.width}), not {batch.shape}")
+        self._keep_to_bound(batch)
         limit = self.oracle.spec.max_batch
         if limit is None or len(batch) <= limit:
             return self._send(batch, check)
@@ -197,6 +198,17 @@ class Ledger:
             raise LedgerRefused(
                 f"call {self._position} of the ledger (phase '{entry.phase}') asked other queries than this run does; "
                 "go on with the version and the options that it was begun with, or use a new ledger"
+            )
+
+    def _keep_to_bound(self, batch: Array) -> None:
+        """Learners choose rows within the bound; should one fail to, nothing is sent."""
+        if self.input_bound is None or not batch.size:
+            return
+        longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max()))
+        if longest > self.input_bound * (1.0 + 1e-9):
+            raise Unresolved(
+                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self.input_bound:g} long; "
+                "it was not sent. Allow longer rows, or choose another learner"
             )
 
     def _afford(self, n_queries: int) -> None:
