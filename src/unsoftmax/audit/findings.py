@@ -19,7 +19,8 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
     learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
     guess = earlier.get("family")
-    if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value not in ("unknown", NOT_ONE_HEAD):
+    exact = earlier["answers"].value.startswith(("exact", "vectors")) if "answers" in earlier else True  # errors hide more than they show
+    if result.status is Status.OUTSIDE_CLASS and exact and guess is not None and guess.value not in ("unknown", NOT_ONE_HEAD):
         learnt = [Finding("family", "none", result.reason, 0)]
     subjects = {finding.subject for finding in learnt}
     merged = [finding for finding in first if finding.subject not in subjects]
