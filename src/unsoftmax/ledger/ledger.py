@@ -84,7 +84,8 @@ class Ledger:
         self.oracle = oracle
         self.width = check_width(width if width is not None else told)
         self.budget = _check_budget(budget)
-        self.input_bound = _tighter(input_bound, oracle.spec.input_bound)
+        self.input_bound = _tighter(input_bound, oracle.spec.input_bound)  # a learner may keep to less for its own reasons ...
+        self._allowed = self.input_bound  # ... but never to more
         self.expected: int | None = None
         self.witnesses: list[tuple[Array, Array]] = []
         self.known: dict[str, Any] = {}  # facts that one learner has paid for and the next need not ask again
@@ -202,12 +203,12 @@ class Ledger:
 
     def _keep_to_bound(self, batch: Array) -> None:
         """Learners choose rows within the bound; should one fail to, nothing is sent."""
-        if self.input_bound is None or not batch.size:
+        if self._allowed is None or not batch.size:
             return
         longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max()))
-        if longest > self.input_bound * (1.0 + 1e-9):
+        if longest > self._allowed * (1.0 + 1e-9):
             raise Unresolved(
-                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self.input_bound:g} long; "
+                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self._allowed:g} long; "
                 "it was not sent. Allow longer rows, or choose another learner"
             )
 
