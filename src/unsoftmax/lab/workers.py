@@ -58,8 +58,13 @@ class LocalCrew:
         return ProcessPoolExecutor(self.size, mp_context=multiprocessing.get_context("spawn"), initializer=_end_with_the_parent)
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        with _one_thread_each():  # processes start when work is first given to them
-            return self._pool.submit(function, *args)
+        try:
+            with _one_thread_each():  # processes start when work is first given to them
+                return self._pool.submit(function, *args)
+        except BrokenProcessPool as error:  # lost since the last look: told like any other loss
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return failed
 
     def renew(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
