@@ -90,7 +90,9 @@ class DaskCrew:
         if address == "local":
             patience = {"distributed.comm.timeouts.connect": f"{_PATIENCE}s", "distributed.comm.timeouts.tcp": f"{_PATIENCE}s"}  # a busy machine
             with _one_thread_each(), dask_config.set(patience):
-                self._cluster = dask.LocalCluster(n_workers=size or os.cpu_count() or 1, threads_per_worker=1, processes=True, dashboard_address=None)
+                self._cluster = dask.LocalCluster(
+                    n_workers=size or os.cpu_count() or 1, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+                )
             address = self._cluster.scheduler_address
         try:
             self._client = dask.Client(address, timeout=_PATIENCE)
