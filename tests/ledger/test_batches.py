@@ -51,3 +51,16 @@ def test_a_target_may_keep_every_batch(limit: int | None) -> None:
 def test_batches_grow_with_the_width_up_to_a_limit() -> None:
     sizes = {d: Ledger(FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=d))).batch_size(2) for d in (64, 4096, 8192, 65536)}
     assert sizes == {64: 4096, 4096: 128, 8192: 128, 65536: 32}
+
+
+def test_a_debugger_that_looks_at_everything_changes_nothing() -> None:
+    """A reference from elsewhere, such as a profiler's, costs a new block and no more."""
+    memory = BatchMemory()
+    seen = []
+    for value in (1.0, 2.0):
+        batch = memory.blank((2, 3))
+        batch[:] = value
+        seen.append((batch.base, batch.copy()))
+        del batch
+        assert memory.left((2, 3)) is None
+    assert [kept.max() for _, kept in seen] == [1.0, 2.0]

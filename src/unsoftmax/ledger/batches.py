@@ -42,8 +42,7 @@ class BatchMemory:
             self._block = np.empty(8 * prod(shape) + _PAGE, np.uint8)
             # Batches lie half a page away from what is copied into them: copying between almost equal places of two pages stalls the processor.
             self._start = (self._place - self._block.ctypes.data) % _PAGE
-            array = self.left(shape)
-            assert array is not None
+            array = self._view(shape)
         return array
 
     def left(self, shape: tuple[int, ...]) -> Array | None:
@@ -51,5 +50,7 @@ class BatchMemory:
         held = getrefcount(self._block) > _OWN_REFERENCES  # every view of the block, and every view of a view, refers to the block itself
         if held or len(self._block) < 8 * prod(shape) + _PAGE:
             return None
-        array: Array = np.ndarray(shape, np.float64, self._block, self._start)
-        return array
+        return self._view(shape)
+
+    def _view(self, shape: tuple[int, ...]) -> Array:
+        return np.ndarray(shape, np.float64, self._block, self._start)
