@@ -180,8 +180,8 @@ def _named(length: int) -> str:
 def _rows(rng: np.random.Generator, shape: tuple[int, int, int], size: float) -> Array:
     """Random rows of norm between half of size and size."""
     rows = rng.standard_normal(shape)
-    lengths = size * rng.uniform(0.5, 1.0, shape[:2]) / np.linalg.norm(rows, axis=2)
-    return np.asarray(rows * lengths[..., None])
+    rows *= (size * rng.uniform(0.5, 1.0, shape[:2]) / np.sqrt(np.einsum("bnd,bnd->bn", rows, rows)))[..., None]
+    return rows
 
 
 def _repeats(ledger: Ledger, model: Model, tolerance: float) -> float | None:
