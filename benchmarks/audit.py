@@ -33,7 +33,7 @@ ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
     "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
     "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
 }
-NEARLY = ("cache_by_rounded_input", "float32_answers")  # heads whose answers are off by a little: within a bound is right, exact would be wrong
+NEARLY = ("cache_by_rounded_input", "float32_answers")  # heads whose answers lie a little: within a bound is right, so is none; exact would be wrong
 RANDOM = ("noise", "flipped labels")
 
 
@@ -57,8 +57,7 @@ def boxes(n: int) -> Iterator[Box]:
         if index % 8 == 7:
             name, make = outside[(index // 8) % len(outside)]
             d = int(rng.integers(3, 9))
-            told = "single-head" if name in NEARLY else "none"
-            yield Box(f"outside: {name}", make(d, seed), d, {"family": told}, None)
+            yield Box(f"outside: {name}", make(d, seed), d, {} if name in NEARLY else {"family": "none"}, None)
             continue
         d, biased = int(rng.integers(5, 11)), bool(index % 2)
         answers = list(ANSWERS)[index % len(ANSWERS)] if index % 3 else "exact"
@@ -71,17 +70,15 @@ def boxes(n: int) -> Iterator[Box]:
             model = unsoftmax.random_transformer(d, int(rng.integers(d, 2 * d)), seed=seed, biases=biased)
         truth = {"answers": answers, "repeatability": "random" if answers in RANDOM else "deterministic", "order of rows": "does not matter"}
         truth |= {"family": family, "copies of a row": "do not count"}
-        if family != "transformer" and "labels" not in answers:
+        if family != "transformer":
             truth["query bias"] = "present" if biased else "none"
         yield Box(f"{family}{' with biases' if biased else ''}, {answers}", ANSWERS[answers](unsoftmax.as_oracle(model), seed), d, truth, model)
 
 
 def wrong_findings(box: Box, done: Audit) -> list[str]:
-    """Findings that contradict the truth; 'unknown' contradicts nothing, 'not one head' only one head."""
+    """Findings that are not the truth; one that is missing, or left unknown, is wrong too."""
     found = {finding.subject: finding.value for finding in done.findings}
-    allowed = ("unknown",) if box.truth["family"] == "single-head" else ("unknown", "not one head")
-    wrong = [f"{name}: {found[name]} instead of {true}" for name, true in box.truth.items() if found.get(name, true) not in (true, *allowed)]
-    return [] if box.model is None and done.result.model is None else wrong
+    return [f"{name}: {found.get(name)} instead of {true}" for name, true in box.truth.items() if found.get(name) != true]
 
 
 def wrongly_recovered(box: Box, done: Audit) -> bool:
@@ -90,7 +87,7 @@ def wrongly_recovered(box: Box, done: Audit) -> bool:
     if result.model is None:
         return False
     if box.model is None:
-        return box.truth["family"] == "none" or result.status is unsoftmax.Status.EXACT
+        return bool(box.truth) or result.status is unsoftmax.Status.EXACT
     honest = np.random.default_rng(1).standard_normal((64, 4, box.width))
     off, _ = errors_of(box.model, result.model, honest, labels="labels" in box.truth["answers"])
     return off > max(10 * result.model.exact_at, result.error_bound or 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unsoftmax.audit.identify import NOT_ONE_HEAD
+from unsoftmax.audit.family_from_values import UNKNOWN
 from unsoftmax.learners import Finding
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.outcomes import Status
@@ -19,8 +19,7 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
     learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
     guess = earlier.get("family")
-    exact = earlier["answers"].value.startswith(("exact", "vectors")) if "answers" in earlier else True  # errors hide more than they show
-    if result.status is Status.OUTSIDE_CLASS and exact and guess is not None and guess.value not in ("unknown", NOT_ONE_HEAD):
+    if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value != UNKNOWN:
         learnt = [Finding("family", "none", result.reason, 0)]
     subjects = {finding.subject for finding in learnt}
     merged = [finding for finding in first if finding.subject not in subjects]
@@ -28,7 +27,7 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
         before = earlier.get(finding.subject)
         if before is None:
             merged.append(finding)
-        elif before.value in (finding.value, "unknown", NOT_ONE_HEAD):
+        elif before.value in (finding.value, UNKNOWN):
             merged.append(Finding(finding.subject, finding.value, f"{before.evidence}; {finding.evidence}", before.queries + finding.queries))
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"

@@ -187,7 +187,7 @@ def _errors_of(answers: AnswerModel | None, model: Model, batch: Array) -> Array
 
 def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple[float, ...]]:
     """Relative error after n queries at about 48 points, from one Cholesky factor of the gradients' Gram matrix."""
-    from scipy.linalg import cholesky, solve_triangular
+    from scipy.linalg import solve_triangular
 
     gram = np.asarray(sum(share.gram() for share in shares))
     seen = np.asarray(sum(share.forms() for share in shares))
@@ -196,8 +196,7 @@ def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple
     gram[diagonal] += noise**2
     scale = np.sqrt(np.maximum(gram[diagonal], np.finfo(float).tiny))
     gram /= scale[:, None] * scale[None]
-    gram[diagonal] += _JITTER
-    factor = cholesky(gram, lower=True, overwrite_a=True, check_finite=False)
+    factor = _factor(gram)
     white = solve_triangular(factor, seen / scale, lower=True)
     whole = sum(share.whole for share in shares) or 1.0
     points = np.unique(np.round(np.linspace(1, n, min(n, _POINTS))).astype(int))
@@ -206,3 +205,17 @@ def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple
         weights = solve_triangular(factor[:count, :count], white[:count], lower=True, trans="T") / scale[:count]
         errors.append(min(1.0, float(np.sqrt(sum(share.missing(weights) for share in shares) / whole))))
     return tuple(int(count) for count in points), tuple(errors)
+
+
+def _factor(gram: Array) -> Array:
+    """The Cholesky factor of a matrix with ones on its diagonal; of many nearly equal queries with more added to it, until there is one."""
+    from scipy.linalg import LinAlgError, cholesky
+
+    diagonal = np.diag_indices(len(gram))
+    jitter = _JITTER
+    while True:
+        gram[diagonal] = 1.0 + jitter
+        try:
+            return np.asarray(cholesky(gram, lower=True, check_finite=False))
+        except LinAlgError:
+            jitter *= 100.0  # at the latest when it exceeds the number of queries there is one

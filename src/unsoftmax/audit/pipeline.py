@@ -17,13 +17,16 @@ from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_cur
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import FAMILIES, AnswerAwareLearner, Claim, Finding, Learned, Learner, VectorOutputsLearner, learner_for
+from unsoftmax.learners.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger, Progress, read_statement
-from unsoftmax.outcomes import BudgetSpent, Status
+from unsoftmax.outcomes import BudgetSpent, OutsideClass, Status, Unresolved
 from unsoftmax.recovery import recover
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
 __all__ = ["Audit", "AuditLearner", "audit_target"]
+
+_NAMES = {"multi-head": "several heads", "transformer": "a network on top of attention"}
 
 
 @dataclass
@@ -61,13 +64,37 @@ class AuditLearner:
         ledger.watch(self.seen.recorder)
         started, looking = time.perf_counter(), np.random.default_rng(rng.integers(2**63))
         self.seen.look = look = first_look(ledger, looking, self.tolerance)
+        if self.base.family == "auto":
+            _stop_where_no_learner_is(look)
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
         plan = make_plan(look, ledger.width, paid, base=self.base, price_per_thousand=self.price_per_thousand, seconds_per_query=rate)
         self.seen.plan, self.seen.claim = plan, plan.claim
         if not self.approve(plan):
             raise BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
-        return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
+        try:
+            return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
+        except OutsideClass as refuted:
+            if look.beyond_these_answers:
+                raise Unresolved(f"{look.beyond_these_answers}; as one head without it, the target {refuted.reason}") from refuted
+            raise
+
+
+def _stop_where_no_learner_is(look: FirstLook) -> None:
+    """Ends an audit before more is spent, where the first look has found something that these answers are not enough for."""
+    answers, family = look.answers, look.value("family")
+    if answers is None or answers.exact:
+        return
+    evidence = next(finding.evidence for finding in look.findings if finding.subject == "family")
+    if answers.kind == "unsteady":
+        raise OutsideClass(REPEAT_TEST, answers.evidence)
+    if family == "none":
+        raise OutsideClass("the first look finds a known family", evidence)
+    if (family == "multi-head" and answers.kind != "float32") or (family == "transformer" and answers.name != "clipped"):
+        raise Unresolved(
+            f"this is {_NAMES[family]} behind {answers.name} answers ({evidence}), and is only recovered from exact ones; "
+            "ask a target without such errors"
+        )
 
 
 @dataclass(frozen=True)

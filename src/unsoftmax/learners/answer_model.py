@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.thresholds import MANTISSA_BITS
 from unsoftmax.oracles import Array, in_precision
 
-__all__ = ["BENDS", "AnswerModel", "Finding", "first_look", "identify"]
+__all__ = ["BENDS", "AnswerModel", "Finding", "first_look", "identify", "limits_in_words"]
 
 IDENTIFY = "identify"
 BENDS = "exact one-row answers bend"  # key of `Ledger.known`
@@ -22,7 +23,12 @@ _CANCELS = 1e-14  # answers so small against their rows are rounding of values t
 _TINY = 1e-9
 _STRAIGHT = 1e-13  # of the answers: a straight segment bends by no more, a moving one moves by a thousand times that
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
+_TURNS = 3  # of a label along a ray, by the function itself
+_MORE_ON_RAY = 150
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
+_CURVED = 6.0  # lines through far answers are off by more than this many times the errors only when the function bends
+_REPEATS = 24
+NO_LIMITS = (-float(np.finfo(float).max), float(np.finfo(float).max))
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 
 
@@ -32,7 +38,8 @@ class AnswerModel:
 
     kind: exact, decimals (rounded to `decimals` places), float32, float16, bfloat16, tolerance (a fixed error up to `tau`), noise (fresh
     errors of standard deviation `sigma`), labels (one of two values), flipped labels (each wrong with probability `flip`),
-    or constant (no row moves the answer). clip: (lowest, highest) answer ever given, when that is a limit.
+    constant (no row moves the answer), or unsteady (the same row is answered differently as time goes on, which no noise does).
+    clip: (lowest, highest) answer ever given, when that is a limit; the largest float where only the other side has one.
     middle: between the two labels.
     evidence: what was seen. queries: what seeing it cost.
 
@@ -167,20 +174,42 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
             return AnswerModel(precision, f"{len(inside)} answers are {precision} numbers", 0, clip=clip)
     if float(np.abs(near).max()) < _CANCELS * size:
         return AnswerModel("exact", f"single rows are answered zero to {float(np.abs(near).max()):.1g}, which is rounding", 0)
+    if not repeats:
+        return _noise(ledger, rows, thrice, clip)
     deviations, level = _deviations(ledger, rng, size, straight, clip)
     if not len(deviations):
         return AnswerModel("labels", "hardly an answer lies between the lowest and the highest one", 0, clip=clip)
     worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
-    if not repeats:
-        sigma = float(np.std(deviations))
-        return AnswerModel("noise", f"the same row is answered differently, with a standard deviation of {sigma:.2g}", 0, sigma=sigma, clip=clip)
-    if worst <= 32.0 * _EPS * np.sqrt(ledger.width) * level or _smooth(ledger, rng, size, clip, worst):
-        text = (
-            f"answers repeat, use all digits and lie on lines to {worst:.1g}" if clip is None else f"answers stop at {clip[0]:.6g} and {clip[1]:.6g}"
-        )
+    bends = None if worst <= 32.0 * _EPS * np.sqrt(ledger.width) * level else _Segments(ledger, 0.3 * size * _rows(rng, 3, ledger.width))
+    if bends is None or bends.straight(worst):
+        text = f"answers repeat, use all digits and lie on lines to {worst:.1g}" if clip is None else limits_in_words(clip)
         return AnswerModel("exact", text, 0, clip=clip)
-    tau = _COVER * max(worst, _far_deviation(ledger, rng, straight, clip))
-    return AnswerModel("tolerance", f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line", 0, tau=tau, clip=clip)
+    rows = straight * _rows(rng, 3, ledger.width)
+    far = 0.0 if clip is not None else _far_deviation(ledger, rng, rows)
+    if far > _CURVED * worst:  # errors do not grow with the rows: the function itself bends, or its answers are coarse
+        bends = _Segments(ledger, 0.99 * rows)
+    if bends.moves and max(worst, far) > _CURVED * bends.largest:
+        text = f"{len(deviations)} answers repeat, but lie up to {bends.largest:.2g} off lines along short segments; along whole rays they bend"
+        return AnswerModel("tolerance", text, 0, tau=_COVER * bends.largest, clip=clip)
+    text = f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line"
+    return AnswerModel("tolerance", text, 0, tau=_COVER * max(worst, far), clip=clip)
+
+
+def _noise(ledger: Ledger, rows: Array, thrice: Array, clip: tuple[float, float] | None) -> AnswerModel:
+    """Fresh errors, or a target whose answers change with time or with having been asked before?"""
+    low, high = clip if clip is not None else (-np.inf, np.inf)
+    inside = (thrice.min(axis=0) > low) & (thrice.max(axis=0) < high)
+    if not inside.any():
+        return AnswerModel("labels", "hardly an answer lies between the lowest and the highest one", 0, clip=clip)
+    row = int(np.flatnonzero(inside)[0])
+    again = np.concatenate([_ask(ledger, rows[row : row + 1]) for _ in range(_REPEATS)])
+    steps = np.diff(np.concatenate([thrice[:, row], again]))
+    if (steps >= 0.0).all() or (steps <= 0.0).all():
+        text = f"a row asked {len(steps) + 1} times was answered {thrice[0, row]:.9g} at first and {again[-1]:.9g} at last, never turning back"
+        return AnswerModel("unsteady", text, 0, clip=clip)
+    apart = np.concatenate([(thrice - thrice.mean(axis=0))[:, inside].ravel(), again - again.mean()])
+    sigma = float(np.sqrt(np.sum(apart**2) / (len(apart) - int(inside.sum()) - 1)))
+    return AnswerModel("noise", f"the same row is answered differently, with a standard deviation of {sigma:.2g}", 0, sigma=sigma, clip=clip)
 
 
 def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, near: Array, repeats: bool) -> AnswerModel | None:
@@ -190,27 +219,56 @@ def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, n
         return None
     middle = float(values.mean())
     seen = f"every answer is {values[0]:g} or {values[1]:g}"
-    again = np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (_SAME_RAY, 1))) == values[1])
-    if repeats and again in (0.0, 1.0):
+    sizes = np.sort(rng.uniform(0.5, 2.0, _SAME_RAY))
+    labels = _ask(ledger, rows[:1] * sizes[:, None]) == values[1]
+    turns = int(np.count_nonzero(np.diff(labels)))
+    if repeats and turns == 0:
         return AnswerModel("labels", seen, 0, middle=middle)
-    share = float(np.mean(_ask(ledger, rows[:1] * rng.uniform(0.5, 2.0, (150, 1))) == values[1]))
-    share = (150 * share + _SAME_RAY * float(again)) / (150 + _SAME_RAY)
-    flip = min(share, 1.0 - share)
+    more = rng.uniform(0.5, 2.0, _MORE_ON_RAY)
+    if repeats and turns <= _TURNS:
+        more[:_SAME_RAY] = sizes
+    again = _ask(ledger, rows[:1] * more[:, None]) == values[1]
+    if repeats and turns <= _TURNS and bool((again[:_SAME_RAY] == labels).all()):
+        return AnswerModel("labels", f"{seen}, and along a ray the label turns {turns} times, at the same places when asked again", 0, middle=middle)
+    flip = _flipped(np.append(labels, again)[np.argsort(np.append(sizes, more))])
     return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip, middle=middle)
+
+
+def _flipped(labels: NDArray[np.bool_]) -> float:
+    """The share of labels along a ray that are wrong, if the true one turns at most once."""
+    before = np.concatenate([[0], np.cumsum(labels)])  # ones before each place where it could turn
+    wrong = before + (len(labels) - np.arange(len(labels) + 1)) - (before[-1] - before)  # when it turns there from 0 to 1
+    return float(min(wrong.min(), (len(labels) - wrong).min())) / len(labels)
 
 
 def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Array | None) -> tuple[tuple[float, float] | None, float]:
     """The answers' lowest and highest value if growing rows end there, and the largest size at which they had not."""
     sizes = np.unique(np.minimum(np.append(size * 10.0 ** np.arange(4), farthest), farthest))
     up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
-    low, high = float(min(up.min(), down.min())), float(max(up.max(), down.max()))
     spread = 0.0 if noisy is None else float(np.std(noisy - noisy.mean(axis=0)))
     margin = 30.0 * spread
-    ends_flat = [abs(path[-1] - path[-2]) <= 12.0 * spread and abs(path[-1]) > margin for path in (up, down)]
-    if not any(ends_flat) or sizes[-1] < 5 * sizes[-2] * 0.99:
+    low, high = NO_LIMITS
+    if sizes[-1] >= 5 * sizes[-2] * 0.99:
+        for path in (up, down):
+            if abs(path[-1] - path[-2]) > 12.0 * spread or abs(path[-1]) <= margin:
+                continue
+            if path[-1] >= max(up.max(), down.max()) - margin:
+                high = float(max(up.max(), down.max()))
+            elif path[-1] <= min(up.min(), down.min()) + margin:
+                low = float(min(up.min(), down.min()))
+    if (low, high) == NO_LIMITS:
         return None, float(sizes[-1])
     free = (np.minimum(up, down) > low + margin) & (np.maximum(up, down) < high - margin)
     return (low, high), float(sizes[free].max(initial=0.0))
+
+
+def limits_in_words(limits: tuple[float, float]) -> str:
+    """Where answers stop, of a side without a limit nothing.
+
+    >>> limits_in_words((-2.0, 2.0)), limits_in_words((NO_LIMITS[0], 2.0))
+    ('answers stop at -2 and 2', 'answers stop at 2')
+    """
+    return "answers stop at " + " and ".join(f"{limit:.6g}" for limit in limits if limit not in NO_LIMITS)
 
 
 def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: float, clip: tuple[float, float] | None) -> tuple[Array, float]:
@@ -232,11 +290,8 @@ def _deviations(ledger: Ledger, rng: np.random.Generator, size: float, far: floa
     return deviations[kept], float(np.abs(answers).max(initial=0.0))
 
 
-def _far_deviation(ledger: Ledger, rng: np.random.Generator, far: float, clip: tuple[float, float] | None) -> float:
-    """How far answers to long rows lie off lines: coarse steps are not seen on rows whose whole answer is smaller."""
-    if clip is not None:
-        return 0.0
-    rows = far * _rows(rng, 3, ledger.width)
+def _far_deviation(ledger: Ledger, rng: np.random.Generator, rows: Array) -> float:
+    """How far answers along long rows lie off lines: coarse steps are not seen on rows whose whole answer is smaller."""
     ends, starts = _ask(ledger, rows), _ask(ledger, -rows)
     parts = rng.uniform(-0.6, 0.6, (3, 6))
     answers = _ask(ledger, (parts[:, :, None] * rows[:, None]).reshape(-1, ledger.width)).reshape(parts.shape)
@@ -244,15 +299,24 @@ def _far_deviation(ledger: Ledger, rng: np.random.Generator, far: float, clip: t
     return float(off.max()) / 1.6 if float(off.max()) > 1e-12 * float(np.abs(ends).max()) else 0.0
 
 
-def _smooth(ledger: Ledger, rng: np.random.Generator, size: float, clip: tuple[float, float] | None, worst: float) -> bool:
-    """Whether a function that is not affine is exact: straight on short segments, where errors of answers would still jump about."""
-    straight = 0
-    for row in 0.3 * size * _rows(rng, 3, ledger.width):
-        answers = _ask(ledger, (1.0 + 1e-4 * np.arange(5.0))[:, None] * row)
-        bends = np.abs(np.diff(answers, 2)).max()
-        moves = np.abs(np.diff(answers)).min()
-        straight += int(moves > 0.0 and bends < 1e-3 * worst and bends < 0.05 * moves)
-    return straight >= 2
+class _Segments:
+    """Answers along three short segments, where a function that is no line still is nearly one, and errors of answers still jump about.
+
+    largest: how far they lie off lines. moves: whether they change all along the segments.
+    """
+
+    def __init__(self, ledger: Ledger, places: Array) -> None:
+        steps = 1.0 + 1e-4 * np.arange(5.0)
+        self._answers = _ask(ledger, (steps[:, None, None] * places).reshape(-1, ledger.width)).reshape(5, 3)
+        line = np.column_stack([np.ones(5), np.arange(5.0)])
+        off = self._answers - line @ np.linalg.lstsq(line, self._answers, rcond=None)[0]
+        self.largest = float(np.abs(off).max())
+        self.moves = bool((np.abs(np.diff(self._answers, axis=0)).min(axis=0) > 0.0).all())
+
+    def straight(self, worst: float) -> bool:
+        """Whether at least two of them are lines, against deviations of that size elsewhere."""
+        bends, moves = np.abs(np.diff(self._answers, 2, axis=0)).max(axis=0), np.abs(np.diff(self._answers, axis=0)).min(axis=0)
+        return int(((moves > 0.0) & (bends < 1e-3 * worst) & (bends < 0.05 * moves)).sum()) >= 2
 
 
 def _decimals(answers: Array) -> int | None:

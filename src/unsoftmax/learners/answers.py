@@ -8,6 +8,7 @@ import numpy as np
 
 from unsoftmax.learners.answer_model import AnswerModel, Finding, first_look, identify
 from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.checks import REPEAT_TEST
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.clipped import ClippedLearner
 from unsoftmax.learners.labels import LabelLearner
@@ -68,6 +69,8 @@ class AnswerAwareLearner:
         return None if found.exact else self._for(found)
 
     def _for(self, found: AnswerModel) -> Learner:
+        if found.kind == "unsteady":
+            raise OutsideClass(REPEAT_TEST, found.evidence)
         return _OfFamily(
             self.family, learner_for_answers(found), several=found.kind == "float32", flat=found.clip is not None and found.kind == "exact"
         )

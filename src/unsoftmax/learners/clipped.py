@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.errors import UsageError
+from unsoftmax.learners.answer_model import limits_in_words
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim
 from unsoftmax.learners.single_head import SingleHeadLearner
@@ -44,8 +45,7 @@ class ClippedLearner:
         ledger.input_bound = longest if before is None else min(before, longest)
         ledger.known.pop("values", None)
         learned = self.inner.learn(ledger, rng)
-        low, high = self.limits
-        note = f"answers stop at {low:.6g} and {high:.6g}; rows were kept to a norm of {ledger.input_bound:.3g}, where none does"
+        note = f"{limits_in_words(self.limits)}; rows were kept to a norm of {ledger.input_bound:.3g}, where none does"
         head = learned.model
         if isinstance(head, SingleHead):
             learned = replace(learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits))
@@ -61,7 +61,7 @@ class ClippedLearner:
             c = float(ledger.ask(np.zeros((1, 1, d)))[0])
             room = min(high - c, c - low)
             if not room > 0.0:
-                raise Unresolved(f"a row of zeros is already answered {c:.6g}, at a limit ({low:.6g}, {high:.6g}); no row shows what is beyond it")
+                raise Unresolved(f"a row of zeros is already answered {c:.6g}, and {limits_in_words(self.limits)}; no row shows what is beyond it")
             for _ in range(80):
                 answers = ledger.ask(size * basis[:, None]) - c
                 loudest = float(np.abs(answers).max())

@@ -1,0 +1,111 @@
+"""The first look: every family behind every kind of answers is named, with or without biases, and nothing is named that was not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.outside import BOXES
+from unsoftmax.audit.identify import FirstLook, first_look
+from unsoftmax.models import Model
+from unsoftmax.oracles import Oracle
+
+ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
+    "exact": lambda o, s: o,
+    "rounded to 2 decimals": lambda o, s: unsoftmax.Rounded(o, 2),
+    "tolerance": lambda o, s: unsoftmax.WithinTolerance(o, 1e-3, s),
+    "noise": lambda o, s: unsoftmax.Noisy(o, 1e-2, s),
+    "float32": lambda o, s: unsoftmax.LowPrecision(o, "float32"),
+    "float16": lambda o, s: unsoftmax.LowPrecision(o, "float16"),
+    "bfloat16": lambda o, s: unsoftmax.LowPrecision(o, "bfloat16"),
+    "labels": lambda o, s: unsoftmax.Labels(o),
+    "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
+    "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
+}
+FAMILIES: dict[str, Callable[[int, bool], Model]] = {
+    "single-head": lambda seed, biases: unsoftmax.random_single_head(6, 1 + seed % 6, seed=seed, biases=biases),
+    "multi-head": lambda seed, biases: unsoftmax.random_multi_head(6, 2 + seed % 2, seed=seed, biases=biases),
+    "transformer": lambda seed, biases: unsoftmax.random_transformer(6, 6 + seed % 4, seed=seed, biases=biases),
+}
+
+
+def look_at(target: object, seed: int = 0, *, width: int | None = None, bound: float | None = None) -> FirstLook:
+    ledger = unsoftmax.Ledger(unsoftmax.as_oracle(target), width=width, input_bound=bound)
+    found = first_look(ledger, np.random.default_rng([9, seed]))
+    assert sum(finding.queries for finding in found.findings) <= ledger.bill.total <= sum(finding.queries for finding in found.findings) + 4
+    assert all(finding.evidence for finding in found.findings)
+    return found
+
+
+def _has_either_sign(model: Model) -> bool:
+    """Labels of a function that is hardly ever negative, or positive, are one label."""
+    return 0.1 < float(np.mean(model(np.random.default_rng(0).standard_normal((500, 1, 6))) > 0)) < 0.9
+
+
+@pytest.mark.parametrize(("family", "answers", "biases"), [*product(FAMILIES, ANSWERS, (False, True))])
+def test_family_answers_and_bias_are_named(family: str, answers: str, biases: bool) -> None:
+    for seed in [seed for seed in range(8) if _has_either_sign(FAMILIES[family](seed, biases))][:2]:
+        found = look_at(ANSWERS[answers](unsoftmax.as_oracle(FAMILIES[family](seed, biases)), seed), seed)
+        assert found.value("family") == family, found.findings
+        assert found.value("answers") == answers
+        assert found.value("repeatability") == ("random" if answers in ("noise", "flipped labels") else "deterministic")
+        assert (found.value("order of rows"), found.value("copies of a row")) == ("does not matter", "do not count")
+        if family != "transformer":
+            assert found.value("query bias") == ("present" if biases else "none")
+            assert (found.value("constant") == "none") == (not biases)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_strong_and_weak_scores_alike(seed: int) -> None:
+    for scale in (1e-3, 60.0):
+        head = unsoftmax.random_single_head(5, seed=seed, scale=scale, biases=bool(seed % 2))
+        layer = unsoftmax.random_multi_head(5, 2, seed=seed, scale=scale, biases=bool(seed % 2))
+        for answers in ("exact", "rounded to 2 decimals", "bfloat16", "labels"):
+            assert look_at(ANSWERS[answers](unsoftmax.as_oracle(head), seed), seed).value("family") == "single-head"
+            assert look_at(ANSWERS[answers](unsoftmax.as_oracle(layer), seed), seed).value("family") == "multi-head"
+
+
+@pytest.mark.parametrize("bound", [2.0, 30.0])
+def test_short_rows_tell_less_but_nothing_wrong(bound: float) -> None:
+    for seed, answers in product(range(3), ANSWERS):
+        if answers == "clipped":
+            continue
+        head, layer = unsoftmax.random_single_head(5, seed=seed, biases=True), unsoftmax.random_multi_head(5, 2, seed=seed, biases=True)
+        assert look_at(ANSWERS[answers](unsoftmax.as_oracle(head), seed), seed, bound=bound).value("family") in ("single-head", "unknown")
+        assert look_at(ANSWERS[answers](unsoftmax.as_oracle(layer), seed), seed, bound=bound).value("family") in ("multi-head", "unknown")
+
+
+@pytest.mark.parametrize("name", ["drifts", "repeats_answered_worse"])
+def test_answers_that_change_with_time_are_no_noise(name: str) -> None:
+    done = unsoftmax.audit_target(BOXES[name](5, 0), width=5)
+    found = {finding.subject: finding for finding in done.findings}
+    assert done.result.status is unsoftmax.Status.OUTSIDE_CLASS
+    assert (found["answers"].value, found["family"].value) == ("unsteady", "none")
+    assert "never turning back" in found["answers"].evidence
+    assert unsoftmax.recover(BOXES[name](5, 0), width=5).model is None
+
+
+@pytest.mark.parametrize("name", ["hard_max", "max_pooling", "labels_of_wrong_thing"])
+def test_boxes_without_a_softmax_are_seen_at_once(name: str) -> None:
+    assert look_at(BOXES[name](5, 0), width=5).value("family") == "none"
+
+
+def test_a_limit_on_one_side_is_told_from_two(tmp_path: Path) -> None:
+    head = unsoftmax.random_single_head(5, seed=3, biases=True)
+    result = unsoftmax.recover(lambda X: np.minimum(head(X), 4.0), width=5)  # a network on top, or a head with a limit: one function
+    assert result.model is not None
+    far = 1e3 * np.random.default_rng(0).standard_normal((64, 3, 5))
+    assert np.allclose(result.model(far), np.minimum(head(far), 4.0), rtol=1e-6)
+    result.model.save(tmp_path / "head.safetensors")
+    assert np.allclose(unsoftmax.load(tmp_path / "head.safetensors")(far), result.model(far))
+
+
+def test_half_floats_never_overflow() -> None:
+    head = unsoftmax.random_single_head(5, seed=1)
+    loud = unsoftmax.SingleHead(head.W, 300.0 * head.v)
+    assert look_at(unsoftmax.LowPrecision(unsoftmax.as_oracle(loud), "float16")).value("family") == "single-head"
