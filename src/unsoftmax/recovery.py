@@ -21,6 +21,7 @@ __all__ = ["recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
+_PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
 
 
@@ -149,7 +150,7 @@ def _judge(certificate: Certificate, bound: float | None, explained: float, exac
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     known = np.inf if bound is None else bound
-    if known <= min(explained, _USEFUL) and certificate.max_relative_error <= 10.0 * known:
+    if known <= min(explained, _USEFUL) and certificate.max_relative_error <= max(certificate.allowed, _PARTS * known):
         return Status.WITHIN_BOUND, f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
     if certificate.failed is not None and certificate.max_relative_error > max(exact, 10.0 * min(explained, known)):
         raise OutsideClass(certificate.failed, certificate.statement)

@@ -18,6 +18,7 @@ _ROUNDING = 1e-9  # relative deviation that a float64 computation never shows
 _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
 _RELATIVE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # two roundings
 _LARGEST_HALF = 2e4  # float16 ends at 65504
+_SHRINKING = 12
 _LABELS = ("labels", "flipped labels")
 
 
@@ -84,12 +85,25 @@ class Asking:
         """How far an answer near zero may be off by itself."""
         return 0.0 if self.answers is None else self.answers.tau + _SPREAD * self.answers.sigma
 
-    def keep_to_format(self) -> None:
-        """Long rows must not overflow a short float format."""
-        if self.answers is not None and self.answers.kind == "float16":
-            with self.ledger.phase(IDENTIFY):
-                loudest = float(np.abs(self.ask(*self.rows(4, self.near)[:, None])).max())
-            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / max(loudest * np.sqrt(self.ledger.width), 1e-300)))
+    def keep_inside(self) -> None:
+        """Long rows must not overflow a short float format, and none should reach a limit of the answers."""
+        if self.answers is None or (self.answers.kind != "float16" and self.answers.clip is None):
+            return
+        low, high = self.answers.clip or (-_LARGEST_HALF, _LARGEST_HALF)
+        with self.ledger.phase(IDENTIFY):
+            for _ in range(_SHRINKING):
+                answers = self.ask(*self.rows(4, self.near)[:, None])
+                if ((answers > low) & (answers < high)).all():
+                    break
+                self.near *= 0.1
+        if self.answers.kind == "float16":
+            loudest = max(float(np.abs(answers).max()) * np.sqrt(self.ledger.width), 1e-300)
+            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / loudest))
+
+    def within_limits(self, answers: Array) -> bool:
+        """Whether no answer is at a limit."""
+        low, high = (-np.inf, np.inf) if self.answers is None or self.answers.clip is None else self.answers.clip
+        return bool(((answers > low) & (answers < high)).all())
 
     def signal_size(self) -> float:
         """Rows long enough to stand out of the answers' own errors, and inside a clipping limit."""

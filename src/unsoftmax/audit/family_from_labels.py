@@ -26,6 +26,7 @@ _RAYS = 3
 _TURNS = 5
 _BITS = 24
 _BESIDE = 1e-4  # how far beside a turn labels are compared, of the distance between two rows of either label
+_MARGIN = 1e-5
 _PLACES = 3
 _ASIDE = 1e-4
 _FINE_BITS = 40
@@ -48,7 +49,7 @@ def family_from_labels(look: Asking) -> str:
         look.add("family", boundary.made_of_flat_pieces)
         return "transformer"
     look.add("query bias", lambda: _bias_beside_constant(look) if constant == "present" else _bias_alone(look))
-    return look.add("family", boundary.heads)
+    return "multi-head" if look.add("family", boundary.heads) == "multi-head" else "single-head"
 
 
 def sure_labels(look: Asking, batch: Array) -> Bools:
@@ -103,13 +104,14 @@ def _bias_alone(look: Asking) -> tuple[str, str]:
 class _Boundary:
     """Places between rows of either label where the label turns, and what they tell.
 
-    turns: such places. across: for each of them, the way from a row labelled 0 to a row labelled 1 on which it lies.
+    rows: rows of either label. turns: such places. across: for each of them, the way from a row labelled 0 to a row labelled 1 on which it lies.
     """
 
     def __init__(self, look: Asking) -> None:
         self.look = look
-        self.size = look.far / 4
+        self.size = 0.9 * look.far
         self.turns = self.across = np.empty((0, look.ledger.width))
+        self.rows: dict[bool, Array] = {}
 
     def shape(self) -> tuple[str, str]:
         """A plane, as for affine answers, or a curved surface? Places on lines through two turns turn too, on a plane."""
@@ -119,6 +121,7 @@ class _Boundary:
             more = self.look.rows(20 * _TURNS, self.size)
             rows, labels = np.concatenate([rows, more]), np.append(labels, sure_labels(self.look, more[:, None]))
         ones, zeros = rows[labels], rows[~labels]
+        self.rows = {True: ones, False: zeros}
         if not len(ones) or not len(zeros):
             return UNKNOWN, f"{len(rows)} rows of norm {self.size:.3g} have one label"
         which = np.arange(_TURNS)
@@ -151,26 +154,36 @@ class _Boundary:
 
     def heads(self) -> tuple[str, str]:
         """Rows just on one side of the plane: one head answers a mean of theirs, on the same side. Several heads pick different rows."""
-        shares = self.look.rng.dirichlet(np.ones(_TURNS), 2 * _PAIRS)
-        side = np.where(np.arange(2 * _PAIRS) % 4 < 2, 1.0, -1.0)
-        rows = shares @ self.turns + 10.0 * _BESIDE * side[:, None] * self.across.mean(axis=0)
-        labels = sure_labels(self.look, rows.reshape(_PAIRS, 2, -1))
-        broken = int((labels != (side[::2] > 0.0)).sum())
+        if self.look.ledger.width == 1:
+            return UNKNOWN, "rows of width 1 leave no room beside the place where labels turn; one head is tried, and the certificate decides"
+        side = np.arange(_PAIRS) % 2 == 1
+        shares = self.look.rng.dirichlet(np.ones(_TURNS), (_PAIRS, 2))
+        rows = shares @ self.turns + (_MARGIN * np.where(side, 1.0, -1.0))[:, None, None] * self.across.mean(axis=0)
+        broken = self._broken(rows[: _PAIRS // 2], side[: _PAIRS // 2])
+        if self.look.longest is None or self.look.longest >= 3:  # a third row that asks, from anywhere on that side
+            asking = np.array([self.rows[one][index % len(self.rows[one])] for index, one in enumerate(side)])
+            rows = np.concatenate([rows, asking[:, None]], axis=1)
+        broken += self._broken(rows[_PAIRS // 2 :], side[_PAIRS // 2 :])
         if broken:
-            return (
-                "multi-head",
-                f"{broken} of {_PAIRS} pairs of rows on one side of the plane are labelled as on the other: one softmax cannot do that",
-            )
-        return "single-head", f"{_PAIRS} pairs of rows close to the plane where labels turn keep their label together, as under one softmax"
+            text = f"{broken} of {_PAIRS} sequences of rows on one side of the plane are labelled as on the other: one softmax cannot do that"
+            return "multi-head", text
+        return "single-head", f"{_PAIRS} sequences of rows on one side of the plane where labels turn keep their label, as under one softmax"
 
     def _broken_pairs(self, rows: Array) -> tuple[int, int]:
         """How many pairs of rows of one label have the other one together, and how many pairs there were."""
         labels = sure_labels(self.look, rows[:, None])
         alike = [np.flatnonzero(labels == side) for side in (True, False)]
-        pairs = np.array([pair for some in alike for pair in zip(some[::2], some[1::2], strict=False)]).reshape(-1, 2)
-        if not len(pairs):
-            return 0, 0
-        return int((sure_labels(self.look, rows[pairs]) != labels[pairs[:, 0]]).sum()), len(pairs)
+        pairs = np.array([pair for some in alike for pair in zip(some[::2], some[1::2], strict=False)], dtype=int).reshape(-1, 2)
+        return self._broken(rows[pairs], labels[pairs[:, 0]]), len(pairs)
+
+    def _broken(self, sequences: Array, side: Bools) -> int:
+        """How many sequences have another label than each of their rows; asked again, rows and all, where it seems so."""
+        odd = np.flatnonzero(sure_labels(self.look, sequences) != side)
+        if not len(odd):
+            return 0
+        length, width = sequences.shape[1:]
+        alone = sure_labels(self.look, sequences[odd].reshape(-1, 1, width)).reshape(-1, length)
+        return int(((alone == side[odd, None]).all(axis=1) & (sure_labels(self.look, sequences[odd]) != side[odd])).sum())
 
     def _turns(self, starts: Array, across: Array, bits: int) -> tuple[Array, Bools]:
         """Where the label turns on the way from each start, and whether it is 0 at the start and 1 at the end at all."""

@@ -14,6 +14,7 @@ __all__ = ["UNKNOWN", "family_from_values"]
 UNKNOWN = "unknown"
 _ENOUGH = 12  # points: each says that two heads would have been told at least every second time
 _MODERATE = 4  # points of a pair whose scores can be read well ...
+_FAINTLY = 3.0
 _PLAINLY = 100.0  # ... that is, so much better than needed
 _PAIRS = 40
 _TELLING = 0.1  # weights known less well say nothing
@@ -37,14 +38,14 @@ def family_from_values(look: Asking) -> str:
 
 def _single_rows(look: Asking) -> tuple[str, str]:
     """On a line, or along a curve?"""
-    limits = look.answers.clip if look.answers is not None and look.answers.clip is not None else (-np.inf, np.inf)
+    clipped = look.answers is not None and look.answers.clip is not None
     origin = look.origin()
     size = look.signal_size()
-    sizes = size * np.array([1.0, 1.0, 1.0] if not look.exact and not np.isfinite(limits).any() else [1.0, 10.0, 3.0])
+    sizes = size * np.array([1.0, 10.0, 3.0] if look.exact or clipped else [1.0, 1.0, 1.0])
     for size in np.minimum(sizes if look.exact else np.tile(sizes, 2), look.far):
         (x,) = look.rows(1, float(size))
         half, whole, back = answers = look.ledger.ask(np.stack([0.5 * x, x, -x])[:, None])
-        if not ((answers > limits[0]) & (answers < limits[1])).all():
+        if not look.within_limits(answers):
             continue
         bend = max(float(np.max(np.abs(whole - 2.0 * half + origin))), float(np.max(np.abs(whole + back - 2.0 * origin))))
         if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]])):
@@ -68,12 +69,11 @@ def _network_on_top(look: Asking) -> tuple[str, str]:
 
 def _query_bias(look: Asking) -> tuple[str, str]:
     """[a; 0]: without a query bias both rows weigh the same, whatever the heads."""
-    limits = look.answers.clip if look.answers is not None else None
     for size in np.minimum(look.signal_size() * np.array([1.0, 8.0, 0.2]), look.far):
         a = look.rows(1, float(size))[0]
         origin = look.origin()
         alone, mixed = look.ask(a[None])[0], look.ask(np.stack([a, np.zeros_like(a)]))[0]
-        if limits is not None and not (limits[0] < float(alone) < limits[1]):
+        if not look.within_limits(alone):
             continue
         gap = float(np.max(np.abs(mixed - 0.5 * (alone + origin))))
         if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin])):
@@ -88,7 +88,7 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
     row, 0 or 1 for one head, is between, or beyond, for every second pair of rows when there are several.
     """
     if look.answers is not None and look.answers.kind == "constant":
-        return "none", "no row moves the answer: a constant, as far as single rows show"
+        return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
     if look.exact:
         tiny = _TINY * look.near
         weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
@@ -105,7 +105,7 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
             return "multi-head", f"a row, twice the row and its negative weigh {shown}: no single softmax does that (errors explain {error:.1g})"
         spread = float(np.abs(weights - 0.5).max())
         told = 64.0 * _TELLING * spread**3 / error  # several heads bend the scores by about so many errors
-        if told < 1.0:
+        if told < _FAINTLY:
             continue
         readable = bool(((weights > 0.02) & (weights < 0.98)).all())
         moderate, saturated = moderate + readable, saturated + (not readable)
@@ -128,7 +128,7 @@ def _sizes(look: Asking, biased: bool) -> Iterator[tuple[float, float]]:
     else:
         far = look.far / 3
         sizes = [(far, min((1.0 if biased else 1.0 / far) * score, far)) for score in scores]
-        sizes += [(far, min(size, far)) for size in (1.0, 10.0, 100.0, 1e3)]
+        sizes += [(far, min(size, far)) for size in (1.0, 10.0, 100.0, 1e3, far, far)]
     for index in range(_PAIRS):
         yield sizes[index % len(sizes)]
 
@@ -138,7 +138,7 @@ def _weights(look: Asking, a: Array, b: Array) -> tuple[Array, float]:
     origin, base, signal = (float(np.ravel(answer)[0]) for answer in look.ask(np.zeros_like(b)[None], b[None], a[None]))
     mixed = look.ledger.ask(np.stack([np.stack([k * a + b, b]) for k in _FACTORS])).reshape(len(_FACTORS), -1)[:, 0]
     heard = signal - origin
-    if heard == 0.0:
+    if heard == 0.0 or not look.within_limits(np.append(mixed, [signal, base])):
         return np.full(len(_FACTORS), 0.5), np.inf
     weights = (mixed - base) / (_FACTORS * heard)
     error = 2.0 * look.allowed(np.append(mixed, [signal, base])) / abs(heard)

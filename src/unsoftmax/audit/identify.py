@@ -63,7 +63,7 @@ def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None
     else:
         look.add("answers", lambda: _answers(look, tolerance))
         ledger.known[ANSWERS_KNOWN] = look.answers
-    look.keep_to_format()
+    look.keep_inside()
     look.add("repeatability", lambda: _repeatability(look))
     if not look.labels:
         look.add("constant", lambda: _constant(look))

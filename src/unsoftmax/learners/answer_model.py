@@ -160,7 +160,7 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
         slope = float(np.abs(near).max()) / size
         farthest = min(farthest, max(size, _HALF_FLOAT / (3 * slope)))
     loudest = rows[int(np.abs(thrice.mean(axis=0)).argmax())]
-    clip, straight = _limits(ledger, loudest, size, farthest, thrice if not repeats else None)
+    clip, straight = _limits(ledger, rows, loudest, size, farthest, None if repeats else thrice, _decimals(near) is not None)
     inside = near if clip is None else near[(near > clip[0]) & (near < clip[1])]
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
@@ -241,21 +241,33 @@ def _flipped(labels: NDArray[np.bool_]) -> float:
     return float(min(wrong.min(), (len(labels) - wrong).min())) / len(labels)
 
 
-def _limits(ledger: Ledger, row: Array, size: float, farthest: float, noisy: Array | None) -> tuple[tuple[float, float] | None, float]:
-    """The answers' lowest and highest value if growing rows end there, and the largest size at which they had not."""
+def _limits(
+    ledger: Ledger, rows: Array, row: Array, size: float, farthest: float, noisy: Array | None, on_grid: bool
+) -> tuple[tuple[float, float] | None, float]:
+    """The answers' lowest and highest value if growing rows end there, and the largest size at which they had not.
+
+    A ray of a network may come to rest as well: then other rows go beyond.
+    """
     sizes = np.unique(np.minimum(np.append(size * 10.0 ** np.arange(4), farthest), farthest))
+    close = sizes[-1] < 5 * sizes[-2] * 0.99  # too close to each other to show that answers do not grow; three equal ones do, unless they are rounded
+    if close:
+        sizes = np.unique(np.append(sizes, [0.7 * farthest, 0.85 * farthest]))
     up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
+    lowest, highest = float(min(up.min(), down.min())), float(max(up.max(), down.max()))
     spread = 0.0 if noisy is None else float(np.std(noisy - noisy.mean(axis=0)))
     margin = 30.0 * spread
     low, high = NO_LIMITS
-    if sizes[-1] >= 5 * sizes[-2] * 0.99:
-        for path in (up, down):
-            if abs(path[-1] - path[-2]) > 12.0 * spread or abs(path[-1]) <= margin:
-                continue
-            if path[-1] >= max(up.max(), down.max()) - margin:
-                high = float(max(up.max(), down.max()))
-            elif path[-1] <= min(up.min(), down.min()) + margin:
-                low = float(min(up.min(), down.min()))
+    for path in (up, down):
+        if np.ptp(path[-3:] if close else path[-2:]) > 12.0 * spread or abs(path[-1]) <= margin or (close and (on_grid or noisy is not None)):
+            continue
+        if path[-1] >= highest - margin:
+            high = highest
+        elif path[-1] <= lowest + margin:
+            low = lowest
+    if (low, high) != NO_LIMITS:
+        elsewhere = _ask(ledger, farthest * rows / np.linalg.norm(rows, axis=1)[:, None])
+        low = low if elsewhere.min() >= low - margin else NO_LIMITS[0]
+        high = high if elsewhere.max() <= high + margin else NO_LIMITS[1]
     if (low, high) == NO_LIMITS:
         return None, float(sizes[-1])
     free = (np.minimum(up, down) > low + margin) & (np.maximum(up, down) < high - margin)

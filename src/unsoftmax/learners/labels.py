@@ -26,6 +26,7 @@ __all__ = ["LabelLearner", "from_labels"]
 
 _EPS = float(np.finfo(float).eps)
 _CHECKS = 16
+_SIZES = (1.0, 0.5, 2.0, 1.0)
 _FACTOR = 3.0  # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _MORE_FOR_V = 5
 _FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
@@ -155,7 +156,8 @@ class LabelLearner:
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.strength / 8)
-        c = np.minimum(1.0 / typical, 0.9 * EDGE / np.maximum(np.abs(forms), 1e-300))
+        sizes = np.resize(_SIZES, _CHECKS) / typical  # several heads, seen as one, turn elsewhere at other sizes
+        c = np.minimum(sizes, 0.9 * EDGE / np.maximum(np.abs(forms), 1e-300))
         if ledger.input_bound is not None:
             c = np.minimum(c, (ledger.input_bound / 23.0) ** 2)
 

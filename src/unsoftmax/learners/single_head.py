@@ -14,7 +14,7 @@ from unsoftmax.learners.values import read_values
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead
-from unsoftmax.outcomes import NotIdentifiable
+from unsoftmax.outcomes import NotIdentifiable, Stop, Unresolved
 from unsoftmax.solvers import RangeFinder
 
 __all__ = ["SingleHeadLearner"]
@@ -63,9 +63,7 @@ class SingleHeadLearner:
         check_repeatable(ledger, v, c)
         if not v.any():
             check_constant(ledger, c, rng)
-            raise NotIdentifiable(
-                f"v = 0: every answer is the constant {c:.6g}, which is recovered, but W and w0 leave no trace in any answer and cannot be seen"
-            )
+            raise _nothing_moves(ledger, c)
         check_one_row_affine(ledger, v, c, rng)
         with ledger.phase("bias"):
             w0 = SigmoidMeter(ledger, v, c, rng=rng).query_bias()
@@ -77,3 +75,17 @@ class SingleHeadLearner:
         with ledger.phase("scores"):
             W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
         return Learned(SingleHead(W, v, w0, c))
+
+
+def _nothing_moves(ledger: Ledger, c: float) -> Stop:
+    """No row moves the answer: v = 0, unless answers are so coarse, and rows so short, that none could."""
+    coarse = c == round(c, 3)
+    if coarse and ledger.input_bound is not None:
+        return Unresolved(
+            f"every row up to the largest norm allowed, {ledger.input_bound:g}, is answered {c:.6g}: v = 0, or answers too coarse for them; "
+            "longer rows (input_bound) or finer answers would tell"
+        )
+    why = "v = 0, or the answers are so coarse that nothing moves them" if coarse else "v = 0"
+    return NotIdentifiable(
+        f"{why}: every answer is the constant {c:.6g}, which is recovered, but W and w0 leave no trace in any answer and cannot be seen"
+    )

@@ -172,7 +172,7 @@ def _run_together(respond: Responses, jobs: list[_Job]) -> None:
         following = []
         for job, _ in wanted:
             values = job.meter.values(job.blocks[-1])
-            if len(job.blocks) == 1:
+            if len(job.blocks) == 1 and len(values) > 1:
                 typical = float(np.sqrt(np.mean(values[1:] ** 2)))
                 if typical > 0:
                     job.meter.step = min(0.8 / typical, 4 * job.meter.step)
