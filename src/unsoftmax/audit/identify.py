@@ -63,6 +63,10 @@ def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None
     else:
         look.add("answers", lambda: _answers(look, tolerance))
         ledger.known[ANSWERS_KNOWN] = look.answers
+    if look.answers is not None and look.answers.kind == "unsteady":
+        look.add("repeatability", lambda: ("random", "see the answers"))
+        look.add("family", lambda: ("none", "what changes with time, or with being asked, is no function of the sequence"))
+        return FirstLook(look.answers, "single-head", tuple(look.findings))
     look.keep_inside()
     look.add("repeatability", lambda: _repeatability(look))
     if not look.labels:

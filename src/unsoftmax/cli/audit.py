@@ -140,8 +140,14 @@ def _describe(done: Audit) -> str:
     from unsoftmax.audit.facts import verdict
 
     lines = [verdict(done), ""]
-    lines += [f"{finding.subject:<16} {finding.value:<22} {finding.evidence} ({finding.queries:,} queries)" for finding in done.findings]
+    if not done.result.status.recovered:
+        lines += [f"{'reason':<16} {done.result.status}: {done.result.reason}", ""]
+    lines += [f"{finding.subject:<16} {finding.value:<22} {finding.evidence}{_price(finding.queries)}" for finding in done.findings]
     if done.defences is not None:
         lines += ["", f"{'defences':<16} {done.defences.advice}"]
     lines += ["", *[f"{name:<16} {path}" for name, path in done.result.artifacts.items()]]
     return "\n".join(lines)
+
+
+def _price(queries: int) -> str:
+    return "" if queries == 0 else " (1 query)" if queries == 1 else f" ({queries:,} queries)"
