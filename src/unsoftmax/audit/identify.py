@@ -35,16 +35,10 @@ class FirstLook:
             return ""
         if self.family == "transformer":
             return f"this looks like a network on top of attention, which is not recovered from {self.answers.name} answers"
-        if self.family == "single-head" and self.value("query bias") == "present":
-            return f"this looks like one head with a query bias, which is not recovered from {self.answers.name} answers"
-        if self.family == "single-head" and self.labels_with_constant:
-            return "this looks like one head with a constant, which is not recovered from labels"
-        return ""
-
-    @property
-    def labels_with_constant(self) -> bool:
-        """Whether answers are labels of a function with a constant."""
-        return self.answers is not None and "labels" in self.answers.kind and self.value("constant") == "present"
+        extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none")]
+        if self.family != "single-head" or not extras:
+            return ""
+        return f"this looks like one head with a {' and a '.join(extras)}, for which {self.answers.name} answers are not enough here"
 
 
 def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None = None) -> FirstLook:

@@ -76,7 +76,7 @@ class AuditLearner:
             return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
         except OutsideClass as refuted:
             if look.beyond_these_answers:
-                raise Unresolved(f"{look.beyond_these_answers}; as one head without it, the target {refuted.reason}") from refuted
+                raise Unresolved(f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}") from refuted
             raise
 
 
