@@ -71,10 +71,17 @@ def verdict(done: Audit) -> str:
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: "Nothing was recovered: the target is no function that this tool knows, which says nothing about how safe it is",
-        Status.UNRESOLVED: "Nothing was recovered at this precision: that is no proof that nothing leaks",
+        Status.UNRESOLVED: f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks",
         Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
     }
     return f"{endings[result.status]}; paid: {bill}."
+
+
+def _likeness(done: Audit) -> str:
+    """What the target looks like, where that was found."""
+    names = {"single-head": "one head", "multi-head": "several heads", "transformer": "a network on top of attention"}
+    found = next((finding.value for finding in done.findings if finding.subject == "family"), "")
+    return f" of what looks like {names[found]}" if found in names else ""
 
 
 def assumptions(done: Audit) -> list[dict[str, Any]]:

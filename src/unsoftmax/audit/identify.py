@@ -34,11 +34,11 @@ class FirstLook:
         if self.answers is None or self.answers.exact:
             return ""
         if self.family == "transformer":
-            return f"this looks like a network on top of attention, which is not recovered from {self.answers.name} answers"
+            return f"this looks like a network on top of attention, which is only recovered from exact answers (here: {self.value('answers')})"
         extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none")]
         if self.family != "single-head" or not extras:
             return ""
-        return f"this looks like one head with a {' and a '.join(extras)}, for which {self.answers.name} answers are not enough here"
+        return f"this looks like one head with a {' and a '.join(extras)}, for which these answers ({self.value('answers')}) are not enough"
 
 
 def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None = None) -> FirstLook:

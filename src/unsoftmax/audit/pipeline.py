@@ -92,7 +92,7 @@ def _stop_where_no_learner_is(look: FirstLook) -> None:
         raise OutsideClass("the first look finds a known family", evidence)
     if (family == "multi-head" and answers.kind != "float32") or (family == "transformer" and answers.name != "clipped"):
         raise Unresolved(
-            f"this is {_NAMES[family]} behind {answers.name} answers ({evidence}), and is only recovered from exact ones; "
+            f"the first look finds {_NAMES[family]} (answers: {look.value('answers')}; {evidence}), which is only recovered from exact answers; "
             "ask a target without such errors"
         )
 
