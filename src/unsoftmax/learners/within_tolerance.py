@@ -10,8 +10,9 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.answer_model import identify
 from unsoftmax.learners.base import Learned
+from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
+from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values, refused_query_bias
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import LoudReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -19,7 +20,7 @@ from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 
-__all__ = ["ToleranceLearner", "learn_scores", "refuse_noise", "relative_bound", "within_tolerance"]
+__all__ = ["ToleranceLearner", "learn_scores", "learn_with_bias", "refuse_noise", "relative_bound", "within_tolerance"]
 
 _USEFUL = 0.1
 _FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
@@ -64,17 +65,20 @@ class ToleranceLearner:
         tau = self.tau if self.tau is not None else identify(ledger, rng).tau
         readout = read_loud_values(ledger, tau, rng)
         check_linear_within(ledger, readout, rng)
-        check_no_query_bias(ledger, readout, rng)
-        with ledger.phase("values"):
-            meter = ToleranceMeter(ledger, readout, rng)
-        found = learn_scores(ledger, meter, self.solver, rng)
-        bound = relative_bound(found, readout)
+        moved = moved_by_query_bias(ledger, readout, rng)
+        w0 = None
+        if moved > 0.0:
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved)
+        else:
+            with ledger.phase("values"):
+                meter = ToleranceMeter(ledger, readout, rng)
+            found = learn_scores(ledger, meter, self.solver, rng)
+            bound = relative_bound(found, readout)
         refuse_noise(bound, readout)
-        v = readout.v
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
         )
-        return Learned(SingleHead(found.matrix, v, None, readout.c), bound, readout.tau, note, exact_answers=False)
+        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, readout.tau, note, exact_answers=False)
 
 
 def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator) -> Solution:
@@ -95,6 +99,16 @@ def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFind
         solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
         found = solver.solve(meter, rng, _turned_complement(direction, rng), lambda left: ledger.expect(ledger.bill.total + left))
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
+
+
+def learn_with_bias(
+    ledger: Ledger, readout: LoudReadout, solver: BoundedRangeFinder, rng: np.random.Generator, moved: float, repeats: int = 1
+) -> tuple[Solution, Array, float]:
+    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that are refused."""
+    if ledger.width < 2:
+        raise refused_query_bias(moved, readout)
+    found = learn_biased_scores(ledger, readout, solver, rng, repeats=repeats)
+    return found.scores, found.w0, max(found.relative_bound(), relative_bound(found.scores, readout))
 
 
 def relative_bound(found: Solution, readout: LoudReadout) -> float:

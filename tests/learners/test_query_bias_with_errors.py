@@ -1,0 +1,125 @@
+"""A query bias behind answers with errors: recovered with a bound that covers, or refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.answers import biased_head, bounded, distance, hard_head
+from unsoftmax import Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax.oracles import Array
+
+
+@pytest.mark.parametrize(("d", "r"), [(3, None), (8, None), (16, None), (16, 2), (3, 2)])
+@pytest.mark.parametrize("bias", [0.1, 1.0, 5.0])
+def test_error_bound_and_row_lengths(d: int, r: int | None, bias: float) -> None:
+    for seed, (tau, R) in enumerate([(1e-2, 10.0), (1e-2, 100.0), (1e-4, 1e4)]):
+        head = biased_head(d, r, seed=seed, bias=bias)
+        oracle = bounded(Rounded(as_oracle(head), 4) if tau < 1e-3 and seed % 2 else WithinTolerance(as_oracle(head), tau, seed), R)
+        result = unsoftmax.recover(oracle, learner=unsoftmax.within_tolerance(tau), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        error = distance(head, result.unwrap())
+        assert error <= (result.error_bound or 0.0) < 0.1
+        assert error <= 20.0 * tau / R
+        assert oracle.norm <= R * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("bias", [1e-3, 1.0, 300.0])
+def test_rows_without_a_bound_end_at_the_rounding_of_scores(bias: float) -> None:
+    head = biased_head(6, seed=3, bias=bias)
+    result = unsoftmax.recover(WithinTolerance(as_oracle(head), 0.01), tolerance=0.01)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-5
+
+
+def test_adversarial_errors_stay_under_the_bound() -> None:
+    """Every answer pushed towards zero, away from it, or to one side by the whole tolerance."""
+    head = biased_head(10, seed=1, bias=1.0)
+
+    def towards_zero(X: Array) -> Array:
+        y = head(X)
+        return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), 0.1))
+
+    boxes = (towards_zero, lambda X: head(X) + 0.1 * np.sign(head(X)), lambda X: head(X) + 0.09, lambda X: np.round(head(X) / 0.2) * 0.2)
+    for box in boxes:
+        result = unsoftmax.recover(box, width=10, tolerance=0.1, input_bound=1e3)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-2
+
+
+@pytest.mark.parametrize("scale", [1e-4, 300.0])
+def test_weak_and_strong_scores_and_a_constant(scale: float) -> None:
+    plain = biased_head(7, seed=2, bias=1.0)
+    assert plain.w0 is not None
+    head = SingleHead(scale * plain.W, 3.0 * plain.v, scale * plain.w0, 2.5)
+    result = unsoftmax.recover(WithinTolerance(as_oracle(head), 0.01), tolerance=0.01, input_bound=1e5)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    found = result.unwrap()
+    assert isinstance(found, SingleHead)
+    same_constant = SingleHead(found.W, found.v, found.w0, head.c)
+    assert distance(head, same_constant) <= (result.error_bound or 0.0) < 1e-4
+    assert abs(float(found.c) - 2.5) <= 0.01
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-3, 0.1])
+def test_a_bias_along_v_leaves_no_loud_carrier_at_the_row_of_zeros(angle: float) -> None:
+    head = hard_head(6, seed=5)
+    beside = np.linalg.qr(np.column_stack([head.v, np.ones(6)]))[0][:, 1]
+    biased = SingleHead(head.W, head.v, 0.7 * (np.cos(angle) * head.v + np.sin(angle) * beside))
+    result = unsoftmax.recover(WithinTolerance(as_oracle(biased), 0.01), tolerance=0.01, input_bound=1e3)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert distance(biased, result.unwrap()) <= (result.error_bound or 0.0) < 1e-2
+
+
+@pytest.mark.parametrize("r", [None, 2])
+def test_noise_and_repeats(r: int | None) -> None:
+    errors = []
+    for repeats in (1, 100):
+        head = biased_head(8, r, seed=4, bias=1.0)
+        result = unsoftmax.recover(bounded(Noisy(as_oracle(head), 0.01, 4), 1e3), learner=unsoftmax.noisy(0.01, repeats=repeats))
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        errors.append(distance(head, result.unwrap()))
+        assert errors[-1] <= (result.error_bound or 0.0) < 1e-3
+    assert errors[1] < 0.3 * errors[0]
+
+
+def test_short_rows_are_refused_with_advice() -> None:
+    result = unsoftmax.recover(WithinTolerance(as_oracle(biased_head(8, bias=5.0)), 0.1), tolerance=0.1, input_bound=3.0)
+    assert result.status is Status.UNRESOLVED
+    assert "input_bound" in result.reason
+    assert result.model is None
+
+
+def test_scores_of_the_bias_alone_are_no_head_with_a_guessed_W() -> None:
+    """W = 0 cannot be told from a W that is too small to be heard."""
+    head = SingleHead(np.zeros((5, 5)), np.ones(5), np.array([0.3, -0.2, 0.5, 0.1, 0.4]))
+    result = unsoftmax.recover(WithinTolerance(as_oracle(head), 0.01), tolerance=0.01, input_bound=100.0)
+    assert not result.status.recovered
+    assert result.model is None
+
+
+def test_other_functions_that_move_around_a_row_of_zeros() -> None:
+    head = biased_head(5, seed=1, bias=1.0)
+    other = biased_head(5, seed=2, bias=1.0)
+
+    def two_heads(X: Array) -> Array:
+        return np.asarray(head(X) + other(X))
+
+    def first_row_counts_twice(X: Array) -> Array:
+        return head(np.concatenate([X[:, :1], X], axis=1)) if X.shape[1] > 1 else head(X)
+
+    def cubic(X: Array) -> Array:
+        return np.asarray(head(X) + 1e-2 * head(X) ** 3 * (X.shape[1] > 1))
+
+    for box in (two_heads, first_row_counts_twice, cubic):
+        for R in (10.0, 1e3):
+            result = unsoftmax.recover(box, width=5, tolerance=1e-3, input_bound=R)
+            assert not result.status.recovered, result.reason
+            assert result.model is None
+
+
+def test_one_coordinate_leaves_no_carrier() -> None:
+    result = unsoftmax.recover(SingleHead([[1.5]], [1.0], [0.7]), tolerance=0.01, input_bound=100.0)
+    assert result.status is Status.OUTSIDE_CLASS
+    assert "query bias" in result.reason
