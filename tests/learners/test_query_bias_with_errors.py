@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import biased_head, bounded, distance, hard_head
-from unsoftmax import Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax import LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
 from unsoftmax.oracles import Array
 
 
@@ -82,6 +82,48 @@ def test_noise_and_repeats(r: int | None) -> None:
         errors.append(distance(head, result.unwrap()))
         assert errors[-1] <= (result.error_bound or 0.0) < 1e-3
     assert errors[1] < 0.3 * errors[0]
+
+
+@pytest.mark.parametrize(("precision", "exact"), [("float32", 2e-14), ("bfloat16", 2e-14), ("float16", 5e-5)])
+@pytest.mark.parametrize("bias", [1e-9, 1e-3, 1.0, 5.0])
+def test_low_precision_ends_where_it_ends_without_a_bias(precision: str, exact: float, bias: float) -> None:
+    for seed, (d, r, R) in enumerate([(5, None, None), (8, 2, 10.0)]):
+        head = biased_head(d, r, seed=seed, bias=bias)
+        box = LowPrecision(as_oracle(head), precision)
+        oracle = bounded(box, 1e9 if R is None else R)
+        result = unsoftmax.recover(box if R is None else oracle, learner=unsoftmax.low_precision(precision), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        error = distance(head, result.unwrap())
+        assert error <= exact
+        assert error <= (result.error_bound or 0.0) < 1e3 * exact
+        assert R is None or oracle.norm <= R * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(("decimals", "R"), [(2, 100.0), (4, 100.0), (0, 1e4)])
+def test_rounded_answers_end_at_float64(decimals: int, R: float) -> None:
+    for seed, (d, r, bias) in enumerate([(3, None, 5.0), (6, None, 1.0), (6, 2, 0.1)]):
+        head = biased_head(d, r, seed=seed, bias=bias)
+        oracle = bounded(Rounded(as_oracle(head), decimals), R)
+        result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(decimals), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-10
+        assert oracle.norm <= R * (1 + 1e-12)
+
+
+def test_coarse_steps_leave_what_the_tolerance_tells() -> None:
+    head = biased_head(8, seed=0, bias=0.1)
+    result = unsoftmax.recover(bounded(Rounded(as_oracle(head), 0), 100.0), learner=unsoftmax.rounded(0))
+    assert result.status in (Status.WITHIN_BOUND, Status.UNRESOLVED), result.reason
+    if result.model is not None:
+        assert distance(head, result.model) <= (result.error_bound or 0.0)
+
+
+def test_the_answers_are_identified_and_the_bias_is_found() -> None:
+    head = biased_head(6, seed=3, bias=1.0)
+    for oracle in (LowPrecision(as_oracle(head), "float32"), bounded(Rounded(as_oracle(head), 2), 1e3), WithinTolerance(as_oracle(head), 1e-3)):
+        result = unsoftmax.recover(oracle)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-5
 
 
 def test_short_rows_are_refused_with_advice() -> None:

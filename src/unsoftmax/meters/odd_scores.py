@@ -14,6 +14,8 @@ __all__ = ["SPREAD", "OddScores"]
 SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
 _EPS = float(np.finfo(float).eps)
 _VALUES, _SCORES = 8.0 * _EPS, 3.0 * _EPS  # the oracle's own rounding of values and of scores, times the root of the width
+_HARMLESS = 0.1
+_MODERATE = 1e4  # errors that grow with the answers gain nothing from scores beyond
 
 
 class OddScores:
@@ -35,7 +37,8 @@ class OddScores:
         self._readout = readout
         self._rng = rng
         self._repeats = repeats
-        self._v_error = readout.tau / readout.bound + _VALUES * np.sqrt(len(readout.v)) * readout.norm
+        rounding = _VALUES * np.sqrt(len(readout.v)) * readout.norm
+        self._v_error = readout.tau / readout.bound + rounding if readout.sharp is None else readout.sharp
         self._heard: dict[bytes, float] = {}
         self.v = readout.v
         self.loudest = readout.v / readout.norm
@@ -52,11 +55,13 @@ class OddScores:
     @property
     def tau(self) -> float:
         """How far off an answer can be, the oracle's own arithmetic included."""
-        return float(self._readout.tau + _VALUES * np.sqrt(self.width) * self.longest * self.size)
+        return float(self._readout.tau + (_VALUES * np.sqrt(self.width) + self._readout.relative) * self.longest * self.size)
 
     def sharpest(self, score_size: float) -> float:
-        """The length of rows at which the tolerance and the rounding of scores with a vector z of this length do equal harm."""
-        return float(np.sqrt(max(self._readout.tau, 1e-300) / (_SCORES * np.sqrt(self.width) * self.size * max(score_size, 1e-300))))
+        """The length of rows from which on the rounding of scores, with a vector z of this length, does more harm than the answers' errors."""
+        rounding = _SCORES * np.sqrt(self.width) * max(score_size, 1e-300)
+        absolute = np.sqrt(max(self._readout.tau, 1e-300) / (rounding * self.size))
+        return float(max(absolute, min(_HARMLESS * self._readout.relative / rounding, _MODERATE / max(score_size, 1e-300))))
 
     def length_beside(self, b: Array) -> Array:
         """How long a may be beside the asking row b."""
@@ -91,6 +96,8 @@ class OddScores:
 
     def heard_each(self, rows: Array) -> Array:
         """x·v for rows x, from one query each of nearly the longest norm; off by at most tau/R of the row's length."""
+        if self._readout.sharp is not None:
+            return np.asarray(rows @ self.v)
         lengths = np.linalg.norm(rows, axis=1)
         sizes = self._readout.bound * (1.0 - 1e-9) * (1.0 - 1e-3 * self._rng.random(len(rows)))
         units = rows / np.maximum(lengths, 1e-300)[:, None]

@@ -1,0 +1,107 @@
+"""W and w0 of a rough head made sharp, and the error of what comes out measured afresh."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.learners.biased_scores import BiasedSolution
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.zero_vectors import LONGEST, ZeroVectors
+from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
+
+__all__ = ["BiasedRefinement"]
+
+_EPS = float(np.finfo(float).eps)
+_DRAWS = 12
+_CHECKS = 8
+_FACTOR = 6.0  # 8 random rows that all miss an error by so much: less likely than 1e-5, even for one of rank one
+_LOUD = 0.1  # a carrier that keeps less of v is no good
+_STEEP = 0.5  # part of b·v by which the answer moves with the score
+_ROOM = 0.45
+
+
+@dataclass(frozen=True)
+class BiasedRefinement:
+    """Sharpens a rough head with a query bias through `vectors`, d + 1 asking rows a pass.
+
+    smallest: what an answer may be off by where it should vanish (a format's smallest number). least: smallest b·v to ask with.
+    """
+
+    ledger: Ledger
+    vectors: ZeroVectors
+    v: Array
+    bound: float | None = None
+    smallest: float = 0.0
+    least: float = 0.0
+
+    def refine(self, rough: BiasedSolution, passes: int, rng: np.random.Generator) -> tuple[Matrix, Array]:
+        """W and w0 after at most so many passes; they end early when nothing moves any more. W as factors where its rank shows."""
+        W, w0 = rough.scores.matrix.dense(), rough.w0
+        error = rough.scores.error + rough.w0_error
+        last, floor = np.inf, 0.0
+        with self.ledger.phase("refine"):
+            for _ in range(passes):
+                B = self._rows(W, w0, rng)
+                Z, floor = B @ W.T + w0, self._floor(B)
+                found = self.vectors.measure(B, Z, error)
+                moved = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1))))
+                if not np.isfinite(moved) or moved > 0.5 * last:
+                    break
+                W, w0 = solve_rows(B, found)
+                last = moved
+                if moved <= 8.0 * _EPS * float(np.abs(Z).max()):
+                    break
+        return _at_rank(W, rough.scores.rank, 64.0 * _EPS + floor), w0
+
+    def relative_error(self, W: Matrix, w0: Array, rng: np.random.Generator) -> float:
+        """How wrong W and w0 can be, relative as in `SingleHead.distance`: z at fresh rows against what they say."""
+        dense = W.dense()
+        d = len(w0)
+        size, bias = W.norm(), float(np.linalg.norm(w0))
+        if size == 0.0:
+            return np.inf
+        with self.ledger.phase(VERIFICATION):
+            B = np.concatenate([self._rows(dense, w0, rng)[:1] for _ in range(_CHECKS)])
+            B *= np.where(np.arange(_CHECKS) % 2, -1.0, 1.0)[:, None]
+            Z = B @ dense.T + w0
+            found = self.vectors.measure(B, Z, 64.0 * _EPS * float(np.linalg.norm(Z[0])))
+        unseen = (self._floor(B) + 4.0 * _EPS) * float(np.linalg.norm(Z, axis=1).max())
+        off = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1)))) + unseen
+        of_W = _FACTOR * off * np.sqrt(d) / float(np.linalg.norm(B[0])) / size
+        return float(max(of_W, _FACTOR * off / max(size, bias))) + 32 * _EPS
+
+    def _rows(self, W: Array, w0: Array, rng: np.random.Generator) -> Array:
+        """Asking rows at which W b is about as long as the bias, drawn until every one leaves a loud carrier."""
+        d = len(w0)
+        typical = max(float(np.linalg.norm(W)) / np.sqrt(d), 1e-300)
+        length = max(float(np.linalg.norm(w0)) / typical, float(np.sqrt(np.sqrt(d) / typical)))
+        length = max(length, self.least * np.sqrt(d) / float(np.linalg.norm(self.v)))
+        best, loudest = np.empty((0, d)), 0.0
+        for _ in range(_DRAWS):
+            B = balanced_rows(self.v, length, rng)
+            Z = B @ W.T + w0
+            along = Z @ self.v / (np.linalg.norm(Z, axis=1) * np.linalg.norm(self.v))
+            loud = float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())
+            if loud > loudest:
+                best, loudest = B, loud
+        if loudest < _LOUD:
+            raise Unresolved("no asking row was found at which a loud direction is silent; another seed may help")
+        room = np.inf if self.bound is None else _ROOM * self.bound / (1.0 + LONGEST / (loudest * np.sqrt(d)))
+        return np.asarray(best * min(1.0, room / length))
+
+    def _floor(self, B: Array) -> float:
+        """Relative error of z that an answer of the smallest size stands for."""
+        return self.smallest / (_STEEP * float(np.abs(B @ self.v).min()))
+
+
+def _at_rank(W: Array, rank: int, relative: float) -> Matrix:
+    """W as factors where all but `rank` singular values are noise."""
+    left, values, right = np.linalg.svd(W)
+    if 0 < rank < len(W) and values[rank] <= 100.0 * relative * values[0]:
+        return Factors(np.asarray(left[:, :rank] * values[:rank]), np.asarray(right[:rank].T))
+    return Dense(W)
