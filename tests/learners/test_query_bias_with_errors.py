@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import biased_head, bounded, distance, hard_head
-from unsoftmax import LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax import FlippedLabels, Labels, LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
 from unsoftmax.oracles import Array
 
 
@@ -108,6 +108,23 @@ def test_rounded_answers_end_at_float64(decimals: int, R: float) -> None:
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-10
         assert oracle.norm <= R * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("bias", [1e-8, 0.1, 1.0, 5.0])
+def test_labels_tell_w0_too(bias: float) -> None:
+    for seed, (d, r, R) in enumerate([(3, None, None), (6, None, 100.0), (8, 2, None)]):
+        head = biased_head(d, r, seed=seed, bias=bias)
+        oracle = bounded(Labels(as_oracle(SingleHead(head.W, 7.0 * head.v, head.w0))), 1e9 if R is None else R)
+        result = unsoftmax.recover(oracle, learner=unsoftmax.from_labels(), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-10
+        assert R is None or oracle.norm <= R * (1 + 1e-12)
+
+
+def test_flipped_labels_and_a_query_bias_are_refused_by_name() -> None:
+    result = unsoftmax.recover(FlippedLabels(as_oracle(biased_head(5, seed=4)), 0.05, 1), learner=unsoftmax.from_labels(24, 0.05))
+    assert result.status is Status.OUTSIDE_CLASS
+    assert "query bias" in result.reason
 
 
 def test_coarse_steps_leave_what_the_tolerance_tells() -> None:

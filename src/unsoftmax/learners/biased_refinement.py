@@ -17,10 +17,12 @@ from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 __all__ = ["BiasedRefinement"]
 
 _EPS = float(np.finfo(float).eps)
-_DRAWS = 12
+_DRAWS = 36
+_LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.25)  # of an asking row, tried in turn
+_SHORTER = 4
 _CHECKS = 8
 _FACTOR = 6.0  # 8 random rows that all miss an error by so much: less likely than 1e-5, even for one of rank one
-_LOUD = 0.1  # a carrier that keeps less of v is no good
+_LOUD, _LOUD_ENOUGH = 0.1, 0.5  # a carrier that keeps less of v is no good; one that keeps more is good enough
 _STEEP = 0.5  # part of b·v by which the answer moves with the score
 _ROOM = 0.45
 
@@ -76,23 +78,33 @@ class BiasedRefinement:
         return float(max(of_W, _FACTOR * off / max(size, bias))) + 32 * _EPS
 
     def _rows(self, W: Array, w0: Array, rng: np.random.Generator) -> Array:
-        """Asking rows at which W b is about as long as the bias, drawn until every one leaves a loud carrier."""
+        """Asking rows at which W b is about as long as the bias, drawn until every one leaves a loud carrier that fits into the bound."""
         d = len(w0)
         typical = max(float(np.linalg.norm(W)) / np.sqrt(d), 1e-300)
-        length = max(float(np.linalg.norm(w0)) / typical, float(np.sqrt(np.sqrt(d) / typical)))
-        length = max(length, self.least * np.sqrt(d) / float(np.linalg.norm(self.v)))
+        usual = max(float(np.linalg.norm(w0)) / typical, float(np.sqrt(np.sqrt(d) / typical)))
+        usual = max(usual, self.least * np.sqrt(d) / float(np.linalg.norm(self.v)))
         best, loudest = np.empty((0, d)), 0.0
-        for _ in range(_DRAWS):
-            B = balanced_rows(self.v, length, rng)
-            Z = B @ W.T + w0
-            along = Z @ self.v / (np.linalg.norm(Z, axis=1) * np.linalg.norm(self.v))
-            loud = float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())
-            if loud > loudest:
+        for draw in range(_DRAWS):
+            B = balanced_rows(self.v, usual * _LENGTHS[draw % len(_LENGTHS)], rng)
+            for _ in range(_SHORTER):
+                loud = self._loudness(B @ W.T + w0)
+                longest = np.inf if self.bound is None else _ROOM * self.bound / (1.0 + LONGEST / (max(loud, _LOUD) * np.sqrt(d)))
+                length = float(np.linalg.norm(B[0]))
+                if length <= longest:
+                    break
+                B *= 0.9 * longest / length  # a shorter row has another z
+            if loud > loudest and length <= longest:
                 best, loudest = B, loud
+            if loudest > _LOUD_ENOUGH:
+                break
         if loudest < _LOUD:
-            raise Unresolved("no asking row was found at which a loud direction is silent; another seed may help")
-        room = np.inf if self.bound is None else _ROOM * self.bound / (1.0 + LONGEST / (loudest * np.sqrt(d)))
-        return np.asarray(best * min(1.0, room / length))
+            raise Unresolved("no asking row was found at which a loud direction is silent; longer rows (input_bound) or another seed may help")
+        return best
+
+    def _loudness(self, Z: Array) -> float:
+        """The least part of v that is left orthogonal to z, over the rows of Z."""
+        along = Z @ self.v / (np.linalg.norm(Z, axis=1) * np.linalg.norm(self.v))
+        return float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())
 
     def _floor(self, B: Array) -> float:
         """Relative error of z that an answer of the smallest size stands for."""

@@ -11,16 +11,22 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.bias_checks import check_labels_are_odd
+from unsoftmax.learners.bias_checks import alike_labels, refused_labels
+from unsoftmax.learners.biased_refinement import BiasedRefinement
+from unsoftmax.learners.biased_scores import BiasedSolution
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
 from unsoftmax.meters.crossing import EDGE
+from unsoftmax.meters.label_vectors import LabelVectors
 from unsoftmax.meters.labels import Labeller, LabelMeter
+from unsoftmax.meters.zero_vectors import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
+from unsoftmax.models.matrices import Dense
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers import RangeFinder
+from unsoftmax.solvers import RangeFinder, Solution
+from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["LabelLearner", "from_labels"]
 
@@ -28,6 +34,8 @@ _EPS = float(np.finfo(float).eps)
 _CHECKS = 16
 _FACTOR = 3.0  # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _MORE_FOR_V = 5
+_PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
+_ROUGH = 2.0**-21  # relative error of scores that signs alone tell
 _FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"
 
@@ -79,7 +87,13 @@ class LabelLearner:
         with ledger.phase("values"):
             self._check_zero(ledger, labeller, rng)
             v = self._direction(ledger, labeller, self._locator(flip, _MORE_FOR_V))
-        check_labels_are_odd(labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng)
+        alike = alike_labels(labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng)
+        if alike:
+            if d < 2 or flip > 0.0:
+                raise refused_labels(alike)
+            head, bound = self._with_bias(ledger, labeller, v, rng)
+            with ledger.phase(VERIFICATION):
+                return self._learned(head, max(bound, self._bound_of_v(ledger, labeller, v, rng)), votes)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
             assert meter.strength > 0.0
@@ -90,6 +104,9 @@ class LabelLearner:
             raise Unresolved(f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = 0, or longer rows are needed")
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, labeller, head, meter, rng)
+        return self._learned(head, bound, votes)
+
+    def _learned(self, head: SingleHead, bound: float, votes: int) -> Learned:
         if not np.isfinite(bound):
             raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
         middle = self.middle
@@ -99,6 +116,31 @@ class LabelLearner:
             return np.where((answers > middle) == (values > 0.0), 0.0, np.abs(values))
 
         return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=deviation, repeats=votes)
+
+    def _with_bias(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
+        """The head with its query bias and a bound for W and w0: vectors of scores from signs, then the missing bits where labels should turn."""
+        ledger.expect(ledger.bill.total + 80 * ledger.width * (ledger.width + 1))
+        vectors = LabelVectors(labeller, v, rng, ledger.input_bound)
+        with ledger.phase("range"):
+            length = vectors.usual_length()
+        with ledger.phase("scores"):
+            W, w0 = self._rough(vectors, v, length, rng)
+        rough = BiasedSolution(Solution(Dense(W), _ROUGH * float(np.linalg.norm(W)), _rank(W), False), w0, _ROUGH * float(np.linalg.norm(w0)))
+        turns = ZeroVectors(ledger, v, rng, Steps(0.0, self.middle), ledger.input_bound)
+        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound)
+        sharp, w0 = refinement.refine(rough, 1, rng)
+        return SingleHead(sharp, v, w0), refinement.relative_error(sharp, w0, rng)
+
+    def _rough(self, vectors: LabelVectors, v: Array, length: float, rng: np.random.Generator) -> tuple[Array, Array]:
+        """W and w0 from signs; other asking rows where v is along the vector of one of them."""
+        for part in _PARTS[:-1]:
+            rows = balanced_rows(v, part * length, rng)
+            try:
+                return solve_rows(rows, vectors.measure(rows))
+            except Unresolved:
+                continue
+        rows = balanced_rows(v, _PARTS[-1] * length, rng)
+        return solve_rows(rows, vectors.measure(rows))
 
     def _locator(self, flip: float, more: int) -> Locator:
         return Bisection(self.bits + more) if flip == 0.0 else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)
@@ -136,22 +178,27 @@ class LabelLearner:
             v[others] = locator.locate(above, d - 1, 1.01 if self.flip == 0.0 else 1.5)[0]
         return np.asarray(v / np.linalg.norm(v))
 
-    def _bound(self, ledger: Ledger, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator) -> float:
-        """Fresh pairs and fresh rows whose labels must turn where the model says, within margins that grow until they do."""
+    def _bound_of_v(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
+        """How wrong v can be: fresh rows across it whose labels must turn within a margin that grows until they do."""
         d = ledger.width
         across = rng.standard_normal((_CHECKS, d))
-        across -= np.outer(across @ head.v, head.v)
+        across -= np.outer(across @ v, v)
         length = np.linalg.norm(across, axis=1)[:, None]
         across = across / length if d > 1 else np.zeros((_CHECKS, d))
         size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2)
 
         def turns(margin: float) -> bool:
-            rows = size * np.concatenate([across + margin * head.v, across - margin * head.v])
+            rows = size * np.concatenate([across + margin * v, across - margin * v])
             labels = labeller(rows[:, None])
             return bool(labels[:_CHECKS].all() and not labels[_CHECKS:].any())
 
         start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * _EPS
-        of_v = _FACTOR * np.sqrt(d) * _smallest(turns, start) if d > 1 else 0.0
+        return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
+
+    def _bound(self, ledger: Ledger, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator) -> float:
+        """How wrong v and W can be: fresh pairs whose labels must turn where the model says, within a margin likewise."""
+        d = ledger.width
+        of_v = self._bound_of_v(ledger, labeller, head.v, rng)
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.strength / 8)
@@ -166,6 +213,12 @@ class LabelLearner:
         norm = head.matrix.norm()
         of_W = _FACTOR * d * margin / float(c.min()) / norm if norm > 0.0 else np.inf
         return float(max(of_v, of_W))
+
+
+def _rank(W: Array) -> int:
+    """Singular values above what rough vectors leave open."""
+    values = np.linalg.svd(W, compute_uv=False)
+    return int((values > 1e-4 * values[0]).sum())
 
 
 def _smallest(holds: Callable[[float], bool], start: float) -> float:

@@ -49,16 +49,18 @@ class Zeros:
 
 
 class Steps:
-    """Answers on a grid: the a·v at which the answer steps over `threshold`, bisected."""
+    """Answers on a grid: the a·v at which the value steps over `threshold`, bisected. middle: between two labels, where that is all they say."""
 
-    def __init__(self, threshold: float) -> None:
+    def __init__(self, threshold: float, middle: float | None = None) -> None:
         self._threshold = threshold
+        self._middle = middle
 
     def read(self, values: Values, asked: Array, share: Array, spread: Array, most: Array) -> tuple[Array, Array]:
         level = self._threshold * np.sign(asked)
 
         def below(sent: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
-            return np.asarray(np.sign(asked[which]) * (values(np.sign(asked[which]) * sent, which) - level[which]) < 0.0)
+            answers = values(np.sign(asked[which]) * sent, which)
+            return np.asarray(np.sign(asked[which]) * (answers - (level[which] if self._middle is None else self._middle)) < 0.0)
 
         wanted = np.abs(asked - level)
         sent, lost = bracketed_step(below, wanted / share, spread, wanted, most)
