@@ -29,7 +29,7 @@ def biased_head(d: int, r: int | None = None, *, seed: int = 0, bias: float = 1.
 
 
 def with_unit_v(head: SingleHead) -> SingleHead:
-    return SingleHead(head.W, head.v / np.linalg.norm(head.v))
+    return SingleHead(head.W, head.v / np.linalg.norm(head.v), head.w0)
 
 
 def distance(true: SingleHead, found: Model) -> float:

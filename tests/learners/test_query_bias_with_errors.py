@@ -182,3 +182,22 @@ def test_one_coordinate_leaves_no_carrier() -> None:
     result = unsoftmax.recover(SingleHead([[1.5]], [1.0], [0.7]), tolerance=0.01, input_bound=100.0)
     assert result.status is Status.OUTSIDE_CLASS
     assert "query bias" in result.reason
+
+
+def test_a_skip_term_or_a_temperature_is_not_taken_for_a_biased_head() -> None:
+    head = biased_head(5, seed=1, bias=1.0)
+    assert head.w0 is not None
+
+    def with_skip(X: Array) -> Array:
+        return np.asarray(head(X) + 0.1 * X[:, -1].sum(axis=1) * (X.shape[1] > 1))
+
+    def with_temperature(X: Array) -> Array:
+        part = 1.0 / np.log(1.0 + X.shape[1])
+        return SingleHead(part * head.W, head.v, part * head.w0)(X)
+
+    for box in (with_skip, with_temperature):
+        for options in ({"tolerance": 1e-3, "input_bound": 100.0}, {"tolerance": 1e-2, "input_bound": 10.0}):
+            result = unsoftmax.recover(box, width=5, **options)  # type: ignore[arg-type]
+            assert not result.status.recovered, result.reason
+        assert unsoftmax.recover(LowPrecision(as_oracle(box), "bfloat16"), width=5, learner=unsoftmax.low_precision("bfloat16")).model is None
+        assert unsoftmax.recover(Labels(as_oracle(box)), width=5, learner=unsoftmax.from_labels()).model is None

@@ -11,7 +11,7 @@ from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.zero_vectors import LONGEST, ZeroVectors
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["BiasedRefinement"]
@@ -25,6 +25,7 @@ _FACTOR = 6.0  # 8 random rows that all miss an error by so much: less likely th
 _LOUD, _LOUD_ENOUGH = 0.1, 0.5  # a carrier that keeps less of v is no good; one that keeps more is good enough
 _STEEP = 0.5  # part of b·v by which the answer moves with the score
 _ROOM = 0.45
+_HOPELESS = 1e-4  # an error of scores beyond is no matter of precision
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,14 @@ class BiasedRefinement:
             Z = B @ dense.T + w0
             found = self.vectors.measure(B, Z, 64.0 * _EPS * float(np.linalg.norm(Z[0])))
         unseen = (self._floor(B) + 4.0 * _EPS) * float(np.linalg.norm(Z, axis=1).max())
-        off = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1)))) + unseen
+        seen = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1))))
+        if not seen <= _HOPELESS * float(np.sqrt(np.mean(np.sum(Z**2, axis=1)))):
+            raise OutsideClass(
+                "answers vanish, step or turn where the scores predict",
+                f"at fresh asking rows, scores are off by {seen / float(np.linalg.norm(Z[0])):.2g} of their size: another family, or a target that "
+                "computes in low precision",
+            )
+        off = seen + unseen
         of_W = _FACTOR * off * np.sqrt(d) / float(np.linalg.norm(B[0])) / size
         return float(max(of_W, _FACTOR * off / max(size, bias))) + 32 * _EPS
 

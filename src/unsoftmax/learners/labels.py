@@ -15,6 +15,7 @@ from unsoftmax.learners.bias_checks import alike_labels, refused_labels
 from unsoftmax.learners.biased_refinement import BiasedRefinement
 from unsoftmax.learners.biased_scores import BiasedSolution
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
 from unsoftmax.meters.crossing import EDGE
@@ -49,11 +50,11 @@ _CLAIM = Claim(
     source="this library; extends Theorem B.1 of arXiv 2601.16873",
     assumptions=(
         Assumption("a label says whether the function is positive", "two rows of opposite sign"),
-        Assumption("no biases (w0 = 0, c = 0)", "labels of tiny rows, alone and asking"),
+        Assumption("no constant (c = 0), and no query bias where labels are flipped", "labels of tiny rows, alone and asking"),
         Assumption("v is not zero", "some row is labelled 1"),
     ),
-    queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels", "upper", _queries),
-    recovers="W (any rank) and v/|v|, to 48 bits of a typical score",
+    queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels; 80 d(d + 1) + 1000 with a query bias", "upper", _queries),
+    recovers="W (any rank), a query bias and v/|v|, to 48 bits of a typical score",
     symmetry="the length of v leaves no trace in labels",
     departs="bisects the ratios of v instead of averaging signs (log(1/eps) instead of 1/eps² queries), balanced bases, rank found",
 )
@@ -61,10 +62,10 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class LabelLearner:
-    """Recovers W and v/|v| from labels, true ones or ones flipped with probability `flip`.
+    """Recovers W, a query bias and v/|v| from labels, true ones or ones flipped with probability `flip`.
 
     Claim: 48 bits of every score. Queries: one a parameter and bit, and a few percent more; with flips, what the channel's capacity takes.
-    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant or a query bias moves the zero.
+    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant moves the zero.
     """
 
     family: ClassVar[str] = "single-head"
@@ -93,7 +94,9 @@ class LabelLearner:
                 raise refused_labels(alike)
             head, bound = self._with_bias(ledger, labeller, v, rng)
             with ledger.phase(VERIFICATION):
-                return self._learned(head, max(bound, self._bound_of_v(ledger, labeller, v, rng)), votes)
+                bound = max(bound, self._bound_of_v(ledger, labeller, v, rng))
+            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
+            return self._learned(head, bound, votes)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
             assert meter.strength > 0.0
@@ -109,13 +112,11 @@ class LabelLearner:
     def _learned(self, head: SingleHead, bound: float, votes: int) -> Learned:
         if not np.isfinite(bound):
             raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
-        middle = self.middle
+        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes, strict=head.w0 is not None)
 
-        def deviation(answers: Array, values: Array) -> Array:
-            """A wrong label means that the value is off by at least its size."""
-            return np.where((answers > middle) == (values > 0.0), 0.0, np.abs(values))
-
-        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=deviation, repeats=votes)
+    def _deviation(self, answers: Array, values: Array) -> Array:
+        """A wrong label means that the value is off by at least its size."""
+        return np.where((answers > self.middle) == (values > 0.0), 0.0, np.abs(values))
 
     def _with_bias(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: vectors of scores from signs, then the missing bits where labels should turn."""

@@ -15,6 +15,7 @@ from unsoftmax.learners.biased_refinement import BiasedRefinement
 from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import LoudReadout
 from unsoftmax.meters.thresholds import MANTISSA_BITS, SMALLEST, bisect_up, next_in_precision
@@ -50,11 +51,15 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("the function is computed in float64 and only its answer is stored in the format", "fresh probes at predicted zeros"),
-        Assumption("no biases (w0 = 0, c = 0)", "a row of zeros, rows around it"),
+        Assumption("no constant (c = 0)", "a row of zeros"),
         Assumption("v is not zero", "one-row queries"),
     ),
-    queries=QueryCount("p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16)", "upper", _queries),
-    recovers="W and v, to float64 for float32 and bfloat16; float16 stops where its smallest steps do",
+    queries=QueryCount(
+        "p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + 16 d + 400 with a query bias",
+        "upper",
+        _queries,
+    ),
+    recovers="W, v and a query bias, to float64 for float32 and bfloat16; float16 stops where its smallest steps do",
     symmetry="none",
     departs="not in the paper",
 )
@@ -62,10 +67,10 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class LowPrecisionLearner:
-    """Recovers W and v through zeros, where the answers' relative precision measures a residual.
+    """Recovers W, v and a query bias through zeros, where the answers' relative precision measures a residual.
 
     Claim: see `claim`. Queries: two a parameter for float32, seven for bfloat16. Assumes: rounding of the answer only (checked on fresh probes).
-    Recovers: W (any rank), v. Departs from the paper: not in it. Fails when: the target computes in low precision inside; then the bound says so.
+    Recovers: W (any rank), v, w0. Departs from the paper: not in it. Fails when: the target computes in low precision inside; then the bound says so.
     """
 
     family: ClassVar[str] = "single-head"
@@ -87,7 +92,9 @@ class LowPrecisionLearner:
             if d < 2:
                 raise refused_bias(moved)
             head, bound = self._with_bias(ledger, v, rng)
-            return self._learned(head, max(bound, length_error, self._bound_of_v(ledger, v, size, rng)))
+            bound = max(bound, length_error, self._bound_of_v(ledger, v, size, rng))
+            check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
+            return self._learned(head, bound)
         meter = ZeroCentredMeter(ledger, v, rng, self.precision)
         with ledger.phase("range"):
             assert meter.strength >= 0.0
@@ -102,13 +109,16 @@ class LowPrecisionLearner:
             raise OutsideClass(
                 "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
             )
-        unit = 2.0 ** -(MANTISSA_BITS[self.precision] + 1)
-        smallest = SMALLEST[self.precision]
+        note = f"answers are {self.precision} numbers"
+        return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation, strict=head.w0 is not None)
 
-        def deviation(answers: Array, values: Array) -> Array:
-            return np.maximum(np.abs(answers - values) - unit * np.abs(values) * (1 + 1e-6) - smallest, 0.0)
+    def _deviation(self, answers: Array, values: Array) -> Array:
+        """How far answers are from values beyond what storing them explains."""
+        return np.maximum(np.abs(answers - values) - self._stored_off(values), 0.0)
 
-        return Learned(head, bound, 0.0, f"answers are {self.precision} numbers", exact_answers=False, deviation=deviation)
+    def _stored_off(self, values: Array) -> Array:
+        """How far a stored number can be from the value."""
+        return np.asarray(2.0 ** -(MANTISSA_BITS[self.precision] + 1) * np.abs(values) * (1 + 1e-6) + SMALLEST[self.precision])
 
     def _with_bias(self, ledger: Ledger, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size allow, then through zeros."""

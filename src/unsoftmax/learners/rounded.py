@@ -13,6 +13,7 @@ from unsoftmax.learners.base import Learned
 from unsoftmax.learners.biased_refinement import BiasedRefinement
 from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
 from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values, refused_query_bias
 from unsoftmax.learners.within_tolerance import ToleranceLearner, learn_scores, refuse_noise, relative_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
@@ -47,11 +48,13 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("answers are rounded to a known grid, and nothing else", "every answer is on the grid (identify); steps come where predicted"),
-        Assumption("no biases (w0 = 0, c = 0; with c, see tolerance)", "a row of zeros, rows around it, opposite rows"),
+        Assumption("no constant (c = 0; with c, see tolerance)", "a row of zeros, opposite rows"),
         Assumption("R|v| is at least about 100 steps", "the first pass's bound"),
     ),
-    queries=QueryCount("60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more", "upper", _queries),
-    recovers="W and v in float64, from answers of any number of decimals",
+    queries=QueryCount(
+        "60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more; 80 d(d + 1) + 1000 with a query bias", "upper", _queries
+    ),
+    recovers="W, v and a query bias in float64, from answers of any number of decimals",
     symmetry="none",
     departs="not in the paper, where rounding is a tolerance",
 )
@@ -59,9 +62,9 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class RoundedLearner:
-    """Recovers W and v from answers rounded to `decimals` places.
+    """Recovers W, v and a query bias from answers rounded to `decimals` places.
 
-    Claim: float64 precision. Queries: 6 a parameter with long rows, about 45 with short ones. Assumes: see `claim`. Recovers: W, v.
+    Claim: float64 precision. Queries: 6 a parameter with long rows, about 45 with short ones. Assumes: see `claim`. Recovers: W, v, w0.
     Departs from the paper: not in it. Fails when: the rows may not be long enough for 100 steps (UNRESOLVED, with the norm that would do).
     """
 
@@ -107,7 +110,7 @@ class RoundedLearner:
 
     def _learned(self, head: SingleHead, bound: float, rough: LoudReadout) -> Learned:
         note = f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
-        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False)
+        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False, strict=head.w0 is not None)
 
     def _with_bias(self, ledger: Ledger, rough: LoudReadout, rng: np.random.Generator, moved: float) -> Learned:
         """The same with a query bias: a pass within the tolerance, then the vectors of scores of d + 1 asking rows from steps."""
@@ -128,8 +131,11 @@ class RoundedLearner:
         except Unresolved:  # too rough to say where answers step
             if max(bound, relative_bound(first.scores, rough)) > _USEFUL:
                 raise
-            return self._learned(SingleHead(first.scores.matrix, rough.v, first.w0), max(bound, relative_bound(first.scores, rough)), rough)
-        return self._learned(SingleHead(W, v, w0), refinement.relative_error(W, w0, rng), rough)
+            head, bound = SingleHead(first.scores.matrix, rough.v, first.w0), max(bound, relative_bound(first.scores, rough))
+        else:
+            head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
+        check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 0.5001 * step), rng)
+        return self._learned(head, bound, rough)
 
     def _sharpen(self, ledger: Ledger, rough: LoudReadout, step: float, rng: np.random.Generator) -> Array:
         """v to float64: along a basis that hears v alike, the length at which the answer steps."""

@@ -18,6 +18,7 @@ SCORE = 0.9  # root mean square of a probe's score: where an error of the answer
 _LARGEST_SCORE = 2.2  # beyond, the share is too flat: ask again with a smaller part
 _MIXED = 0.6  # largest part of a that is not carrier
 _LEAST_LOUD = 0.25
+_FAINT = 1e-3
 _ROUNDS = 12
 _PILOTS = 6
 _MANY = 12  # probes from which some of them are pilots
@@ -113,7 +114,7 @@ class ScoreVectors:
                 along[j], error[j] = forms[j, 0] / c[j, 0], errors[j, 0] / c[j, 0]
                 continue
             common = float(np.mean(s[j] / c[j]))  # what the carrier hears, on the scale of the rest
-            inverse = np.linalg.inv(np.column_stack([common * c[j] / s[j], G]))
+            inverse = np.linalg.pinv(np.column_stack([common * c[j] / s[j], G]))
             solved = inverse @ (forms[j] / s[j])
             along[j], values[:, j] = common * solved[0], solved[1:]
             grows = np.hypot(common * float(np.linalg.norm(inverse[0])), float(np.linalg.norm(inverse[1:], 2)))
@@ -169,6 +170,7 @@ def largest_part(loudness: float) -> float:
     >>> round(largest_part(1.0), 3), round(largest_part(0.3), 3)
     (0.6, 0.155)
     """
+    loudness = max(loudness, _FAINT)
     half = 0.5 * loudness / np.sqrt(max(1.0 - loudness * loudness, 1e-12))
     return float(min(_MIXED, half / np.hypot(1.0, half)))
 

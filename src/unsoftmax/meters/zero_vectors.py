@@ -120,7 +120,10 @@ class ZeroVectors:
         scores = -logit(np.clip(share, _LEAST, 1.0 - _LEAST))
         A = rows(sent, everyone).reshape(n, d, d)
         residual = scores.reshape(n, d) - np.einsum("nij,nj->ni", A, Z)
-        return np.asarray(Z + np.linalg.solve(A, residual[:, :, None])[:, :, 0])
+        try:
+            return np.asarray(Z + np.linalg.solve(A, residual[:, :, None])[:, :, 0])
+        except np.linalg.LinAlgError as singular:
+            raise Unresolved("probes of an asking row do not tell its scores; longer rows (input_bound) or another seed may help") from singular
 
     def _probes(self, b: Array, z: Array) -> tuple[Array, Array, Array]:
         """The carrier, sizes and directions of the d probes of one asking row."""
