@@ -36,6 +36,8 @@ _CHECKS = 16
 _FACTOR = 3.0  # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _MORE_FOR_V = 5
 _PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected labels leave
 _ROUGH = 2.0**-21  # relative error of scores that signs alone tell
 _FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"
@@ -125,23 +127,25 @@ class LabelLearner:
         with ledger.phase("range"):
             length = vectors.usual_length()
         with ledger.phase("scores"):
-            W, w0 = self._rough(vectors, v, length, rng)
-        rough = BiasedSolution(Solution(Dense(W), _ROUGH * float(np.linalg.norm(W)), _rank(W), False), w0, _ROUGH * float(np.linalg.norm(w0)))
+            rough = self._rough(vectors, v, length, rng)
         turns = ZeroVectors(ledger, v, rng, Steps(0.0, self.middle), ledger.input_bound)
-        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound)
-        sharp, w0 = refinement.refine(rough, 1, rng)
+        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound, gain=_BISECTED)
+        sharp, w0 = refinement.refine(rough, _PASSES, rng)
         return SingleHead(sharp, v, w0), refinement.relative_error(sharp, w0, rng)
 
-    def _rough(self, vectors: LabelVectors, v: Array, length: float, rng: np.random.Generator) -> tuple[Array, Array]:
-        """W and w0 from signs; other asking rows where v is along the vector of one of them."""
-        for part in _PARTS[:-1]:
+    def _rough(self, vectors: LabelVectors, v: Array, length: float, rng: np.random.Generator) -> BiasedSolution:
+        """W and w0 from signs; with other asking rows where v is along the vector of scores of one of them."""
+        for attempt, part in enumerate(_PARTS):
             rows = balanced_rows(v, part * length, rng)
             try:
-                return solve_rows(rows, vectors.measure(rows))
+                Z = vectors.measure(rows)
+                break
             except Unresolved:
-                continue
-        rows = balanced_rows(v, _PARTS[-1] * length, rng)
-        return solve_rows(rows, vectors.measure(rows))
+                if attempt == len(_PARTS) - 1:
+                    raise
+        W, w0 = solve_rows(rows, Z)
+        off = _ROUGH * float(np.linalg.norm(Z, axis=1).max())
+        return BiasedSolution(Solution(Dense(W), off * np.sqrt(len(v)) / (part * length), _rank(W), False), w0, off)
 
     def _locator(self, flip: float, more: int) -> Locator:
         return Bisection(self.bits + more) if flip == 0.0 else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)

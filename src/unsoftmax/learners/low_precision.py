@@ -129,7 +129,7 @@ class LowPrecisionLearner:
         readout = LoudReadout(v, 0.0, smallest, longest, sharp=4.0 * _EPS * length, relative=unit)
         rough = learn_biased_scores(ledger, readout, BoundedRangeFinder(), rng)
         vectors = ZeroVectors(ledger, v, rng, Zeros(), ledger.input_bound)
-        refinement = BiasedRefinement(ledger, vectors, v, ledger.input_bound, smallest)
+        refinement = BiasedRefinement(ledger, vectors, v, ledger.input_bound, smallest=smallest, unit=unit)
         W, w0 = refinement.refine(rough, PASSES[self.precision] + _MORE_PASSES, rng)
         return SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
 

@@ -34,6 +34,8 @@ _CHECKS = 16
 _FACTOR = 3.0
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
 _ALIKE = 1e-12  # relative length within which opposite rows step
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected steps leave
 _LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
 _USEFUL = 0.1
 _QUIET = 0.05  # part of v that must be heard beside W b: refinements listen there
@@ -125,9 +127,9 @@ class RoundedLearner:
         if not self._steps_alike(ledger, v, rough.bound, step):
             return ToleranceLearner(step).learn(ledger, rng)
         vectors = ZeroVectors(ledger, v, rng, Steps(step / 2), rough.bound)
-        refinement = BiasedRefinement(ledger, vectors, v, rough.bound, least=_LEAST_STEPS * step)
+        refinement = BiasedRefinement(ledger, vectors, v, rough.bound, gain=_BISECTED, least=_LEAST_STEPS * step)
         try:
-            W, w0 = refinement.refine(first, 1, rng)
+            W, w0 = refinement.refine(first, _PASSES, rng)
         except Unresolved:  # too rough to say where answers step
             if max(bound, relative_bound(first.scores, rough)) > _USEFUL:
                 raise
