@@ -156,10 +156,11 @@ def _biased_tolerance(d: int, r: int | None, seeds: int) -> None:
                 if R is not None:
                     units.append(max(row.errors, default=0.0) / (tau / R))
     covered, total = sum(row.covered for row in rows), sum(len(row.errors) for row in rows)
-    runs = sum(sum(row.statuses.values()) for row in rows)
+    ended = sum((row.statuses for row in rows), Counter[str]())
+    how = ", ".join(f"{n} {status}" for status, n in ended.items())
     parts = [part for row in rows for part in row.parts]
     print(
-        f"\nd={d} r={r or d}: {total} of {runs} recovered, the others UNRESOLVED; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} "
+        f"\nd={d} r={r or d}: {how}; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} "
         f"of {total}, median error/bound {np.median(parts):.2f}; most queries {max(max(row.queries) for row in rows):.0f} "
         f"({biased_head(d, r).parameters} parameters)",
         flush=True,

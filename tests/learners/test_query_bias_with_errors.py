@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import biased_head, bounded, distance, hard_head
-from unsoftmax import FlippedLabels, Labels, LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax import Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
 from unsoftmax.oracles import Array
 
 
@@ -119,6 +119,17 @@ def test_labels_tell_w0_too(bias: float) -> None:
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-10
         assert R is None or oracle.norm <= R * (1 + 1e-12)
+
+
+def test_clipped_answers_with_errors() -> None:
+    head = biased_head(5, seed=2, bias=1.0)
+    for box, inner in (
+        (WithinTolerance(as_oracle(head), 1e-3), unsoftmax.within_tolerance(1e-3)),
+        (LowPrecision(as_oracle(head), "float32"), unsoftmax.low_precision("float32")),
+    ):
+        result = unsoftmax.recover(Clipped(box, 5.0), learner=unsoftmax.clipped(5.0, inner))
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-2
 
 
 def test_flipped_labels_and_a_query_bias_are_refused_by_name() -> None:
