@@ -1,7 +1,7 @@
 """Answers with errors: every setting against its figures and against the literal theorems.
 
 Run: python -m benchmarks.answers_with_errors [--seeds 20] [SECTION ...]
-Sections: tolerance, wide, rounding, noise, precision, labels, flips, identify, theorems. All of them without a name.
+Sections: tolerance, wide, biased, rounding, noise, precision, labels, flips, identify, theorems. All of them without a name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from tests.cases.answers import Longest, bounded, hard_head, relative_error, with_unit_v
+from tests.cases.answers import Longest, biased_head, bounded, hard_head, relative_error, with_unit_v
 
 import unsoftmax
 from unsoftmax import FlippedLabels, Labels, Ledger, LowPrecision, Noisy, Oracle, Result, Rounded, SingleHead, WithinTolerance, as_oracle
@@ -37,7 +37,7 @@ class Row:
         self.statuses[str(result.status)] += 1
         self.queries.append(result.queries.learning)
         if isinstance(result.model, SingleHead) and result.error_bound is not None:
-            self.errors.append(relative_error(result.model.W, head.W))
+            self.errors.append(head.distance(result.model) if head.w0 is not None else relative_error(result.model.W, head.W))
             self.parts.append(self.errors[-1] / result.error_bound)
             self.covered += head.distance(result.model) <= result.error_bound
 
@@ -112,6 +112,63 @@ def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None
 
 def wide(seeds: int) -> None:
     tolerance(seeds, ((64, 4), (64, None)))
+
+
+BIASES = (0.1, 1.0, 5.0)
+
+
+def biased(seeds: int) -> None:
+    """Heads with a query bias 0.1, 1 and 5 times as long as W x of a typical unit row x, behind every kind of answers."""
+    for d, r in ((3, None), (8, None), (16, None), (3, 2), (8, 2), (16, 2)):
+        _biased_tolerance(d, r, seeds)
+    header("1e-13")
+    kinds: list[tuple[str, Learner, Callable[[Oracle, int], Oracle], bool]] = [
+        ("noise 0.01, R=1e4", unsoftmax.noisy(0.01), lambda oracle, seed: bounded(Noisy(oracle, 0.01, seed), 1e4), False),
+        ("2 decimals, R=1e4", unsoftmax.rounded(2), rounded_to(2, 1e4), False),
+        ("2 decimals, R=100", unsoftmax.rounded(2), rounded_to(2, 100.0), False),
+        *((name, unsoftmax.low_precision(name), stored_as(name), False) for name in ("float32", "bfloat16", "float16")),
+        ("labels", unsoftmax.from_labels(), lambda oracle, seed: Labels(oracle), True),
+    ]
+    for name, learner, wrap, unit_v in kinds:
+        for d, r in ((8, None), (16, None), (16, 2)):
+            row = Row()
+            for bias in BIASES:
+                run(learner, max(1, seeds // 3), biased_heads_of(d, r, bias), wrap, row, unit_v=unit_v)
+            each = max(row.queries) / biased_head(d, r).parameters
+            row.tell(f"{name}, d={d} r={r or d} ({each:.1f} queries a parameter)", 1e-13)
+
+
+def _biased_tolerance(d: int, r: int | None, seeds: int) -> None:
+    header("tau/(R|v|)")
+    rows: list[Row] = []
+    units = [0.0]
+    for bias in BIASES:
+        for tau in (1e-2, 1e-4):
+            for R in (10.0, 100.0, 1e4, None):
+
+                def wrap(oracle: Oracle, seed: int, tau: float = tau, R: float | None = R) -> Oracle:
+                    off = WithinTolerance(oracle, tau, seed)
+                    return off if R is None else bounded(off, R)
+
+                row = run(unsoftmax.within_tolerance(tau), seeds, biased_heads_of(d, r, bias), wrap, Row())
+                row.tell(f"d={d} r={r or d} bias={bias:g} tau={tau:g} R={'unbounded' if R is None else f'{R:g}'}", np.nan if R is None else tau / R)
+                rows.append(row)
+                if R is not None:
+                    units.append(max(row.errors, default=0.0) / (tau / R))
+    covered, total = sum(row.covered for row in rows), sum(len(row.errors) for row in rows)
+    ended = sum((row.statuses for row in rows), Counter[str]())
+    how = ", ".join(f"{n} {status}" for status, n in ended.items())
+    parts = [part for row in rows for part in row.parts]
+    print(
+        f"\nd={d} r={r or d}: {how}; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} "
+        f"of {total}, median error/bound {np.median(parts):.2f}; most queries {max(max(row.queries) for row in rows):.0f} "
+        f"({biased_head(d, r).parameters} parameters)",
+        flush=True,
+    )
+
+
+def biased_heads_of(d: int, r: int | None, bias: float) -> Callable[[int], SingleHead]:
+    return lambda seed: biased_head(d, r, seed=seed, bias=bias)
 
 
 def rounding(seeds: int) -> None:
@@ -270,7 +327,7 @@ def _even_head(d: int, seed: int) -> SingleHead:
 
 SECTIONS: dict[str, Callable[[int], None]] = {
     "identify": identify, "theorems": theorems, "noise": noise, "precision": precision, "rounding": rounding, "tolerance": tolerance,
-    "labels": labels, "flips": flips, "wide": wide,
+    "labels": labels, "flips": flips, "wide": wide, "biased": biased,
 }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from unsoftmax import BoundedInputs, Oracle, SingleHead, as_oracle
 from unsoftmax.models import Model
 from unsoftmax.oracles import Array, OracleSpec
 
-__all__ = ["Longest", "bounded", "distance", "hard_head", "relative_error", "with_unit_v"]
+__all__ = ["Longest", "biased_head", "bounded", "distance", "hard_head", "relative_error", "with_unit_v"]
 
 
 def hard_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0) -> SingleHead:
@@ -21,8 +21,15 @@ def hard_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0
     return SingleHead(scale * W, v / np.linalg.norm(v))
 
 
+def biased_head(d: int, r: int | None = None, *, seed: int = 0, bias: float = 1.0) -> SingleHead:
+    """`hard_head` with a query bias `bias` times as long as W x for a typical unit row x."""
+    head = hard_head(d, r, seed=seed)
+    w0 = np.random.default_rng([seed, d, 99]).standard_normal(d)
+    return SingleHead(head.W, head.v, bias * np.linalg.norm(head.W) / np.sqrt(d) * w0 / np.linalg.norm(w0))
+
+
 def with_unit_v(head: SingleHead) -> SingleHead:
-    return SingleHead(head.W, head.v / np.linalg.norm(head.v))
+    return SingleHead(head.W, head.v / np.linalg.norm(head.v), head.w0)
 
 
 def distance(true: SingleHead, found: Model) -> float:

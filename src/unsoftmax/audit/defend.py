@@ -191,9 +191,9 @@ def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False)
 
 
 def _attackable(model: Model, defence: Defence) -> bool:
-    """Answers with errors are only read for one head without a query bias; exact ones for every family."""
+    """Answers with errors are only read for one head; exact ones for every family."""
     exact = all(kind in ("input-bound", "max-length", "budget") for kind, _ in defence.parts)
-    return exact or (isinstance(model, SingleHead) and (model.w0 is None or not model.w0.any()))
+    return exact or isinstance(model, SingleHead)
 
 
 def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterator[tuple[int, DefenceRow]]:

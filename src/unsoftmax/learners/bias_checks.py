@@ -10,7 +10,7 @@ from unsoftmax.meters.odd_rows import odd_rows
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
-__all__ = ["EVEN_TEST", "check_evenness", "check_labels_are_odd"]
+__all__ = ["EVEN_TEST", "alike_labels", "moved_by_bias", "refused_bias", "refused_labels"]
 
 EVEN_TEST = "rows around a row of zeros share evenly"
 _ROWS = 4
@@ -18,32 +18,36 @@ _TINY = 1e-11  # a bias so small against W is not heard; shorter rows would be l
 _EPS = float(np.finfo(float).eps)
 
 
-def check_evenness(ledger: Ledger, v: Array, size: float, smallest: float, rng: np.random.Generator) -> None:
-    """[a; -a; 0] is answered zero, to float64 rounding. smallest: positive number that an answer can be."""
+def moved_by_bias(ledger: Ledger, v: Array, size: float, smallest: float, rng: np.random.Generator) -> float:
+    """How far [a; -a; 0] is answered from zero; 0 where float64 rounding explains it. smallest: positive number that an answer can be."""
     A = _rows_that_hear(v, size, rng)
     with ledger.phase(VERIFICATION):
-        answers = np.abs(ledger.ask(odd_rows(A, np.zeros_like(A))))
+        moved = float(np.abs(ledger.ask(odd_rows(A, np.zeros_like(A)))).max())
     allowed = 64 * _EPS * np.sqrt(len(v)) * size * float(np.linalg.norm(v)) + smallest
-    if float(answers.max()) > allowed:
-        raise OutsideClass(
-            EVEN_TEST,
-            f"the answer is {float(answers.max()):.3g} instead of zero: a query bias, which these answers are not enough for, or another family",
-        )
+    return moved if moved > allowed else 0.0
 
 
-def check_labels_are_odd(labeller: Labeller, v: Array, size: float, rng: np.random.Generator) -> None:
-    """[b+a; b-a; b] is labelled otherwise than [-b+a; -b-a; -b], however short b is: a query bias would label both alike."""
+def refused_bias(moved: float) -> OutsideClass:
+    """What is said of a query bias that is not recovered."""
+    return OutsideClass(
+        EVEN_TEST, f"the answer is {moved:.3g} instead of zero: a query bias, which these answers are not enough for, or another family"
+    )
+
+
+def alike_labels(labeller: Labeller, v: Array, size: float, rng: np.random.Generator) -> int:
+    """How often [b+a; b-a; b] is labelled like [-b+a; -b-a; -b], however short b is: never without a query bias."""
     A = _rows_that_hear(v, size, rng)
     B = rng.standard_normal(A.shape)
     B *= _TINY * size / np.linalg.norm(B, axis=1)[:, None]
     with labeller.ledger.phase(VERIFICATION):
         alike = labeller(odd_rows(A, B)) == labeller(odd_rows(A, -B))
-    if alike.any():
-        raise OutsideClass(
-            EVEN_TEST,
-            f"{int(alike.sum())} of {_ROWS} pairs of opposite tiny asking rows are labelled alike: a query bias, which labels are not enough for, "
-            "or another family",
-        )
+    return int(alike.sum())
+
+
+def refused_labels(alike: int) -> OutsideClass:
+    """What is said of a query bias behind labels that is not recovered."""
+    reason = f"{alike} of {_ROWS} pairs of opposite tiny asking rows are labelled alike: a query bias, which labels are not enough for, "
+    return OutsideClass(EVEN_TEST, reason + "or another family")
 
 
 def _rows_that_hear(v: Array, size: float, rng: np.random.Generator) -> Array:

@@ -11,16 +11,23 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.bias_checks import check_labels_are_odd
+from unsoftmax.learners.bias_checks import alike_labels, refused_labels
+from unsoftmax.learners.biased_refinement import BiasedRefinement
+from unsoftmax.learners.biased_scores import BiasedSolution
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
 from unsoftmax.meters.crossing import EDGE
+from unsoftmax.meters.label_vectors import LabelVectors
 from unsoftmax.meters.labels import Labeller, LabelMeter
+from unsoftmax.meters.zero_vectors import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
+from unsoftmax.models.matrices import Dense
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers import RangeFinder
+from unsoftmax.solvers import RangeFinder, Solution
+from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["LabelLearner", "from_labels"]
 
@@ -29,6 +36,10 @@ _CHECKS = 16
 _SIZES = (1.0, 0.5, 2.0, 1.0)
 _FACTOR = 3.0  # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _MORE_FOR_V = 5
+_PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected labels leave
+_ROUGH = 2.0**-21  # relative error of scores that signs alone tell
 _FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"
 
@@ -42,11 +53,11 @@ _CLAIM = Claim(
     source="this library; extends Theorem B.1 of arXiv 2601.16873",
     assumptions=(
         Assumption("a label says whether the function is positive", "two rows of opposite sign"),
-        Assumption("no biases (w0 = 0, c = 0)", "labels of tiny rows, alone and asking"),
+        Assumption("no constant (c = 0), and no query bias where labels are flipped", "labels of tiny rows, alone and asking"),
         Assumption("v is not zero", "some row is labelled 1"),
     ),
-    queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels", "upper", _queries),
-    recovers="W (any rank) and v/|v|, to 48 bits of a typical score",
+    queries=QueryCount("53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels; 80 d(d + 1) + 1000 with a query bias", "upper", _queries),
+    recovers="W (any rank), a query bias and v/|v|, to 48 bits of a typical score",
     symmetry="the length of v leaves no trace in labels",
     departs="bisects the ratios of v instead of averaging signs (log(1/eps) instead of 1/eps² queries), balanced bases, rank found",
 )
@@ -54,10 +65,10 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class LabelLearner:
-    """Recovers W and v/|v| from labels, true ones or ones flipped with probability `flip`.
+    """Recovers W, a query bias and v/|v| from labels, true ones or ones flipped with probability `flip`.
 
     Claim: 48 bits of every score. Queries: one a parameter and bit, and a few percent more; with flips, what the channel's capacity takes.
-    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant or a query bias moves the zero.
+    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a constant moves the zero.
     """
 
     family: ClassVar[str] = "single-head"
@@ -80,7 +91,15 @@ class LabelLearner:
         with ledger.phase("values"):
             self._check_zero(ledger, labeller, rng)
             v = self._direction(ledger, labeller, self._locator(flip, _MORE_FOR_V))
-        check_labels_are_odd(labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng)
+        alike = alike_labels(labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng)
+        if alike:
+            if d < 2 or flip > 0.0:
+                raise refused_labels(alike)
+            head, bound = self._with_bias(ledger, labeller, v, rng)
+            with ledger.phase(VERIFICATION):
+                bound = max(bound, self._bound_of_v(ledger, labeller, v, rng))
+            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
+            return self._learned(head, bound, votes)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
             assert meter.strength > 0.0
@@ -91,15 +110,43 @@ class LabelLearner:
             raise Unresolved(f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = 0, or longer rows are needed")
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, labeller, head, meter, rng)
+        return self._learned(head, bound, votes)
+
+    def _learned(self, head: SingleHead, bound: float, votes: int) -> Learned:
         if not np.isfinite(bound):
             raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
-        middle = self.middle
+        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes, strict=head.w0 is not None)
 
-        def deviation(answers: Array, values: Array) -> Array:
-            """A wrong label means that the value is off by at least its size."""
-            return np.where((answers > middle) == (values > 0.0), 0.0, np.abs(values))
+    def _deviation(self, answers: Array, values: Array) -> Array:
+        """A wrong label means that the value is off by at least its size."""
+        return np.where((answers > self.middle) == (values > 0.0), 0.0, np.abs(values))
 
-        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=deviation, repeats=votes)
+    def _with_bias(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
+        """The head with its query bias and a bound for W and w0: vectors of scores from signs, then the missing bits where labels should turn."""
+        ledger.expect(ledger.bill.total + 80 * ledger.width * (ledger.width + 1))
+        vectors = LabelVectors(labeller, v, rng, ledger.input_bound)
+        with ledger.phase("range"):
+            length = vectors.usual_length()
+        with ledger.phase("scores"):
+            rough = self._rough(vectors, v, length, rng)
+        turns = ZeroVectors(ledger, v, rng, Steps(0.0, self.middle), ledger.input_bound)
+        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound, gain=_BISECTED)
+        sharp, w0 = refinement.refine(rough, _PASSES, rng)
+        return SingleHead(sharp, v, w0), refinement.relative_error(sharp, w0, rng)
+
+    def _rough(self, vectors: LabelVectors, v: Array, length: float, rng: np.random.Generator) -> BiasedSolution:
+        """W and w0 from signs; with other asking rows where v is along the vector of scores of one of them."""
+        for attempt, part in enumerate(_PARTS):
+            rows = balanced_rows(v, part * length, rng)
+            try:
+                Z = vectors.measure(rows)
+                break
+            except Unresolved:
+                if attempt == len(_PARTS) - 1:
+                    raise
+        W, w0 = solve_rows(rows, Z)
+        off = _ROUGH * float(np.linalg.norm(Z, axis=1).max())
+        return BiasedSolution(Solution(Dense(W), off * np.sqrt(len(v)) / (part * length), _rank(W), False), w0, off)
 
     def _locator(self, flip: float, more: int) -> Locator:
         return Bisection(self.bits + more) if flip == 0.0 else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)
@@ -137,22 +184,27 @@ class LabelLearner:
             v[others] = locator.locate(above, d - 1, 1.01 if self.flip == 0.0 else 1.5)[0]
         return np.asarray(v / np.linalg.norm(v))
 
-    def _bound(self, ledger: Ledger, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator) -> float:
-        """Fresh pairs and fresh rows whose labels must turn where the model says, within margins that grow until they do."""
+    def _bound_of_v(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
+        """How wrong v can be: fresh rows across it whose labels must turn within a margin that grows until they do."""
         d = ledger.width
         across = rng.standard_normal((_CHECKS, d))
-        across -= np.outer(across @ head.v, head.v)
+        across -= np.outer(across @ v, v)
         length = np.linalg.norm(across, axis=1)[:, None]
         across = across / length if d > 1 else np.zeros((_CHECKS, d))
         size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2)
 
         def turns(margin: float) -> bool:
-            rows = size * np.concatenate([across + margin * head.v, across - margin * head.v])
+            rows = size * np.concatenate([across + margin * v, across - margin * v])
             labels = labeller(rows[:, None])
             return bool(labels[:_CHECKS].all() and not labels[_CHECKS:].any())
 
         start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * _EPS
-        of_v = _FACTOR * np.sqrt(d) * _smallest(turns, start) if d > 1 else 0.0
+        return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
+
+    def _bound(self, ledger: Ledger, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator) -> float:
+        """How wrong v and W can be: fresh pairs whose labels must turn where the model says, within a margin likewise."""
+        d = ledger.width
+        of_v = self._bound_of_v(ledger, labeller, head.v, rng)
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.strength / 8)
@@ -168,6 +220,12 @@ class LabelLearner:
         norm = head.matrix.norm()
         of_W = _FACTOR * d * margin / float(c.min()) / norm if norm > 0.0 else np.inf
         return float(max(of_v, of_W))
+
+
+def _rank(W: Array) -> int:
+    """Singular values above what rough vectors leave open."""
+    values = np.linalg.svd(W, compute_uv=False)
+    return int((values > 1e-4 * values[0]).sum())
 
 
 def _smallest(holds: Callable[[float], bool], start: float) -> float:

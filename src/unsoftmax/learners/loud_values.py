@@ -12,7 +12,7 @@ from unsoftmax.meters.odd_rows import odd_rows
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["check_linear_within", "check_no_query_bias", "read_loud_values"]
+__all__ = ["check_linear_within", "check_no_query_bias", "moved_by_query_bias", "read_loud_values", "refused_query_bias"]
 
 _ENOUGH = 1e13  # a signal so many times the tolerance leaves only float64 rounding
 _LONGEST = 1e12
@@ -57,8 +57,11 @@ def read_loud_values(ledger: Ledger, tau: float, rng: np.random.Generator, *, re
     return readout
 
 
-def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> None:
-    """Rows around an asking row of zeros share evenly, unless there is a query bias. off: how far single answers may be off (None: tau)."""
+def moved_by_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> float:
+    """How far answers move where rows around an asking row of zeros should share evenly; 0 where the answers' own errors explain it.
+
+    off: how far single answers may be off (None: tau).
+    """
     d = ledger.width
     beside = rng.standard_normal((3, d))
     A = readout.v / readout.norm + 0.5 * beside / np.linalg.norm(beside, axis=1)[:, None]
@@ -66,15 +69,27 @@ def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Gen
     with ledger.phase(VERIFICATION):
         answers = ledger.ask(odd_rows(A, np.zeros((3, d))))
     moved = float(np.abs(answers - readout.c).max())
-    if moved > 1.05 * (readout.tau if off is None else off) + 64 * np.finfo(float).eps * readout.bound * readout.norm:
-        raise OutsideClass(
-            EVEN_TEST,
-            f"the answer moved by {moved:.3g} (tolerance {readout.tau:.2g}): a query bias, which these answers are not enough for, or another family",
-        )
+    allowed = 1.05 * (readout.tau if off is None else off) + 64 * np.finfo(float).eps * readout.bound * readout.norm
+    return moved if moved > allowed else 0.0
+
+
+def check_no_query_bias(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> None:
+    """Rows around an asking row of zeros share evenly, unless there is a query bias. off: see `moved_by_query_bias`."""
+    moved = moved_by_query_bias(ledger, readout, rng, off)
+    if moved > 0.0:
+        raise refused_query_bias(moved, readout)
+
+
+def refused_query_bias(moved: float, readout: LoudReadout) -> OutsideClass:
+    """What is said of a query bias that is not recovered."""
+    return OutsideClass(
+        EVEN_TEST,
+        f"the answer moved by {moved:.3g} (tolerance {readout.tau:.2g}): a query bias, which these answers are not enough for, or another family",
+    )
 
 
 def check_linear_within(ledger: Ledger, readout: LoudReadout, rng: np.random.Generator, off: float | None = None) -> None:
-    """f([x]) = c + x·v on fresh rows of several sizes, as far as the tolerance tells. off: see `check_no_query_bias`."""
+    """f([x]) = c + x·v on fresh rows of several sizes, as far as the tolerance tells. off: see `moved_by_query_bias`."""
     sizes = readout.bound * np.array([0.01, 0.1, 0.5, 0.99])
     rows = rng.standard_normal((4, ledger.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]

@@ -10,21 +10,29 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.bias_checks import check_evenness
+from unsoftmax.learners.bias_checks import moved_by_bias, refused_bias
+from unsoftmax.learners.biased_refinement import BiasedRefinement
+from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.checks import ONE_ROW_TEST
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters import LoudReadout
 from unsoftmax.meters.thresholds import MANTISSA_BITS, SMALLEST, bisect_up, next_in_precision
 from unsoftmax.meters.zero_centred import PASSES, ZeroCentredMeter
+from unsoftmax.meters.zero_vectors import Zeros, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers import RangeFinder
+from unsoftmax.solvers import BoundedRangeFinder, RangeFinder
 
 __all__ = ["LowPrecisionLearner", "low_precision"]
 
 _EPS = float(np.finfo(float).eps)
 _LOUD = 2.0**12  # answers of about this size stay clear of float16's limits
+_LARGEST_ANSWER = 3e4  # float16 overflows at 65504
+_ENDLESS = 1e12
+_MORE_PASSES = 4  # with a query bias, a pass gains a little less
 _CHECKS = 16
 _FACTOR = 6.0
 _HOPELESS = {
@@ -43,11 +51,15 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("the function is computed in float64 and only its answer is stored in the format", "fresh probes at predicted zeros"),
-        Assumption("no biases (w0 = 0, c = 0)", "a row of zeros, rows around it"),
+        Assumption("no constant (c = 0)", "a row of zeros"),
         Assumption("v is not zero", "one-row queries"),
     ),
-    queries=QueryCount("p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16)", "upper", _queries),
-    recovers="W and v, to float64 for float32 and bfloat16; float16 stops where its smallest steps do",
+    queries=QueryCount(
+        "p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + 16 d + 400 with a query bias",
+        "upper",
+        _queries,
+    ),
+    recovers="W, v and a query bias, to float64 for float32 and bfloat16; float16 stops where its smallest steps do",
     symmetry="none",
     departs="not in the paper",
 )
@@ -55,10 +67,10 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class LowPrecisionLearner:
-    """Recovers W and v through zeros, where the answers' relative precision measures a residual.
+    """Recovers W, v and a query bias through zeros, where the answers' relative precision measures a residual.
 
     Claim: see `claim`. Queries: two a parameter for float32, seven for bfloat16. Assumes: rounding of the answer only (checked on fresh probes).
-    Recovers: W (any rank), v. Departs from the paper: not in it. Fails when: the target computes in low precision inside; then the bound says so.
+    Recovers: W (any rank), v, w0. Departs from the paper: not in it. Fails when: the target computes in low precision inside; then the bound says so.
     """
 
     family: ClassVar[str] = "single-head"
@@ -75,7 +87,14 @@ class LowPrecisionLearner:
         direction, size = self._direction(ledger, passes)
         length, length_error = self._length(ledger, direction, size)
         v = length * direction
-        check_evenness(ledger, v, size, SMALLEST[self.precision], rng)
+        moved = moved_by_bias(ledger, v, size, SMALLEST[self.precision], rng)
+        if moved > 0.0:
+            if d < 2:
+                raise refused_bias(moved)
+            head, bound = self._with_bias(ledger, v, rng)
+            bound = max(bound, length_error, self._bound_of_v(ledger, v, size, rng))
+            check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
+            return self._learned(head, bound)
         meter = ZeroCentredMeter(ledger, v, rng, self.precision)
         with ledger.phase("range"):
             assert meter.strength >= 0.0
@@ -83,18 +102,36 @@ class LowPrecisionLearner:
             solver = RangeFinder(facing=direction, again=meter.column_near if self.precision == "float32" else None)
             W = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
         head = SingleHead(W, v)
-        bound = max(self._bound(ledger, head, meter, size, rng), length_error)
+        return self._learned(head, max(self._bound(ledger, head, meter, size, rng), length_error))
+
+    def _learned(self, head: SingleHead, bound: float) -> Learned:
         if bound > _HOPELESS[self.precision]:
             raise OutsideClass(
                 "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
             )
-        unit = 2.0 ** -(MANTISSA_BITS[self.precision] + 1)
-        smallest = SMALLEST[self.precision]
+        note = f"answers are {self.precision} numbers"
+        return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation, strict=head.w0 is not None)
 
-        def deviation(answers: Array, values: Array) -> Array:
-            return np.maximum(np.abs(answers - values) - unit * np.abs(values) * (1 + 1e-6) - smallest, 0.0)
+    def _deviation(self, answers: Array, values: Array) -> Array:
+        """How far answers are from values beyond what storing them explains."""
+        return np.maximum(np.abs(answers - values) - self._stored_off(values), 0.0)
 
-        return Learned(head, bound, 0.0, f"answers are {self.precision} numbers", exact_answers=False, deviation=deviation)
+    def _stored_off(self, values: Array) -> Array:
+        """How far a stored number can be from the value."""
+        return np.asarray(2.0 ** -(MANTISSA_BITS[self.precision] + 1) * np.abs(values) * (1 + 1e-6) + SMALLEST[self.precision])
+
+    def _with_bias(self, ledger: Ledger, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
+        """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size allow, then through zeros."""
+        unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
+        length = float(np.linalg.norm(v))
+        longest = (_LARGEST_ANSWER if self.precision == "float16" else _ENDLESS) / length
+        longest = longest if ledger.input_bound is None else min(longest, ledger.input_bound)
+        readout = LoudReadout(v, 0.0, smallest, longest, sharp=4.0 * _EPS * length, relative=unit)
+        rough = learn_biased_scores(ledger, readout, BoundedRangeFinder(), rng)
+        vectors = ZeroVectors(ledger, v, rng, Zeros(), ledger.input_bound)
+        refinement = BiasedRefinement(ledger, vectors, v, ledger.input_bound, smallest=smallest, unit=unit)
+        W, w0 = refinement.refine(rough, PASSES[self.precision] + _MORE_PASSES, rng)
+        return SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
 
     def _direction(self, ledger: Ledger, passes: int) -> tuple[Array, float]:
         """v/|v| by ratios to the largest entry, and a size of rows at which answers are loud."""
@@ -159,13 +196,24 @@ class LowPrecisionLearner:
         return float(middle + (low[0] + high[0]) / 2)
 
     def _bound(self, ledger: Ledger, head: SingleHead, meter: ZeroCentredMeter, size: float, rng: np.random.Generator) -> float:
-        """How wrong W and v can be, from fresh probes at predicted zeros and fresh rows across v."""
+        """How wrong W and v can be, from fresh rows across v and fresh probes at predicted zeros."""
+        of_v = self._bound_of_v(ledger, head.v, size, rng)
+        w_norm = head.matrix.norm()
+        with ledger.phase(VERIFICATION):
+            G, B = meter.random_pairs(_CHECKS)
+            expected = np.einsum("nd,nd->n", G, head.matrix.apply(B))
+            forms = meter.residual_forms(G, B, expected)
+        of_W = _FACTOR * float(np.sqrt(np.mean(forms**2))) * head.width / (w_norm if w_norm > 0.0 else 1.0)
+        return float(max(of_W, of_v)) + 32 * _EPS
+
+    def _bound_of_v(self, ledger: Ledger, v: Array, size: float, rng: np.random.Generator) -> float:
+        """How wrong v can be, from fresh rows across it and along it."""
         d = ledger.width
-        v_norm, w_norm = float(np.linalg.norm(head.v)), head.matrix.norm()
+        v_norm = float(np.linalg.norm(v))
         unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
         with ledger.phase(VERIFICATION):
             across = rng.standard_normal((_CHECKS, d))
-            across -= np.outer(across @ head.v, head.v) / v_norm**2
+            across -= np.outer(across @ v, v) / v_norm**2
             lengths = np.linalg.norm(across, axis=1)
             of_direction = 0.0
             if d > 1:
@@ -173,16 +221,11 @@ class LowPrecisionLearner:
                 of_direction = _FACTOR * float(np.sqrt(np.mean(answers**2))) * np.sqrt(d) / v_norm
             rows = rng.standard_normal((_CHECKS, d))
             rows *= size / np.linalg.norm(rows, axis=1)[:, None]
-            excess = np.abs(ledger.ask(rows[:, None]) - rows @ head.v) - unit * np.abs(rows @ head.v) * (1 + 1e-9)
-            wrong = float(excess.max()) / (size * v_norm / np.sqrt(d))
-            if wrong > 0.02:
-                raise OutsideClass(ONE_ROW_TEST, f"fresh rows are answered up to {float(excess.max()):.3g} away from x·v beyond their rounding")
-            of_length = 0.0 if wrong <= 64 * _EPS * d else unit + wrong
-            G, B = meter.random_pairs(_CHECKS)
-            expected = np.einsum("nd,nd->n", G, head.matrix.apply(B))
-            forms = meter.residual_forms(G, B, expected)
-        of_W = _FACTOR * float(np.sqrt(np.mean(forms**2))) * d / (w_norm if w_norm > 0.0 else 1.0)
-        return float(max(of_W, of_direction + of_length)) + 32 * _EPS
+            excess = np.abs(ledger.ask(rows[:, None]) - rows @ v) - unit * np.abs(rows @ v) * (1 + 1e-9)
+        wrong = float(excess.max()) / (size * v_norm / np.sqrt(d))
+        if wrong > 0.02:
+            raise OutsideClass(ONE_ROW_TEST, f"fresh rows are answered up to {float(excess.max()):.3g} away from x·v beyond their rounding")
+        return float(of_direction + (0.0 if wrong <= 64 * _EPS * d else unit + wrong))
 
 
 def low_precision(precision: str = "float32") -> LowPrecisionLearner:

@@ -11,8 +11,8 @@ from unsoftmax.errors import UsageError
 from unsoftmax.learners.answer_model import identify
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
-from unsoftmax.learners.within_tolerance import learn_scores, refuse_noise, relative_bound
+from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values
+from unsoftmax.learners.within_tolerance import learn_scores, learn_with_bias, refuse_noise, relative_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -31,11 +31,14 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("errors are fresh, independent and of standard deviation sigma", "the same row asked again (identify)"),
-        Assumption("no query bias", "rows around a row of zeros"),
         Assumption("R|v|/sigma is at least about 100", "the bound itself"),
     ),
-    queries=QueryCount("m (1.5 (r(2d - r) + d) + 100), m repeats", "upper", lambda d, r: int(1.5 * (r * (2 * d - r) + d)) + 100),
-    recovers="W and v to a relative error of about 3.5 sigma / (R |v| sqrt(m)), with error bars that cover",
+    queries=QueryCount(
+        "m (1.5 (r(2d - r) + d) + 100), m repeats (m (16 d + 300) more with a query bias)",
+        "upper",
+        lambda d, r: int(1.5 * (r * (2 * d - r) + d)) + 100,
+    ),
+    recovers="W, v and a query bias to a relative error of about 3.5 sigma / (R |v| sqrt(m)), with error bars that cover",
     symmetry="none",
     departs="not in the paper",
 )
@@ -43,7 +46,7 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class NoiseLearner:
-    """Recovers W and v behind Gaussian noise (sigma None: found by `identify`).
+    """Recovers W, v and a query bias behind Gaussian noise (sigma None: found by `identify`).
 
     Every query has the longest row allowed, which is free; only what that leaves open is bought with repeats: `accuracy` asks for a
     relative error, `repeats` sets their number. Claim, Queries, Assumes, Recovers: see `claim`. Fails when: R|v|/sigma is below about 100.
@@ -70,17 +73,22 @@ class NoiseLearner:
             if repeats > 1:
                 readout = read_loud_values(ledger, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, silent=off / np.sqrt(repeats))
         check_linear_within(ledger, readout, rng, off)
-        check_no_query_bias(ledger, readout, rng, off)
-        with ledger.phase("values"):
-            meter = ToleranceMeter(ledger, readout, rng, repeats=repeats)
-        found = learn_scores(ledger, meter, self.solver, rng)
-        bound = _COVER * relative_bound(found, readout)
+        moved = moved_by_query_bias(ledger, readout, rng, off)
+        w0 = None
+        if moved > 0.0:
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, off, 2.0 / _CERTAIN, repeats)
+        else:
+            with ledger.phase("values"):
+                meter = ToleranceMeter(ledger, readout, rng, repeats=repeats)
+            found = learn_scores(ledger, meter, self.solver, rng)
+            bound = relative_bound(found, readout)
+        bound *= _COVER
         refuse_noise(bound, readout)
         note = (
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the bound); "
             f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
-        return Learned(SingleHead(found.matrix, readout.v, None, readout.c), bound, off, note, exact_answers=False)
+        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, off, note, exact_answers=False, strict=moved > 0.0)
 
 
 def noisy(sigma: float | None = None, *, repeats: int | None = None, accuracy: float | None = None) -> NoiseLearner:

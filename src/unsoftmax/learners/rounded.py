@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
+from unsoftmax.learners.biased_refinement import BiasedRefinement
+from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
+from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values, refused_query_bias
 from unsoftmax.learners.within_tolerance import ToleranceLearner, learn_scores, refuse_noise, relative_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import LoudReadout, ToleranceMeter
 from unsoftmax.meters.rounding import RoundingMeter, bracketed_step
+from unsoftmax.meters.zero_vectors import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
@@ -30,6 +34,10 @@ _CHECKS = 16
 _FACTOR = 3.0
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
 _ALIKE = 1e-12  # relative length within which opposite rows step
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected steps leave
+_LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
+_USEFUL = 0.1
 _QUIET = 0.05  # part of v that must be heard beside W b: refinements listen there
 
 
@@ -42,11 +50,13 @@ _CLAIM = Claim(
     source="this library",
     assumptions=(
         Assumption("answers are rounded to a known grid, and nothing else", "every answer is on the grid (identify); steps come where predicted"),
-        Assumption("no biases (w0 = 0, c = 0; with c, see tolerance)", "a row of zeros, rows around it, opposite rows"),
+        Assumption("no constant (c = 0; with c, see tolerance)", "a row of zeros, opposite rows"),
         Assumption("R|v| is at least about 100 steps", "the first pass's bound"),
     ),
-    queries=QueryCount("60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more", "upper", _queries),
-    recovers="W and v in float64, from answers of any number of decimals",
+    queries=QueryCount(
+        "60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more; 80 d(d + 1) + 1000 with a query bias", "upper", _queries
+    ),
+    recovers="W, v and a query bias in float64, from answers of any number of decimals",
     symmetry="none",
     departs="not in the paper, where rounding is a tolerance",
 )
@@ -54,9 +64,9 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class RoundedLearner:
-    """Recovers W and v from answers rounded to `decimals` places.
+    """Recovers W, v and a query bias from answers rounded to `decimals` places.
 
-    Claim: float64 precision. Queries: 6 a parameter with long rows, about 45 with short ones. Assumes: see `claim`. Recovers: W, v.
+    Claim: float64 precision. Queries: 6 a parameter with long rows, about 45 with short ones. Assumes: see `claim`. Recovers: W, v, w0.
     Departs from the paper: not in it. Fails when: the rows may not be long enough for 100 steps (UNRESOLVED, with the norm that would do).
     """
 
@@ -75,18 +85,13 @@ class RoundedLearner:
         if rough.c != 0.0:
             return ToleranceLearner(step / 2).learn(ledger, rng)
         check_linear_within(ledger, rough, rng)
-        check_no_query_bias(ledger, rough, rng)
+        moved = moved_by_query_bias(ledger, rough, rng)
+        if moved > 0.0:
+            return self._with_bias(ledger, rough, rng, moved)
         with ledger.phase("values"):
             first = ToleranceMeter(ledger, rough, rng)
         found = learn_scores(ledger, first, BoundedRangeFinder(), rng)
-        bound = relative_bound(found, rough)
-        if not np.isfinite(bound):
-            refuse_noise(bound, rough)
-        if not bound < 0.5:
-            raise Unresolved(
-                f"the first pass leaves a relative error of {bound:.2g}; rows of norm {3.0 * bound * rough.bound:.2g} instead of "
-                f"{rough.bound:.3g} (input_bound) would help"
-            )
+        _refuse_rough(relative_bound(found, rough), rough)
         with ledger.phase("values"):
             v = self._sharpen(ledger, rough, step, rng)
         if not self._steps_alike(ledger, v, rough.bound, step):  # a constant that rounding hides: one more error of half a step
@@ -103,8 +108,36 @@ class RoundedLearner:
         head = SingleHead(W, v)
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, head, rough.bound, step, rng)
+        return self._learned(head, bound, rough)
+
+    def _learned(self, head: SingleHead, bound: float, rough: LoudReadout) -> Learned:
         note = f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
-        return Learned(head, bound, step / 2 * (1 + 1e-9), note, exact_answers=False)
+        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False, strict=head.w0 is not None)
+
+    def _with_bias(self, ledger: Ledger, rough: LoudReadout, rng: np.random.Generator, moved: float) -> Learned:
+        """The same with a query bias: a pass within the tolerance, then the vectors of scores of d + 1 asking rows from steps."""
+        step = 2.0 * rough.tau
+        if ledger.width < 2:
+            raise refused_query_bias(moved, rough)
+        first = learn_biased_scores(ledger, rough, BoundedRangeFinder(), rng)
+        bound = first.relative_bound()
+        _refuse_rough(bound, rough)
+        with ledger.phase("values"):
+            v = self._sharpen(ledger, rough, step, rng)
+        if not self._steps_alike(ledger, v, rough.bound, step):
+            return ToleranceLearner(step).learn(ledger, rng)
+        vectors = ZeroVectors(ledger, v, rng, Steps(step / 2), rough.bound)
+        refinement = BiasedRefinement(ledger, vectors, v, rough.bound, gain=_BISECTED, least=_LEAST_STEPS * step)
+        try:
+            W, w0 = refinement.refine(first, _PASSES, rng)
+        except Unresolved:  # too rough to say where answers step
+            if max(bound, relative_bound(first.scores, rough)) > _USEFUL:
+                raise
+            head, bound = SingleHead(first.scores.matrix, rough.v, first.w0), max(bound, relative_bound(first.scores, rough))
+        else:
+            head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
+        check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 0.5001 * step), rng)
+        return self._learned(head, bound, rough)
 
     def _sharpen(self, ledger: Ledger, rough: LoudReadout, step: float, rng: np.random.Generator) -> Array:
         """v to float64: along a basis that hears v alike, the length at which the answer steps."""
@@ -172,6 +205,17 @@ class RoundedLearner:
                 return float(_FACTOR * form * head.width / norm) + 16 * _EPS
             margin *= 4.0
         raise OutsideClass("answers step where the scores predict", "fresh probes step more than 10 % away from where the recovered head says")
+
+
+def _refuse_rough(bound: float, rough: LoudReadout) -> None:
+    """Raises `Unresolved` when the first pass tells too little for the others to start from."""
+    if not np.isfinite(bound):
+        refuse_noise(bound, rough)
+    if not bound < 0.5:
+        raise Unresolved(
+            f"the first pass leaves a relative error of {bound:.2g}; rows of norm {3.0 * bound * rough.bound:.2g} instead of "
+            f"{rough.bound:.3g} (input_bound) would help"
+        )
 
 
 def _heard_beside(W: Matrix, v: Array, rng: np.random.Generator) -> float:

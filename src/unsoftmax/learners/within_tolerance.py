@@ -10,8 +10,10 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.answer_model import identify
 from unsoftmax.learners.base import Learned
+from unsoftmax.learners.biased_scores import learn_biased_scores
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.loud_values import check_linear_within, check_no_query_bias, read_loud_values
+from unsoftmax.learners.fresh_sequences import check_fresh_sequences
+from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values, refused_query_bias
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import LoudReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -19,7 +21,7 @@ from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 
-__all__ = ["ToleranceLearner", "learn_scores", "refuse_noise", "relative_bound", "within_tolerance"]
+__all__ = ["ToleranceLearner", "learn_scores", "learn_with_bias", "refuse_noise", "relative_bound", "within_tolerance"]
 
 _USEFUL = 0.1
 _FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
@@ -34,11 +36,12 @@ _CLAIM = Claim(
     source="this library; extends Theorem 6.1 of arXiv 2601.16873",
     assumptions=(
         Assumption("every answer is within tau of the function", "identified when not given; the certificate at the end"),
-        Assumption("no query bias, and a constant of at most tau or well above it", "rows around a row of zeros; the answer to a row of zeros"),
+        Assumption("a constant of at most tau or well above it", "the answer to a row of zeros"),
+        Assumption("v is not along every vector of scores, where there is a query bias", "a loud direction that scores do not hear"),
         Assumption("R|v|/tau is at least about 100", "the bound itself"),
     ),
-    queries=QueryCount("1.5 (r(2d - r) + d) + 100", "upper", _queries),
-    recovers="W and v to a relative error of about 2 tau / (R |v|), R the longest row, with a bound from interval arithmetic; c to tau",
+    queries=QueryCount("1.5 (r(2d - r) + d) + 100 (16 d + 300 more with a query bias)", "upper", _queries),
+    recovers="W, v and a query bias to a relative error of about 2 tau / (R |v|), R the longest row, with a bound from interval arithmetic; c to tau",
     symmetry="none",
     departs="long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and is limited to tau itself",
 )
@@ -46,9 +49,9 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class ToleranceLearner:
-    """Recovers W and v when answers may be off by `tau` (None: found by `identify`).
+    """Recovers W, v and a query bias when answers may be off by `tau` (None: found by `identify`).
 
-    Claim: relative error of W about 2 tau/(R|v|). Queries: 1.5 parameters + 100 at most. Assumes: see `claim`. Recovers: W (any rank), v, c.
+    Claim: relative error of W about 2 tau/(R|v|). Queries: 1.5 parameters + 100 at most. Assumes: see `claim`. Recovers: W (any rank), v, w0, c.
     Departs from the paper: rows as long as allowed. Fails when: R|v|/tau is below about 100 (UNRESOLVED, with the R or tau that would do).
     """
 
@@ -64,17 +67,20 @@ class ToleranceLearner:
         tau = self.tau if self.tau is not None else identify(ledger, rng).tau
         readout = read_loud_values(ledger, tau, rng)
         check_linear_within(ledger, readout, rng)
-        check_no_query_bias(ledger, readout, rng)
-        with ledger.phase("values"):
-            meter = ToleranceMeter(ledger, readout, rng)
-        found = learn_scores(ledger, meter, self.solver, rng)
-        bound = relative_bound(found, readout)
+        moved = moved_by_query_bias(ledger, readout, rng)
+        w0 = None
+        if moved > 0.0:
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, readout.tau)
+        else:
+            with ledger.phase("values"):
+                meter = ToleranceMeter(ledger, readout, rng)
+            found = learn_scores(ledger, meter, self.solver, rng)
+            bound = relative_bound(found, readout)
         refuse_noise(bound, readout)
-        v = readout.v
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
         )
-        return Learned(SingleHead(found.matrix, v, None, readout.c), bound, readout.tau, note, exact_answers=False)
+        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, readout.tau, note, exact_answers=False, strict=moved > 0.0)
 
 
 def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator) -> Solution:
@@ -95,6 +101,31 @@ def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFind
         solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
         found = solver.solve(meter, rng, _turned_complement(direction, rng), lambda left: ledger.expect(ledger.bill.total + left))
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
+
+
+def learn_with_bias(
+    ledger: Ledger,
+    readout: LoudReadout,
+    solver: BoundedRangeFinder,
+    rng: np.random.Generator,
+    moved: float,
+    off: float,
+    usual: float = 1.0,
+    repeats: int = 1,
+) -> tuple[Solution, Array, float]:
+    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that are refused.
+
+    off: how far an answer may be off by itself, and `usual` the part of it that is usual.
+    """
+    if ledger.width < 2:
+        raise refused_query_bias(moved, readout)
+    found = learn_biased_scores(ledger, readout, solver, rng, repeats=repeats)
+    bound = max(found.relative_bound(), relative_bound(found.scores, readout))
+    if bound <= _USEFUL:
+        head = SingleHead(found.scores.matrix, readout.v, found.w0, readout.c)
+        v_error = readout.tau * np.sqrt(ledger.width) / (readout.bound * readout.norm)
+        check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 1.05 * off), rng, v_error=v_error, usual=usual)
+    return found.scores, found.w0, bound
 
 
 def relative_bound(found: Solution, readout: LoudReadout) -> float:

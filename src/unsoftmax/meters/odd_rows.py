@@ -50,6 +50,8 @@ def score_interval(signal: Array, signal_error: Array, readout: Array, readout_e
     >>> t, error = score_interval(np.array([0.5]), np.array([0.01]), np.array([1.0]), np.array([0.0]))
     >>> round(float(t[0]), 3), round(float(error[0]), 3)
     (0.834, 0.021)
+    >>> float(score_interval(np.array([-0.5]), np.array([0.01]), np.array([-1.0]), np.array([0.0]))[0][0]) == float(t[0])
+    True
     """
     sign = np.where(readout < 0.0, -1.0, 1.0)
     z, size = signal * sign, np.abs(readout)
@@ -59,4 +61,4 @@ def score_interval(signal: Array, signal_error: Array, readout: Array, readout_e
     score = score_of_share(z / np.maximum(size, 1e-300))
     within = np.maximum(score_of_share(high) - score, score - score_of_share(low))
     error = np.where((low <= -1.0) | (high >= 1.0), np.inf, within)
-    return np.asarray(sign * score), np.asarray(error)
+    return np.asarray(score), np.asarray(error)

@@ -29,13 +29,17 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class LoudReadout:
-    """v read with rows of norm R in a random orthonormal basis: x·v is off by about tau/R for every unit x."""
+    """v read with rows of norm R in a random orthonormal basis: x·v is off by about tau/R for every unit x.
+
+    relative: what an answer may be off by besides tau, as a part of its size; only meters that say so take it into account.
+    """
 
     v: Array
     c: float
     tau: float
     bound: float
     sharp: float | None = None  # largest error of x·v for a unit x, where v is known better than one reading tells
+    relative: float = 0.0
 
     @property
     def norm(self) -> float:
