@@ -98,8 +98,7 @@ class LabelLearner:
             head, bound = self._with_bias(ledger, labeller, v, rng)
             with ledger.phase(VERIFICATION):
                 bound = max(bound, self._bound_of_v(ledger, labeller, v, rng))
-            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
-            return self._learned(head, bound, votes)
+            return self._learned(ledger, head, bound, votes, rng)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
             assert meter.strength > 0.0
@@ -110,11 +109,13 @@ class LabelLearner:
             raise Unresolved(f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = 0, or longer rows are needed")
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, labeller, head, meter, rng)
-        return self._learned(head, bound, votes)
+        return self._learned(ledger, head, bound, votes, rng)
 
-    def _learned(self, head: SingleHead, bound: float, votes: int) -> Learned:
+    def _learned(self, ledger: Ledger, head: SingleHead, bound: float, votes: int, rng: np.random.Generator) -> Learned:
         if not np.isfinite(bound):
             raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
+        if votes == 1:
+            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
         return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes, strict=head.w0 is not None)
 
     def _deviation(self, answers: Array, values: Array) -> Array:

@@ -93,8 +93,7 @@ class LowPrecisionLearner:
                 raise refused_bias(moved)
             head, bound = self._with_bias(ledger, v, rng)
             bound = max(bound, length_error, self._bound_of_v(ledger, v, size, rng))
-            check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
-            return self._learned(head, bound)
+            return self._learned(ledger, head, bound, rng)
         meter = ZeroCentredMeter(ledger, v, rng, self.precision)
         with ledger.phase("range"):
             assert meter.strength >= 0.0
@@ -102,13 +101,14 @@ class LowPrecisionLearner:
             solver = RangeFinder(facing=direction, again=meter.column_near if self.precision == "float32" else None)
             W = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
         head = SingleHead(W, v)
-        return self._learned(head, max(self._bound(ledger, head, meter, size, rng), length_error))
+        return self._learned(ledger, head, max(self._bound(ledger, head, meter, size, rng), length_error), rng)
 
-    def _learned(self, head: SingleHead, bound: float) -> Learned:
+    def _learned(self, ledger: Ledger, head: SingleHead, bound: float, rng: np.random.Generator) -> Learned:
         if bound > _HOPELESS[self.precision]:
             raise OutsideClass(
                 "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
             )
+        check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
         note = f"answers are {self.precision} numbers"
         return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation, strict=head.w0 is not None)
 

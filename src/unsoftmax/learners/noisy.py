@@ -12,7 +12,7 @@ from unsoftmax.learners.answer_model import identify
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values
-from unsoftmax.learners.within_tolerance import learn_scores, learn_with_bias, refuse_noise, relative_bound
+from unsoftmax.learners.within_tolerance import check_learnt, learn_scores, learn_with_bias, refuse_noise, relative_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -76,13 +76,14 @@ class NoiseLearner:
         moved = moved_by_query_bias(ledger, readout, rng, off)
         w0 = None
         if moved > 0.0:
-            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, off, 2.0 / _CERTAIN, repeats)
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, repeats)
         else:
             with ledger.phase("values"):
                 meter = ToleranceMeter(ledger, readout, rng, repeats=repeats)
             found = learn_scores(ledger, meter, self.solver, rng)
             bound = relative_bound(found, readout)
         bound *= _COVER
+        check_learnt(ledger, readout, found, w0, bound, off, rng, 2.0 / _CERTAIN)
         refuse_noise(bound, readout)
         note = (
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the bound); "

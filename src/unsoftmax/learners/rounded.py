@@ -108,9 +108,10 @@ class RoundedLearner:
         head = SingleHead(W, v)
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, head, rough.bound, step, rng)
-        return self._learned(head, bound, rough)
+        return self._learned(ledger, head, bound, rough, rng)
 
-    def _learned(self, head: SingleHead, bound: float, rough: LoudReadout) -> Learned:
+    def _learned(self, ledger: Ledger, head: SingleHead, bound: float, rough: LoudReadout, rng: np.random.Generator) -> Learned:
+        check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 0.5001 * 10.0**-self.decimals), rng)
         note = f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
         return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False, strict=head.w0 is not None)
 
@@ -136,8 +137,7 @@ class RoundedLearner:
             head, bound = SingleHead(first.scores.matrix, rough.v, first.w0), max(bound, relative_bound(first.scores, rough))
         else:
             head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
-        check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 0.5001 * step), rng)
-        return self._learned(head, bound, rough)
+        return self._learned(ledger, head, bound, rough, rng)
 
     def _sharpen(self, ledger: Ledger, rough: LoudReadout, step: float, rng: np.random.Generator) -> Array:
         """v to float64: along a basis that hears v alike, the length at which the answer steps."""

@@ -70,12 +70,13 @@ class ToleranceLearner:
         moved = moved_by_query_bias(ledger, readout, rng)
         w0 = None
         if moved > 0.0:
-            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, readout.tau)
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved)
         else:
             with ledger.phase("values"):
                 meter = ToleranceMeter(ledger, readout, rng)
             found = learn_scores(ledger, meter, self.solver, rng)
             bound = relative_bound(found, readout)
+        check_learnt(ledger, readout, found, w0, bound, readout.tau, rng)
         refuse_noise(bound, readout)
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
@@ -104,28 +105,23 @@ def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFind
 
 
 def learn_with_bias(
-    ledger: Ledger,
-    readout: LoudReadout,
-    solver: BoundedRangeFinder,
-    rng: np.random.Generator,
-    moved: float,
-    off: float,
-    usual: float = 1.0,
-    repeats: int = 1,
+    ledger: Ledger, readout: LoudReadout, solver: BoundedRangeFinder, rng: np.random.Generator, moved: float, repeats: int = 1
 ) -> tuple[Solution, Array, float]:
-    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that are refused.
-
-    off: how far an answer may be off by itself, and `usual` the part of it that is usual.
-    """
+    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that are refused."""
     if ledger.width < 2:
         raise refused_query_bias(moved, readout)
     found = learn_biased_scores(ledger, readout, solver, rng, repeats=repeats)
-    bound = max(found.relative_bound(), relative_bound(found.scores, readout))
+    return found.scores, found.w0, max(found.relative_bound(), relative_bound(found.scores, readout))
+
+
+def check_learnt(
+    ledger: Ledger, readout: LoudReadout, found: Solution, w0: Array | None, bound: float, off: float, rng: np.random.Generator, usual: float = 1.0
+) -> None:
+    """Fresh sequences, wherever the bound is worth something. off: how far an answer may be off by itself, and `usual` the part that is usual."""
     if bound <= _USEFUL:
-        head = SingleHead(found.scores.matrix, readout.v, found.w0, readout.c)
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
         v_error = readout.tau * np.sqrt(ledger.width) / (readout.bound * readout.norm)
         check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 1.05 * off), rng, v_error=v_error, usual=usual)
-    return found.scores, found.w0, bound
 
 
 def relative_bound(found: Solution, readout: LoudReadout) -> float:

@@ -227,6 +227,8 @@ class _Look:
     def measure(self, brackets: list[_Bracket], saturation: float) -> Staircase:
         """Angle, slope, height and sign of every step, or `_Unclear`."""
         below, jump = np.array([b.below for b in brackets]), np.array([b.above - b.below for b in brackets])
+        if not jump.all():
+            raise Restart("steps that were joined cancel")
 
         def fraction(angles: Array, which: Array) -> Array:
             return np.asarray((self.ask(angles[which]) - below[which]) / jump[which])
