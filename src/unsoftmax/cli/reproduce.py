@@ -26,7 +26,10 @@ def reproduce(
     from unsoftmax.lab.reproduce import reproduce as run
 
     folder = writable_folder(out)
-    done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+    try:
+        done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("nothing was written. --fast takes small grids, --theorem 4.1 a part, --workers N shares the parts out") from None
     if as_json:
         checks = [{"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds} for key, check in done.checks]
         print_json({"holds": done.holds, "checks": checks, "artifacts": {"page": str(done.page), "folder": str(folder)}})

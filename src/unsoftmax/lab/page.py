@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Table
+from unsoftmax.lab.files import write_atomically
 
 __all__ = ["draw", "html_page", "markdown_page"]
 
@@ -95,8 +96,7 @@ def markdown_page(found: Sequence[tuple[Experiment, Findings]], origin: dict[str
 
 def draw(chart: Chart, path: Path) -> Path:
     """The chart as a PNG; the same data give the same bytes."""
-    path.write_bytes(_png(chart))
-    return path
+    return write_atomically(path, _png(chart))
 
 
 def show(value: Any) -> str:

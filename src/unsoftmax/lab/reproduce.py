@@ -12,9 +12,9 @@ from typing import Any
 
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.experiments import EXPERIMENTS, Chart, Check, Experiment, Findings, Table
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.lab.page import draw, html_page, markdown_page
 from unsoftmax.lab.provenance import provenance
-from unsoftmax.lab.sweep.table import write_atomically
 from unsoftmax.lab.workers import crew_of
 
 __all__ = ["Reproduction", "reproduce"]
@@ -102,4 +102,4 @@ def _csv(table: Table) -> bytes:
 
 
 def _plain(value: Any) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    return "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from unsoftmax.errors import UsageError
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.outcomes import Status
 
-__all__ = ["MEASURES", "Plot", "plot_table"]
+__all__ = ["MEASURES", "NothingToDraw", "Plot", "plot_table"]
 
 MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be drawn, from a row; None where the row has no such figure
     "error": lambda row: row["error"],
@@ -23,6 +25,10 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be
     "max_deviation": lambda row: row["max_deviation"],
 }
 _MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
+
+
+class NothingToDraw(UsageError):
+    """No row has the figure that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
         if figure_of_row is not None:
             lines[None if plot.by is None else row[plot.by]][row[plot.x]].append(float(figure_of_row))
     if not lines:
-        raise UsageError(f"no row of the table has a figure for {plot.y!r}; choose another y")
+        raise NothingToDraw(f"no row of the table has a figure for {plot.y!r}; choose another y")
     figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -96,9 +102,9 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     axes.grid(alpha=0.3)
     if plot.by is not None:
         axes.legend(fontsize=8)
-    target = Path(path)
-    figure.savefig(target, format="png", metadata={"Software": None})
-    return target
+    content = BytesIO()
+    figure.savefig(content, format="png", metadata={"Software": None})
+    return write_atomically(Path(path), content.getvalue())
 
 
 def _middle(values: list[float], *, mean: bool) -> float:
