@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from unsoftmax.errors import UnsoftmaxError, UsageError
@@ -35,6 +35,7 @@ class DaskCrew:
     def __init__(self, address: str, size: int | None = None) -> None:
         try:
             import distributed
+            from distributed.utils import silence_logging_cmgr  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
             raise UsageError("Dask is not installed; pip install 'unsoftmax[dask]', or leave --dask out for local processes") from None
         if address != "local" and size is not None:
@@ -47,7 +48,13 @@ class DaskCrew:
         self._pool: Any = None
         self._given: set[Future[Any]] = set()
         self._empty_since: float | None = None
-        self._join()
+        self._quiet = ExitStack()
+        self._quiet.enter_context(silence_logging_cmgr(logging.CRITICAL))  # losses are ours to tell, in a sentence
+        try:
+            self._join()
+        except BaseException:
+            self._quiet.close()
+            raise
 
     def _join(self) -> None:
         address = self._start() if self._address == "local" else self._address
@@ -55,7 +62,7 @@ class DaskCrew:
             self._client = self._dask.Client(address, timeout=_KNOCK)
             self._client.wait_for_workers(1, timeout=_PATIENCE)
         except (OSError, TimeoutError, ValueError) as error:
-            self.close()
+            self._leave()
             raise UsageError(f"no Dask scheduler with workers at {address!r}: {error}; pass --dask local to start one here") from error
         self._same_code()
         self.size = max(1, sum(self._client.nthreads().values()))
@@ -87,10 +94,10 @@ class DaskCrew:
         try:
             codes = set(self._client.run(code_digest).values())
         except Exception as error:
-            self.close()
+            self._leave()
             raise UsageError(f"the Dask workers cannot import this library ({error}); install the same version there") from error
         if codes != {code_digest()}:
-            self.close()
+            self._leave()
             raise UsageError(f"the Dask workers have other code of this library ({', '.join(sorted(codes))}, here {code_digest()}); install the same")
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
@@ -139,7 +146,7 @@ class DaskCrew:
 
     def _start_anew(self) -> None:
         orphans = list(self._given)
-        self.close()
+        self._leave()
         self._empty_since = None
         self._join()
         for future in orphans:
@@ -148,6 +155,10 @@ class DaskCrew:
         self._given -= set(orphans)
 
     def close(self) -> None:
+        self._leave()
+        self._quiet.close()
+
+    def _leave(self) -> None:
         with suppress(Exception):  # a scheduler that has gone cannot say goodbye
             if self._pool is not None:
                 self._pool.shutdown(wait=False)

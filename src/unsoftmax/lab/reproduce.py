@@ -51,7 +51,7 @@ def reproduce(
     ...     reproduce(out, theorems=["sanity"], fast=True).holds
     True
     """
-    chosen = [_experiment(key) for key in theorems] or list(EXPERIMENTS.values())
+    chosen = list({experiment.key: experiment for experiment in map(_experiment, theorems)}.values()) or list(EXPERIMENTS.values())
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[tuple[Experiment, Findings]] = []
@@ -83,10 +83,13 @@ def _run_named(key: str, fast: bool, seed: int) -> Findings:
     return EXPERIMENTS[key].run(fast, seed)
 
 
-def _experiment(key: str) -> Experiment:
-    if key not in EXPERIMENTS:
-        raise UsageError(f"there is no experiment {key!r}; choose from {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[key]
+def _experiment(name: str) -> Experiment:
+    """By its key, in upper or lower case, or by the name that the paper gives to a part of it."""
+    known = {key.casefold(): experiment for key, experiment in EXPERIMENTS.items()}
+    known["c.2"] = known["c"]
+    if name.casefold() not in known:
+        raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
+    return known[name.casefold()]
 
 
 def _file(experiment: Experiment, part: Table | Chart, suffix: str) -> str:
