@@ -43,6 +43,7 @@ class Section:
 
 SECTIONS = (
     Section("paper", "The paper's statements, claimed against measured"),
+    Section("literal", "Against the paper's algorithms to the letter"),
     Section("distillation", "Against training a student"),
     Section("nuclear_norm", "Against the convex program, by cvxpy and SCS"),
     Section("peer_art", "Against the extraction attack of ART, for the network part", ("--seeds", "4"), ("--seeds", "1", "--limit", "20")),
