@@ -92,9 +92,15 @@ def main() -> None:
     options = parser.parse_args()
     if options.job:
         return job(options.job[0], int(options.job[1]))
-    print(
-        "| d | r | solver | measurements | / range finder's | relative error of W | time / range finder's | / shipped convex solver's | memory / range finder's |"
+    columns = (
+        "measurements",
+        "/ range finder's",
+        "relative error of W",
+        "time / range finder's",
+        "/ shipped convex solver's",
+        "memory / range finder's",
     )
+    print(f"| d | r | solver | {' | '.join(columns)} |")
     print("|---|---|---|---|---|---|---|---|---|")
     for d in (16,) if options.fast else (16, 32, 64):
         taken: list[tuple[int, float, float]] = []
