@@ -12,7 +12,7 @@ from typing import Any
 
 from unsoftmax.errors import UnsoftmaxError, UsageError
 from unsoftmax.lab.provenance import code_digest
-from unsoftmax.lab.undisturbed import one_thread_each
+from unsoftmax.lab.undisturbed import undisturbed_children
 
 __all__ = ["ClusterLost", "DaskCrew", "WorkersGone"]
 
@@ -78,14 +78,13 @@ class DaskCrew:
             "distributed.comm.timeouts.tcp": f"{_PATIENCE:g}s",
             "distributed.scheduler.allowed-failures": 0,
         }
-        with one_thread_each(), dask_config.set(settings):
+        with undisturbed_children(), dask_config.set(settings):
             self._cluster = self._dask.LocalCluster(
                 n_workers=self._wanted,
                 threads_per_worker=1,
                 processes=True,
                 dashboard_address="127.0.0.1:0",
                 silence_logs=logging.CRITICAL,
-                preload=["unsoftmax.lab.undisturbed"],
             )
         return str(self._cluster.scheduler_address)
 

@@ -39,12 +39,13 @@ def reproduce(
     theorems: Iterable[str] = (),
     fast: bool = False,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Runs the experiments named (all by default) and writes CSV and Markdown tables, pictures and `index.html` to `out`.
 
-    fast: small grids, about a minute in all. workers: processes; experiments are shared out between them.
+    fast: small grids, about a minute in all. workers: processes of one BLAS thread each that share the experiments out, so that the bytes do not
+    depend on the environment; None runs them here.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
@@ -55,7 +56,7 @@ def reproduce(
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[tuple[Experiment, Findings]] = []
-    if workers == 1:
+    if workers is None:
         for experiment in chosen:
             if progress is not None:
                 progress(experiment.title)

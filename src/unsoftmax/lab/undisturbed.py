@@ -1,4 +1,4 @@
-"""How a worker process is set up: one BLAS thread, deaf to Ctrl-C (the driver hears it and decides), and gone when its parent is."""
+"""How worker processes are started: one BLAS thread each, deaf to Ctrl-C (the driver hears it and decides), and gone when their parent is."""
 
 from __future__ import annotations
 
@@ -10,16 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["dask_setup", "one_thread_each", "work_undisturbed"]
+__all__ = ["end_with_the_parent", "undisturbed_children"]
 
 _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Children started inside use one BLAS thread: several on a busy machine are many times slower, and change last bits."""
+def undisturbed_children() -> Iterator[None]:
+    """Processes and threads started inside use one BLAS thread (several on a busy machine are many times slower, and change last bits), and never
+    see an interrupt: a blocked signal stays blocked in children. One that comes meanwhile is not lost; it is delivered at the end.
+
+    >>> with undisturbed_children():
+    ...     os.environ["OPENBLAS_NUM_THREADS"]
+    '1'
+    """
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
+    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
     try:
         yield
     finally:
@@ -28,20 +35,15 @@ def one_thread_each() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+        if masked is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
 
-def work_undisturbed() -> None:
+def end_with_the_parent() -> None:
     """For the first moment of a process of a local pool."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_outlive, args=(parent,), daemon=True).start()
-
-
-def dask_setup(worker: Any) -> None:
-    """What Dask calls in each worker that it starts for us."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _outlive(parent: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.dask_crew import ClusterLost, DaskCrew
-from unsoftmax.lab.undisturbed import one_thread_each, work_undisturbed
+from unsoftmax.lab.undisturbed import end_with_the_parent, undisturbed_children
 
 __all__ = ["ClusterLost", "Crew", "DaskCrew", "LocalCrew", "crew_of", "first_done"]
 
@@ -53,11 +53,11 @@ class LocalCrew:
         self._pool = self._new()
 
     def _new(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.size, mp_context=multiprocessing.get_context("spawn"), initializer=work_undisturbed)
+        return ProcessPoolExecutor(self.size, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_the_parent)
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         try:
-            with one_thread_each():  # processes start when work is first given to them
+            with undisturbed_children():  # processes start when work is first given to them
                 return self._pool.submit(function, *args)
         except BrokenProcessPool as error:  # lost since the last look: told like any other loss
             failed: Future[Any] = Future()
