@@ -21,8 +21,8 @@ ROOT = Path(__file__).parent.parent
 HEADER = """# Benchmarks
 
 Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to the symmetry of the model,
-measured against the hidden truth. Queries are without verification unless a table says otherwise. Times are ratios within one run: absolute
-ones depend on the machine.
+measured against the hidden truth. Queries are without verification unless a table says otherwise. Times and memory are ratios within one run:
+absolute ones depend on the machine, and on what else it does.
 """
 
 
