@@ -92,15 +92,14 @@ def main() -> None:
 def run(module: str, arguments: tuple[str, ...]) -> str | None:
     """What the script prints, shown as it comes; None when it fails."""
     environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-    script = subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     lines = []
-    assert script.stdout is not None
-    for line in script.stdout:
-        print(line, end="", flush=True)
-        lines.append(line)
-    return "".join(lines) if script.wait() == 0 else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as script:
+        assert script.stdout is not None
+        for line in script.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return "".join(lines) if script.returncode == 0 else None
 
 
 def as_markdown(printed: str) -> str:

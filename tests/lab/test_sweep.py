@@ -244,6 +244,14 @@ def test_a_plot_without_figures_costs_nothing_but_a_note(tmp_path: Path) -> None
     assert len(read_table(done.table)) == 1
 
 
+def test_a_table_that_is_none_says_so(tmp_path: Path) -> None:
+    row = ["x"] * len(COLUMNS)
+    for name, text in (("foreign.csv", "a,b\n1,2\n"), ("damaged.csv", ",".join(COLUMNS) + "\n" + ",".join(row) + "\n"), ("bytes.csv", "\udcff")):
+        (tmp_path / name).write_text(text, errors="surrogateescape")
+        with pytest.raises(unsoftmax.UsageError, match=r"no table of a sweep|cannot read the table"):
+            read_table(tmp_path / name)
+
+
 def test_the_number_of_workers_is_the_business_of_a_cluster(tmp_path: Path) -> None:
     with pytest.raises(unsoftmax.UsageError, match="has its own workers; leave out"):
         sweep(parse_spec("[grid]\nd = [2]", "x"), tmp_path, workers=2, dask="tcp://127.0.0.1:9")

@@ -24,6 +24,7 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be
     "recovered": lambda row: float(row["status"] in Status.__members__ and Status[row["status"]].recovered),
     "max_deviation": lambda row: row["max_deviation"],
 }
+_FEW = 8
 _MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
 
 
@@ -95,6 +96,9 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     if ticks is None:
         if all(place > 0 for place in places.values()) and max(places.values()) > 8 * min(places.values()):
             axes.set_xscale("log")
+        if len(places) <= _FEW:  # the values of the grid, not round numbers between them
+            axes.set_xticks(sorted(places.values()), [f"{place:g}" for place in sorted(places.values())])
+            axes.set_xticks([], minor=True)
     else:
         axes.set_xticks(range(len(ticks)), ticks, rotation=20)
     axes.set_xlabel(plot.x)

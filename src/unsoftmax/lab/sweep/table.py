@@ -59,8 +59,10 @@ def read_table(path: str | Path) -> list[dict[str, Any]]:
             if reader.fieldnames is None or tuple(reader.fieldnames) != COLUMNS:
                 raise UsageError(f"{path} is no table of a sweep; its first line should begin with {', '.join(COLUMNS[:3])}")
             return [{name: _typed(name, text) for name, text in row.items()} for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the table {path}: {error}") from error
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the table {path}: {error}; pass a table.csv or table.parquet that a sweep wrote") from error
 
 
 def _typed(name: str, text: str) -> Any:
