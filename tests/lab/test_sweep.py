@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -272,4 +273,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert '"o/learning-over-d.png"' in drawn.stdout
     assert run("o/table.csv").returncode == 2
     assert run("none.toml").returncode == 2
+    none = run("s.toml", "--workers", "0", "--out", "p", "--json")
+    assert (none.returncode, json.loads(none.stdout)["reason"]) == (2, "at least one worker is needed, not 0; leave the number out for one a core")
     assert run("s.toml", "--dask", "tcp://127.0.0.1:9", "--workers", "0").returncode == 2

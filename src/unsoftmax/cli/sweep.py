@@ -25,7 +25,7 @@ def sweep(
         Path, typer.Argument(metavar="SPEC", help="A grid (.toml); or the table of a finished sweep (.csv, .parquet) to draw.", show_default=False)
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: out/sweep/NAME).", show_default=False)] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes (default: one a core).", min=1, show_default=False)] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes (default: one a core).", show_default=False)] = None,
     dask: Annotated[str | None, typer.Option("--dask", help="'local', or the address of a Dask scheduler.", show_default=False)] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write table.parquet instead of table.csv (needs pyarrow).")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that ended in an error.")] = False,

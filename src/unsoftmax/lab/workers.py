@@ -99,7 +99,7 @@ def crew_of(dask: str | None = None, size: int | None = None) -> Iterator[Crew]:
     2
     """
     if size is not None and size < 1:
-        raise UsageError(f"at least one worker is needed, not {size}")
+        raise UsageError(f"at least one worker is needed, not {size}; leave the number out for one a core")
     crew: Crew = LocalCrew(size) if dask is None else DaskCrew(dask, size)
     try:
         yield crew
