@@ -16,7 +16,7 @@ check: .venv/dev.ready  ## lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: .venv/dev.ready  ## every published figure
+bench: .venv/dev.ready  ## writes docs/benchmarks.md and the table in README.md
 	$(BIN)/python -m benchmarks
 
 clean:

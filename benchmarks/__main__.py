@@ -21,8 +21,8 @@ ROOT = Path(__file__).parent.parent
 HEADER = """# Benchmarks
 
 Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to the symmetry of the model,
-measured against the hidden truth. Queries are without verification unless a table says otherwise. Times are ratios within one run: absolute
-ones depend on the machine.
+measured against the hidden truth. Queries are without verification unless a table says otherwise. Times and memory are ratios within one run:
+absolute ones depend on the machine, and on what else it does.
 """
 
 
@@ -43,6 +43,7 @@ class Section:
 
 SECTIONS = (
     Section("paper", "The paper's statements, claimed against measured"),
+    Section("literal", "Against the paper's algorithms to the letter"),
     Section("distillation", "Against training a student"),
     Section("nuclear_norm", "Against the convex program, by cvxpy and SCS"),
     Section("peer_art", "Against the extraction attack of ART, for the network part", ("--seeds", "4"), ("--seeds", "1", "--limit", "20")),
@@ -91,15 +92,14 @@ def main() -> None:
 def run(module: str, arguments: tuple[str, ...]) -> str | None:
     """What the script prints, shown as it comes; None when it fails."""
     environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-    script = subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.{module}", *arguments], stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     lines = []
-    assert script.stdout is not None
-    for line in script.stdout:
-        print(line, end="", flush=True)
-        lines.append(line)
-    return "".join(lines) if script.wait() == 0 else None
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment) as script:
+        assert script.stdout is not None
+        for line in script.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+    return "".join(lines) if script.returncode == 0 else None
 
 
 def as_markdown(printed: str) -> str:

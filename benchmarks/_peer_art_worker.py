@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import sys
 import time
@@ -52,7 +53,8 @@ def main() -> None:
     except Exception as failure:
         signal.alarm(0)
         report["failure"] = f"{type(failure).__name__}: {str(failure)[:80]}"
-    print(json.dumps(report | {"queries": paid[0], "seconds": time.perf_counter() - started}))
+    seconds = time.perf_counter() - started
+    print(json.dumps(report | {"queries": paid[0], "seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
 if __name__ == "__main__":

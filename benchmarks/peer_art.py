@@ -12,7 +12,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from tests.cases.networks import gaussian
 
 import unsoftmax
+from benchmarks._alone import alone, report
 from benchmarks.relu_networks import function_error
 from unsoftmax import ReluNetwork
 
@@ -37,34 +37,40 @@ def environment(folder: Path) -> Path:
     return python
 
 
-def peer(python: Path, network: ReluNetwork, seed: int, limit: int, folder: Path) -> dict[str, Any]:
-    stored = folder / "network.npz"
+def peer(python: Path, d: int, m: int, seed: int, limit: int, folder: Path) -> dict[str, Any]:
+    network, stored = hidden(d, m, seed), folder / "network.npz"
     np.savez(stored, A=network.A, u=network.u, b=network.b if network.b is not None else np.zeros(network.neurons), c=np.array(network.c))
     worker = Path(__file__).with_name("_peer_art_worker.py")
     done = subprocess.run(
         [str(python), "-W", "ignore", str(worker), str(stored), str(seed), str(limit)], capture_output=True, text=True, check=False, env={}
     )
     if done.returncode != 0:
-        return {"error": None, "failure": done.stderr.strip().splitlines()[-1][:80], "queries": 0, "seconds": 0.0}
+        return {"error": None, "failure": done.stderr.strip().splitlines()[-1][:80], "queries": 0, "seconds": 0.0, "megabytes": 0.0}
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
 
-def ours(network: ReluNetwork, seed: int) -> dict[str, Any]:
-    started = time.perf_counter()
+def hidden(d: int, m: int, seed: int) -> ReluNetwork:
+    return gaussian(d, m, np.random.default_rng([1, seed, d, m]), True)
+
+
+def ours(d: int, m: int, seed: int) -> dict[str, Any]:
+    network = hidden(d, m, seed)
     result = unsoftmax.recover_network(lambda X: network(X), width=network.width, seed=seed)
     error = function_error(network, result.model, seed) if isinstance(result.model, ReluNetwork) else None
-    return {"error": error, "failure": None, "queries": result.queries.total, "seconds": time.perf_counter() - started}
+    return {"error": error, "failure": None, "queries": result.queries.total}
 
 
-def row(name: str, runs: list[dict[str, Any]]) -> None:
+def row(name: str, runs: list[dict[str, Any]], base: list[dict[str, Any]]) -> None:
     errors = [run["error"] for run in runs if run["error"] is not None]
     good = [run for run in runs if run["error"] is not None and run["error"] <= SUCCESS]
     typical = f"{np.median([run['error'] for run in good]):.0e}" if good else "-"
     reasons = sorted({str(run["failure"]).split(":")[0] for run in runs if run["failure"]})
+    medians = [[float(np.median([run[name] for run in some])) for some in (runs, base)] for name in ("queries", "seconds", "megabytes")]
+    ratios = " | ".join(f"{mine / own:,.1f}" if own else "" for mine, own in medians)
     print(
-        f"| {name:<28} | {len(good)}/{len(runs)} | {typical} | {np.median([run['queries'] for run in runs]):.0f} | "
-        f"{np.median([run['seconds'] for run in runs]):.2f} | {len(errors) - len(good)} wrong; {', '.join(reasons) or 'no failure'} |",
+        f"| {name:<28} | {len(good)}/{len(runs)} | {typical} | {medians[0][0]:,.0f} | {ratios} | "
+        f"{len(errors) - len(good)} wrong; {', '.join(reasons) or 'no failure'} |",
         flush=True,
     )
 
@@ -74,21 +80,29 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--limit", type=int, default=60)
     parser.add_argument("--environment", type=Path)
+    parser.add_argument("--job", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.job:
+        job = json.loads(options.job)
+        return report(lambda: ours(3, 2, 0), lambda: ours(**job))
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         try:
             python = environment(options.environment or folder / "environment")
         except subprocess.CalledProcessError as error:
-            print(f"the toolbox cannot be installed here ({error}); nothing is compared")
-            return
-        print(f"success: relative function error <= {SUCCESS:g}; medians; networks with biases, {options.seeds} seeds, {options.limit} s at most\n")
-        print("| network | success | error of successes | queries | s | otherwise |")
-        print("|---|---|---|---|---|---|")
+            raise SystemExit(f"the toolbox cannot be installed here ({error}); nothing is compared") from error
+        print(
+            f"Success: relative function error of at most {SUCCESS:g}. Medians over {options.seeds} networks with biases, {options.limit} s at most; "
+            "the toolbox is told the number of neurons. Queries (ours with verification), time without loading code and the peak of memory with it, "
+            "as multiples of ours.\n"
+        )
+        print("| network | success | error of successes | queries | queries / ours | time / ours | memory / ours | otherwise |")
+        print("|---|---|---|---|---|---|---|---|")
         for d, m in SIZES:
-            networks = [gaussian(d, m, np.random.default_rng([1, seed, d, m]), True) for seed in range(options.seeds)]
-            row(f"ART, d={d} m={m}", [peer(python, network, seed, options.limit, folder) for seed, network in enumerate(networks)])
-            row(f"unsoftmax, d={d} m={m}", [ours(network, seed) for seed, network in enumerate(networks)])
+            base = [alone(__spec__.name, {"d": d, "m": m, "seed": seed}) for seed in range(options.seeds)]
+            row(f"ART, d={d} m={m}", [peer(python, d, m, seed, options.limit, folder) for seed in range(options.seeds)], base)
+            row(f"unsoftmax, d={d} m={m}", base, base)
+    return None
 
 
 if __name__ == "__main__":

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
-from benchmarks.__main__ import SECTIONS, as_markdown, compose, sections_of, with_tables
+import pytest
+from benchmarks import __main__ as page_of_benchmarks
+from benchmarks.__main__ import SECTIONS, Section, as_markdown, compose, sections_of, with_tables
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,3 +37,27 @@ def test_one_section_is_replaced_and_the_others_stay() -> None:
     text = "before\n<!-- table paper -->\nold\n<!-- end -->\nafter"
     assert with_tables(text, kept) == "before\n<!-- table paper -->\n| a |\n|---|\n| 1 |\n<!-- end -->\nafter"
     assert with_tables("<!-- table none -->\nold\n<!-- end -->", kept) == "<!-- table none -->\nold\n<!-- end -->"
+
+
+def test_a_script_that_fails_keeps_its_old_section_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_of_benchmarks, "SECTIONS", (Section("broken", "One"), Section("sound", "Two")))
+    monkeypatch.setattr(page_of_benchmarks, "run", lambda module, arguments: None if module == "broken" else "| new |\n")
+    page = tmp_path / "page.md"
+    page.write_text(compose({"broken": "| old |\n", "sound": "| old |\n"}))
+    monkeypatch.setattr(sys, "argv", ["benchmarks", "--out", str(page)])
+    with pytest.raises(SystemExit) as end:
+        page_of_benchmarks.main()
+    assert end.value.code == 1
+    assert sections_of(page.read_text())["broken"] == "| old |\n"
+    assert "| new |" in sections_of(page.read_text())["sound"]
+
+
+def test_a_script_that_is_not_there_is_a_failure() -> None:
+    assert page_of_benchmarks.run("no_such_script", ()) is None
+
+
+@pytest.mark.parametrize("name", ["literal", "distillation", "nuclear_norm", "peer_art"])
+def test_comparisons_give_time_and_memory_as_ratios(name: str) -> None:
+    table = sections_of((ROOT / "docs" / "benchmarks.md").read_text())[name]
+    assert "time /" in table
+    assert "memory /" in table

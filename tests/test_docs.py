@@ -25,6 +25,15 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_our_own_results_say_what_they_assume_and_where_they_are_tested() -> None:
+    own = (ROOT / "docs" / "theory-map.md").read_text().split("## Our own results")[1].split("## What is measured")[0]
+    results = re.split(r"^### ", own, flags=re.MULTILINE)[1:]
+    assert len(results) >= 10
+    for result in results:
+        for part in ("**Assumes**", "**Statement.**", "**Why.**", "**Test** `tests/"):
+            assert part in result.replace("\n", " "), (result.splitlines()[0], part)
+
+
 def test_the_theory_map_names_files_that_exist() -> None:
     text = (ROOT / "docs" / "theory-map.md").read_text()
     for name in set(re.findall(r"`((?:\w+/)+\w+\.py)`", text)):

@@ -13,6 +13,7 @@ import pytest
 import unsoftmax
 from unsoftmax.lab.shared_oracle import SharedOracle
 from unsoftmax.lab.workers import LocalCrew, crew_of
+from unsoftmax.ledger import read_statement
 
 TARGET = "demo:single-head?d=24&r=3&seed=1"
 
@@ -77,7 +78,13 @@ def test_wrong_use_is_refused() -> None:
         pass
 
 
-def test_the_command_asks_through_dask() -> None:
-    command = [sys.executable, "-m", "unsoftmax", "recover", "demo:single-head?d=6", "--dask", "local", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, json.loads(done.stdout)["status"]) == (0, "EXACT")
+def test_the_command_asks_through_dask_and_its_ledger_is_replayed_without(tmp_path: Path) -> None:
+    def run(dask: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "unsoftmax", "recover", "demo:single-head?d=6", "--dask", dask, "--json", *options]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    first = run("local", "--ledger", str(tmp_path / "books"))
+    assert (first.returncode, first.stderr, json.loads(first.stdout)["status"]) == (0, "", "EXACT")
+    paid = read_statement(tmp_path / "books").queries
+    assert run("here", "--ledger", str(tmp_path / "books")).stdout == first.stdout
+    assert read_statement(tmp_path / "books").queries == paid == json.loads(first.stdout)["queries"]["total"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -145,6 +146,13 @@ def test_a_cell_that_kills_its_worker_is_a_row_and_takes_nobody_along(tmp_path: 
     assert done.failed == 1
 
 
+def test_a_cell_that_kills_dask_workers_is_the_same_row(tmp_path: Path) -> None:
+    spec = parse_spec('[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly")
+    done = sweep(spec, tmp_path / "dask", workers=2, dask="local")
+    assert (done.failed, done.workers_lost > 0) == (1, True)
+    assert done.table.read_bytes() == sweep(spec, tmp_path / "here", workers=2).table.read_bytes()
+
+
 def test_dask_gives_the_same_table(tmp_path: Path) -> None:
     spec = parse_spec(SMALL, "small")
     here = sweep(spec, tmp_path / "here", workers=1)
@@ -165,6 +173,32 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     resumed = sweep(spec, tmp_path / "killed", workers=1)
     assert resumed.computed < 60
     assert resumed.table.read_bytes() == sweep(spec, tmp_path / "whole", workers=1).table.read_bytes()
+
+
+@pytest.mark.parametrize("options", [("--workers", "1"), ("--dask", "local", "--workers", "1")])
+def test_control_c_says_how_to_go_on_and_nothing_else(options: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("[grid]\nd = [8]\nseed = {count = 2000}")
+    command = [sys.executable, "-m", "unsoftmax", "sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "o"), *options]
+    driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    store = tmp_path / "o" / "cells.sqlite"
+    while driver.poll() is None and not (store.exists() and store.stat().st_size > 16_000):  # some rows are safe
+        time.sleep(0.02)
+    os.killpg(driver.pid, signal.SIGINT)  # as a terminal does it: to the driver and to its workers
+    _, said = driver.communicate()
+    assert driver.returncode == 130
+    assert said == f"unsoftmax: interrupted; finished cells are kept in {tmp_path / 'o'}: run the same command again to go on\n"
+
+
+def test_a_full_disk_is_a_sentence_and_what_was_finished_is_safe(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text("[grid]\nd = [2]\nseed = {count = 60}")
+    limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))"
+    limit += "; runpy.run_module('unsoftmax', run_name='__main__')"
+    arguments = ["sweep", str(tmp_path / "s.toml"), "--workers", "1", "--out", str(tmp_path / "o")]
+    done = subprocess.run([sys.executable, "-c", limit, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    assert "those kept before are safe, so make room and run the same command again" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert sweep(read_spec(tmp_path / "s.toml"), tmp_path / "o", workers=1).computed < 60
 
 
 def test_two_drivers_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -201,6 +235,27 @@ def test_parquet_without_pyarrow_says_so(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(unsoftmax.UsageError, match="needs pyarrow"):
         sweep(parse_spec("[grid]\nd = [2]", "x"), tmp_path, workers=1, parquet=True)
+    assert list(tmp_path.iterdir()) == []  # said before anything ran
+
+
+def test_a_plot_without_figures_costs_nothing_but_a_note(tmp_path: Path) -> None:
+    done = sweep(parse_spec("[grid]\nd = [2]\nbudget = [1]\n[[plot]]\nx = 'd'", "x"), tmp_path, workers=1)
+    assert done.plots == ()
+    assert "error-over-d.png was not drawn" in done.notes[0]
+    assert len(read_table(done.table)) == 1
+
+
+def test_a_table_that_is_none_says_so(tmp_path: Path) -> None:
+    row = ["x"] * len(COLUMNS)
+    for name, text in (("foreign.csv", "a,b\n1,2\n"), ("damaged.csv", ",".join(COLUMNS) + "\n" + ",".join(row) + "\n"), ("bytes.csv", "\udcff")):
+        (tmp_path / name).write_text(text, errors="surrogateescape")
+        with pytest.raises(unsoftmax.UsageError, match=r"no table of a sweep|cannot read the table"):
+            read_table(tmp_path / name)
+
+
+def test_the_number_of_workers_is_the_business_of_a_cluster(tmp_path: Path) -> None:
+    with pytest.raises(unsoftmax.UsageError, match="has its own workers; leave out"):
+        sweep(parse_spec("[grid]\nd = [2]", "x"), tmp_path, workers=2, dask="tcp://127.0.0.1:9")
 
 
 def test_the_command(tmp_path: Path) -> None:
@@ -218,4 +273,6 @@ def test_the_command(tmp_path: Path) -> None:
     assert '"o/learning-over-d.png"' in drawn.stdout
     assert run("o/table.csv").returncode == 2
     assert run("none.toml").returncode == 2
+    none = run("s.toml", "--workers", "0", "--out", "p", "--json")
+    assert (none.returncode, json.loads(none.stdout)["reason"]) == (2, "at least one worker is needed, not 0; leave the number out for one a core")
     assert run("s.toml", "--dask", "tcp://127.0.0.1:9", "--workers", "0").returncode == 2

@@ -12,7 +12,7 @@ from unsoftmax.oracles import Array
 __all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
 _PROBES = 16
-_FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-6, even for errors of rank one
+_FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-5, even for errors of rank one
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 16 * _EPS  # no float64 parameter is better known than that
 

@@ -12,7 +12,7 @@ from unsoftmax.oracles import Array
 __all__ = ["transformer_error_bound", "transformer_rounding_limit"]
 
 _PROBES = 16
-_FACTOR = 6.0  # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than 1e-6
+_FACTOR = 6.0  # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than 1e-5
 _FLOOR = 16 * float(np.finfo(float).eps)
 _PART = 0.4
 

@@ -65,8 +65,8 @@ def reports_errors(command: Command) -> Command:
             status = WRONG_USAGE if isinstance(error, UsageError) else ORACLE_FAILED if isinstance(error, OracleFault) else NOT_RECOVERED
             kind = type(error).__name__
             message = str(error)
-        except KeyboardInterrupt:
-            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {_how_to_go_on(options)}"
+        except KeyboardInterrupt as stop:  # a command may know better than we do how to go on
+            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {stop if stop.args else _how_to_go_on(options)}"
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
             raise typer.Exit(NOT_RECOVERED) from None

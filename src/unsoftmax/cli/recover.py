@@ -45,7 +45,9 @@ def recover(
     concurrency: Annotated[int | None, typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False)] = None,
     rate: Annotated[float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)] = None,
     headers: Annotated[Path | None, typer.Option("--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False)] = None,
-    dask: Annotated[str | None, typer.Option("--dask", help="Ask from Dask workers: 'local', or a scheduler's address.", show_default=False)] = None,
+    dask: Annotated[
+        str | None, typer.Option("--dask", help="Ask from Dask workers: 'local', a scheduler's address, or 'here' for none.", show_default=False)
+    ] = None,
     out: Out = None,
     as_json: Json = False,
 ) -> None:
@@ -79,6 +81,9 @@ def _reach(target: str, http: dict[str, Any], dask: str | None) -> Iterator[Orac
     from unsoftmax.lab.shared_oracle import SharedOracle
     from unsoftmax.lab.workers import crew_of
 
+    if dask == "here":
+        yield SharedOracle(target, None, http=http)
+        return
     with crew_of(dask) as crew:
         yield SharedOracle(target, crew, http=http)
 

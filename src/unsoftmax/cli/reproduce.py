@@ -19,14 +19,17 @@ def reproduce(
     fast: Annotated[bool, typer.Option("--fast", help="Small grids: about a minute.")] = False,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option("--out", help="Folder for tables, pictures and the page.")] = Path("out/reproduce"),
-    workers: Annotated[int, typer.Option("--workers", help="Processes.", min=1)] = 1,
+    workers: Annotated[int, typer.Option("--workers", help="Processes that share the experiments out.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Hold every statement of the paper against measurements; exit status 0 when all checks hold."""
     from unsoftmax.lab.reproduce import reproduce as run
 
     folder = writable_folder(out)
-    done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+    try:
+        done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("nothing was written. --fast takes small grids, --theorem 4.1 a part, --workers N shares the parts out") from None
     if as_json:
         checks = [{"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds} for key, check in done.checks]
         print_json({"holds": done.holds, "checks": checks, "artifacts": {"page": str(done.page), "folder": str(folder)}})

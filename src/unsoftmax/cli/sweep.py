@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Json, print_json, reports_errors, writable_folder
+from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Json, print_json, reports_errors, say, writable_folder
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def sweep(
         Path, typer.Argument(metavar="SPEC", help="A grid (.toml); or the table of a finished sweep (.csv, .parquet) to draw.", show_default=False)
     ],
     out: Annotated[Path | None, typer.Option("--out", help="Folder for the results (default: out/sweep/NAME).", show_default=False)] = None,
-    workers: Annotated[int | None, typer.Option("--workers", help="Processes (default: one a core).", min=1, show_default=False)] = None,
+    workers: Annotated[int | None, typer.Option("--workers", help="Processes (default: one a core).", show_default=False)] = None,
     dask: Annotated[str | None, typer.Option("--dask", help="'local', or the address of a Dask scheduler.", show_default=False)] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Write table.parquet instead of table.csv (needs pyarrow).")] = False,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that ended in an error.")] = False,
@@ -47,8 +47,11 @@ def sweep(
         return
     read = read_spec(spec)
     folder = writable_folder(out if out is not None else Path("out/sweep") / read.name)
-    with _show_cells() as progress:
-        done = run(read, folder, workers=workers, dask=dask, parquet=parquet, retry_failed=retry_failed, progress=progress)
+    try:
+        with _show_cells() as progress:
+            done = run(read, folder, workers=workers, dask=dask, parquet=parquet, retry_failed=retry_failed, progress=progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"finished cells are kept in {folder}: run the same command again to go on") from None
     if as_json:
         facts = {"cells": done.cells, "computed": done.computed, "failed": done.failed, "workers_lost": done.workers_lost}
         print_json(facts | {"artifacts": {"table": str(done.table), "folder": str(done.folder), "plots": [str(path) for path in done.plots]}})
@@ -57,6 +60,8 @@ def sweep(
         typer.echo(f"table       {done.table}")
         for picture in done.plots:
             typer.echo(f"picture     {picture}")
+    for note in done.notes:
+        say(f"unsoftmax: {note}")
     raise typer.Exit(RECOVERED if done.failed == 0 else NOT_RECOVERED)
 
 

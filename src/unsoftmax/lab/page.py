@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Table
+from unsoftmax.lab.files import write_atomically
 
 __all__ = ["draw", "html_page", "markdown_page"]
 
@@ -20,7 +21,7 @@ body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto
 h1 { font-size: 1.6rem; } h2 { margin-top: 2.5rem; border-top: 1px solid #ccc; padding-top: 1rem; }
 table { border-collapse: collapse; margin: 0.8rem 0; font-size: 0.9rem; } caption { text-align: left; color: #555; }
 th, td { border: 1px solid #ccc; padding: 0.25rem 0.6rem; text-align: right; } th { background: #f3f3f3; }
-td:first-child, th:first-child { text-align: left; }
+td:first-child, th:first-child, .text td, .text th { text-align: left; }
 .holds { color: #146c2e; font-weight: 600; } .fails { color: #b3261e; font-weight: 600; }
 .remark { background: #fff8e1; border-left: 4px solid #f0b400; padding: 0.5rem 0.8rem; }
 img { max-width: 100%; } .wide { overflow-x: auto; } footer { margin-top: 3rem; color: #555; font-size: 0.85rem; }
@@ -28,7 +29,7 @@ img { max-width: 100%; } .wide { overflow-x: auto; } footer { margin-top: 3rem; 
 <h1>Provably Learning Attention with Queries, reproduced</h1>
 <p>Every statement of <a href="https://arxiv.org/abs/2601.16873">arXiv 2601.16873</a> held against measurements.
 {{ origin.mode }} mode, seed {{ origin.seed }}: {{ n_hold }} of {{ n_checks }} checks hold.</p>
-<div class="wide"><table><tr><th>statement</th><th>claimed</th><th>measured</th><th></th></tr>
+<div class="wide"><table class="text"><tr><th>statement</th><th>claimed</th><th>measured</th><th></th></tr>
 {% for part in parts %}{% for check in part.findings.checks %}
 <tr><td><a href="#{{ part.key }}">{{ part.title if loop.first else "" }}</a></td><td>{{ check.claim }}</td><td>{{ check.measured }}</td>
 <td class="{{ 'holds' if check.holds else 'fails' }}">{{ "holds" if check.holds else "fails" }}</td></tr>
@@ -95,8 +96,7 @@ def markdown_page(found: Sequence[tuple[Experiment, Findings]], origin: dict[str
 
 def draw(chart: Chart, path: Path) -> Path:
     """The chart as a PNG; the same data give the same bytes."""
-    path.write_bytes(_png(chart))
-    return path
+    return write_atomically(path, _png(chart))
 
 
 def show(value: Any) -> str:
@@ -128,9 +128,11 @@ def _png(chart: Chart) -> bytes:
     figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=120)
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for number, line in enumerate(chart.lines):
+    colour = -1
+    for line in chart.lines:
+        colour += not line.bound  # a bound has the colour of the line that it bounds
         style = "--" if line.bound else "-"
-        axes.plot(line.x, line.y, style, color=f"C{number % 10}", marker=None if line.bound else "o", markersize=4, label=line.name)
+        axes.plot(line.x, line.y, style, color=f"C{max(0, colour) % 10}", marker=None if line.bound else "o", markersize=4, label=line.name)
     if chart.log_x:
         axes.set_xscale("log")
     if chart.log_y:

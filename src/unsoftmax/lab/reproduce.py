@@ -12,9 +12,9 @@ from typing import Any
 
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.experiments import EXPERIMENTS, Chart, Check, Experiment, Findings, Table
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.lab.page import draw, html_page, markdown_page
 from unsoftmax.lab.provenance import provenance
-from unsoftmax.lab.sweep.table import write_atomically
 from unsoftmax.lab.workers import crew_of
 
 __all__ = ["Reproduction", "reproduce"]
@@ -39,23 +39,24 @@ def reproduce(
     theorems: Iterable[str] = (),
     fast: bool = False,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Reproduction:
     """Runs the experiments named (all by default) and writes CSV and Markdown tables, pictures and `index.html` to `out`.
 
-    fast: small grids, about a minute in all. workers: processes; experiments are shared out between them.
+    fast: small grids, about a minute in all. workers: processes of one BLAS thread each that share the experiments out, so that the bytes do not
+    depend on the environment; None runs them here.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     reproduce(out, theorems=["sanity"], fast=True).holds
     True
     """
-    chosen = [_experiment(key) for key in theorems] or list(EXPERIMENTS.values())
+    chosen = list({experiment.key: experiment for experiment in map(_experiment, theorems)}.values()) or list(EXPERIMENTS.values())
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[tuple[Experiment, Findings]] = []
-    if workers == 1:
+    if workers is None:
         for experiment in chosen:
             if progress is not None:
                 progress(experiment.title)
@@ -83,10 +84,13 @@ def _run_named(key: str, fast: bool, seed: int) -> Findings:
     return EXPERIMENTS[key].run(fast, seed)
 
 
-def _experiment(key: str) -> Experiment:
-    if key not in EXPERIMENTS:
-        raise UsageError(f"there is no experiment {key!r}; choose from {', '.join(EXPERIMENTS)}")
-    return EXPERIMENTS[key]
+def _experiment(name: str) -> Experiment:
+    """By its key, in upper or lower case, or by the name that the paper gives to a part of it."""
+    known = {key.casefold(): experiment for key, experiment in EXPERIMENTS.items()}
+    known["c.2"] = known["c"]
+    if name.casefold() not in known:
+        raise UsageError(f"there is no experiment {name!r}; choose from {', '.join(EXPERIMENTS)}")
+    return known[name.casefold()]
 
 
 def _file(experiment: Experiment, part: Table | Chart, suffix: str) -> str:
@@ -102,4 +106,4 @@ def _csv(table: Table) -> bytes:
 
 
 def _plain(value: Any) -> str:
-    return repr(float(value)) if isinstance(value, float) else str(value)
+    return "" if value is None else repr(float(value)) if isinstance(value, float) else str(value)

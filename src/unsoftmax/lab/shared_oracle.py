@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.lab.workers import Crew
+from unsoftmax.lab.workers import Crew, first_done
 from unsoftmax.oracles import Array, Oracle, OracleSpec, checked_answers, identity, retries_of
 from unsoftmax.targets import as_oracle
 
@@ -68,6 +68,7 @@ class SharedOracle:
             }
             lost = 0
             for i, task in tasks.items():
+                first_done(crew, [task])
                 try:
                     answered[i] = task.result()
                 except crew.lost:

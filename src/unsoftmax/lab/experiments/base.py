@@ -38,7 +38,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart; `bound` lines are drawn dashed."""
+    """A line of a chart; a `bound` is drawn dashed, in the colour of the line before it."""
 
     name: str
     x: tuple[float, ...]
@@ -92,19 +92,22 @@ def learn_raw(learner: Learner, target: Model | Oracle, seed: int) -> tuple[Any,
 
 
 def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int | None = None) -> SingleHead:
-    """A head with |v| = 1, least |v_i| equal to `mu` (or to 1/√d, if that is less), and |W| = `norm` in the Frobenius norm.
+    """A head with |v| = 1, least non-zero |v_i| equal to `mu`, and |W| = `norm` in the Frobenius norm.
 
-    >>> head = head_with_margin(4, 0, mu=0.5)
-    >>> round(float(abs(head.v).min()), 12), round(float(np.linalg.norm(head.v)), 12)
-    (0.5, 1.0)
+    Where d entries of size mu are longer than 1, only as many as fit are not zero.
+
+    >>> v = head_with_margin(6, 0, mu=0.5).v
+    >>> round(float(abs(v[v != 0]).min()), 12), int((v == 0).sum()), round(float(np.linalg.norm(v)), 12)
+    (0.5, 2, 1.0)
     """
     rng = np.random.default_rng([seed, d, 0x3A])
     W = rng.standard_normal((d, d)) if r is None else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
-    least = min(mu, 1.0 / np.sqrt(d))
-    squares = np.full(d, least**2)
-    loud = rng.permutation(d)[1:]
-    if len(loud):
-        squares[loud] += rng.dirichlet(np.ones(len(loud))) * max(0.0, 1.0 - d * least**2)
+    heard = rng.permutation(d)[: max(1, int(min(d, 1.0 / mu**2 + 1e-9)))]
+    least = min(mu, 1.0) if len(heard) > 1 else 1.0
+    squares = np.zeros(d)
+    squares[heard] = least**2
+    if len(heard) > 1:
+        squares[heard[1:]] += rng.dirichlet(np.ones(len(heard) - 1)) * max(0.0, 1.0 - len(heard) * least**2)
     return SingleHead(norm * W / np.linalg.norm(W), np.sqrt(squares) * rng.choice([-1.0, 1.0], d))
 
 

@@ -7,19 +7,21 @@ import io
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.lab.provenance import provenance
 from unsoftmax.lab.sweep.cell import RESULTS, Cell, run_cell
-from unsoftmax.lab.sweep.plot import plot_table
+from unsoftmax.lab.sweep.plot import NothingToDraw, plot_table
 from unsoftmax.lab.sweep.spec import Spec
 from unsoftmax.lab.sweep.store import Store
-from unsoftmax.lab.sweep.table import write_atomically, write_table
-from unsoftmax.lab.workers import Crew, crew_of
+from unsoftmax.lab.sweep.table import needs_pyarrow, write_table
+from unsoftmax.lab.workers import Crew, crew_of, first_done
 
 __all__ = ["Finished", "SweepProgress", "sweep"]
 
@@ -48,6 +50,7 @@ class Finished:
     computed: int
     failed: int
     workers_lost: int
+    notes: tuple[str, ...] = ()  # plots that could not be drawn, and why
 
 
 def sweep(
@@ -72,6 +75,8 @@ def sweep(
     ...     first.computed, sweep(spec, out, workers=1).computed
     (2, 0)
     """
+    if parquet:
+        needs_pyarrow()
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     with Store(folder / "cells.sqlite") as store:
@@ -95,18 +100,25 @@ class _State:
         self.store, self.rows, self.wanted, self.progress = store, rows, wanted, progress
         self.workers_lost = 0
         self.mean_seconds: float | None = None
+        self.done = self.failed = 0
+        self._count(rows[key] for key in wanted if key in rows)
 
     def keep(self, done: list[tuple[dict[str, Any], float]]) -> None:
         self.store.keep(done)
         self.rows.update((row["cell"], row) for row, _ in done)
+        self._count(row for row, _ in done)
         mean = sum(seconds for _, seconds in done) / max(1, len(done))
         self.mean_seconds = mean if self.mean_seconds is None else 0.7 * self.mean_seconds + 0.3 * mean
         self.report()
 
     def report(self) -> None:
         if self.progress is not None:
-            finished = [self.rows[key] for key in self.wanted if key in self.rows]
-            self.progress(SweepProgress(len(finished), sum(row["status"] == "ERROR" for row in finished), len(self.wanted)))
+            self.progress(SweepProgress(self.done, self.failed, len(self.wanted)))
+
+    def _count(self, rows: Iterable[dict[str, Any]]) -> None:
+        for row in rows:
+            self.done += 1
+            self.failed += row["status"] == "ERROR"
 
     @property
     def batch(self) -> int:
@@ -125,12 +137,12 @@ def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
         if not running:
             _run_alone(crew, suspects.popleft(), state)
             continue
-        lost = _collect(crew, running, state, wait(running, return_when=FIRST_COMPLETED).done)
+        lost = _collect(crew, running, state, first_done(crew, running))
         if not lost:
             continue
         state.workers_lost += 1
-        lost += _collect(crew, running, state, wait(running).done)  # a broken pool takes all its tasks along
         crew.renew()
+        lost += _collect(crew, running, state, {future for future in running if future.done()})  # a broken pool takes all its tasks along
         for cell in lost:
             losses[cell.key] += 1
             (suspects if losses[cell.key] >= _LOSSES_IN_COMPANY else waiting).append(cell)
@@ -151,8 +163,10 @@ def _collect(crew: Crew, running: dict[Future[Any], list[Cell]], state: _State, 
 def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
     """A cell whose worker died in company runs with nobody else about; if it dies there too, that is its row."""
     for _ in range(_LOSSES_ALONE):
+        future = crew.submit(_run_batch, [cell])
+        first_done(crew, [future])
         try:
-            state.keep(crew.submit(_run_batch, [cell]).result())
+            state.keep(future.result())
             return
         except crew.lost:
             state.workers_lost += 1
@@ -179,7 +193,14 @@ def _write(spec: Spec, folder: Path, state: _State, *, parquet: bool, computed: 
     writer.writerows([("cell", "seconds"), *((cell.key, f"{seconds[cell.key]:.4f}") for cell in spec.cells)])
     write_atomically(folder / "times.csv", times.getvalue().encode())
     write_atomically(folder / "spec.toml", spec.text.encode())
-    write_atomically(folder / "provenance.json", json.dumps({"sweep": spec.name, "cells": len(rows), **provenance()}, indent=2).encode())
-    plots = tuple(plot_table(rows, plot, folder / plot.file_name) for plot in spec.plots)
+    digest = blake2b(table.read_bytes(), digest_size=8).hexdigest()
+    origin = {"sweep": spec.name, "cells": len(rows), "table": table.name, "table_digest": digest, **provenance()}
+    write_atomically(folder / "provenance.json", json.dumps(origin, indent=2).encode())
+    plots, notes = [], []
+    for plot in spec.plots:
+        try:
+            plots.append(plot_table(rows, plot, folder / plot.file_name))
+        except NothingToDraw as error:  # the table is what counts, and it is written
+            notes.append(f"{plot.file_name} was not drawn: {error}")
     failed = sum(row["status"] == "ERROR" for row in rows)
-    return Finished(folder, table, plots, len(rows), computed, failed, state.workers_lost)
+    return Finished(folder, table, tuple(plots), len(rows), computed, failed, state.workers_lost, tuple(notes))

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from unsoftmax.errors import UsageError
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.outcomes import Status
 
-__all__ = ["MEASURES", "Plot", "plot_table"]
+__all__ = ["MEASURES", "NothingToDraw", "Plot", "plot_table"]
 
 MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be drawn, from a row; None where the row has no such figure
     "error": lambda row: row["error"],
@@ -22,7 +24,12 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be
     "recovered": lambda row: float(row["status"] in Status.__members__ and Status[row["status"]].recovered),
     "max_deviation": lambda row: row["max_deviation"],
 }
+_FEW = 8
 _MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
+
+
+class NothingToDraw(UsageError):
+    """No row has the figure that was asked for."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
         if figure_of_row is not None:
             lines[None if plot.by is None else row[plot.by]][row[plot.x]].append(float(figure_of_row))
     if not lines:
-        raise UsageError(f"no row of the table has a figure for {plot.y!r}; choose another y")
+        raise NothingToDraw(f"no row of the table has a figure for {plot.y!r}; choose another y")
     figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -89,6 +96,9 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     if ticks is None:
         if all(place > 0 for place in places.values()) and max(places.values()) > 8 * min(places.values()):
             axes.set_xscale("log")
+        if len(places) <= _FEW:  # the values of the grid, not round numbers between them
+            axes.set_xticks(sorted(places.values()), [f"{place:g}" for place in sorted(places.values())])
+            axes.set_xticks([], minor=True)
     else:
         axes.set_xticks(range(len(ticks)), ticks, rotation=20)
     axes.set_xlabel(plot.x)
@@ -96,9 +106,9 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     axes.grid(alpha=0.3)
     if plot.by is not None:
         axes.legend(fontsize=8)
-    target = Path(path)
-    figure.savefig(target, format="png", metadata={"Software": None})
-    return target
+    content = BytesIO()
+    figure.savefig(content, format="png", metadata={"Software": None})
+    return write_atomically(Path(path), content.getvalue())
 
 
 def _middle(values: list[float], *, mean: bool) -> float:

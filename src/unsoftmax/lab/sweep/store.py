@@ -46,6 +46,8 @@ class Store:
             self._db.close()
             if "locked" in str(error):
                 raise UsageError(f"{path.parent} is in use by another sweep; wait for it, or choose another --out") from error
+            if "full" in str(error):
+                raise UsageError(f"cannot open {path}: {error}; make room, or choose another --out") from error
             raise UsageError(f"{path} is no store of a sweep: {error}; choose another --out") from error
         if codes and codes[0] != code_digest():
             self._db.close()
@@ -64,9 +66,15 @@ class Store:
 
     def keep(self, done: Iterable[tuple[dict[str, Any], float]]) -> None:
         """Rows with their times, all of them safe when this returns."""
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", [(row["cell"], json.dumps(row), seconds) for row, seconds in done])
+        rows = [(row["cell"], json.dumps(row), seconds) for row, seconds in done]
+        try:
+            with self._db:
+                self._db.execute("BEGIN IMMEDIATE")
+                self._db.executemany("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", rows)
+        except sqlite3.OperationalError as error:
+            raise UsageError(
+                f"cannot keep finished cells in {self.path}: {error}; those kept before are safe, so make room and run the same command again"
+            ) from error
 
     def forget(self, keys: Iterable[str]) -> None:
         """Takes cells out, to be run again."""

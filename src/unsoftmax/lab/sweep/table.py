@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from unsoftmax.errors import UsageError
+from unsoftmax.lab.files import write_atomically
 from unsoftmax.lab.sweep.cell import AXES, RESULTS
 
-__all__ = ["COLUMNS", "read_table", "write_atomically", "write_table"]
+__all__ = ["COLUMNS", "needs_pyarrow", "read_table", "write_table"]
 
 COLUMNS = ("cell", *AXES, *RESULTS)
 _INTEGERS = {"d", "r", "heads", "neurons", "budget", "seed", "parameters", "queries", "learning", "verification"}
@@ -33,10 +33,10 @@ def write_table(rows: Iterable[dict[str, Any]], path: str | Path) -> Path:
     path = Path(path)
     rows = list(rows)
     if path.suffix == ".parquet":
-        arrow, parquet = _pyarrow()
+        arrow, parquet = needs_pyarrow()
         buffer = io.BytesIO()
-        columns = {name: arrow.array([row[name] for row in rows], type=_arrow_type(arrow, name)) for name in COLUMNS}
-        parquet.write_table(arrow.table(columns), buffer)
+        arrays = {name: arrow.array([row[name] for row in rows], type=_arrow_type(arrow, name)) for name in COLUMNS}
+        parquet.write_table(arrow.table(arrays), buffer)
         return write_atomically(path, buffer.getvalue())
     if path.suffix != ".csv":
         raise UsageError(f"a table is a .csv or a .parquet file, not {path.name}")
@@ -53,28 +53,16 @@ def read_table(path: str | Path) -> list[dict[str, Any]]:
     path = Path(path)
     try:
         if path.suffix == ".parquet":
-            return list(_pyarrow()[1].read_table(path).to_pylist())
+            return list(needs_pyarrow()[1].read_table(path).to_pylist())
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or tuple(reader.fieldnames) != COLUMNS:
                 raise UsageError(f"{path} is no table of a sweep; its first line should begin with {', '.join(COLUMNS[:3])}")
             return [{name: _typed(name, text) for name, text in row.items()} for row in reader]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the table {path}: {error}") from error
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """The file with this content, or as it was before; never half of it."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    return path
+    except UsageError:
+        raise
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the table {path}: {error}; pass a table.csv or table.parquet that a sweep wrote") from error
 
 
 def _typed(name: str, text: str) -> Any:
@@ -87,7 +75,8 @@ def _typed(name: str, text: str) -> Any:
     return text == "True" if name in _BOOLEANS else text
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def needs_pyarrow() -> tuple[Any, Any]:
+    """(pyarrow, pyarrow.parquet), or `UsageError` where it is not installed."""
     try:
         import pyarrow  # type: ignore[import-not-found]
         import pyarrow.parquet  # type: ignore[import-not-found]
