@@ -12,6 +12,7 @@ from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.relu.arcs import Arcs
 from unsoftmax.learners.relu.blind_spot import blind_spot
+from unsoftmax.learners.relu.bound import Doubt
 from unsoftmax.learners.relu.circle import EPS, HalfCircle, RowFunction
 from unsoftmax.learners.relu.gradients import Sketch
 from unsoftmax.learners.relu.leftovers import learn_leftover
@@ -36,7 +37,8 @@ _SUSPECTS = 8
 _MANY = 0.2  # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on half of them
 _CHECKS = 12
 _LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: most and fewest
-_WRONG = 200.0  # hyperplanes this many units away, or that near, need another unit
+_TOO_SHORT, _TOO_LONG = 200.0, 30.0  # loud hyperplanes this many units away, or that many times nearer, need another unit
+_SEEN = 1e-4  # of the distance of the furthest hyperplane: no unit is shorter, or a line would hardly show that
 _FAR = 1e6  # units to which a line is followed
 
 
@@ -68,6 +70,8 @@ class NetworkFound:
     blind_spot: float
     searched: float
 
+    faintest: float = 0.0  # the size of a fold below which it may have been missed
+    vague: int = 0  # folds known to fewer than three digits
     merged: int = 0  # hyperplanes so close to others that they are given as one with them
     closest: float = 0.0  # how close, as an angle
 
@@ -78,6 +82,12 @@ class NetworkFound:
         if self.merged:
             many = f"{self.merged} hyperplanes lie" if self.merged > 1 else "one hyperplane lies"
             parts.append(f"{many} within {self.closest:.1g} of another, too close to tell them apart, and given as one with it")
+        if self.vague:
+            many = f"{self.vague} of {self.folds.count} folds are" if self.vague > 1 else f"one of {self.folds.count} folds is"
+            parts.append(
+                f"{many} so faint beside the others (sizes {self.folds.sizes.min():.1g} to {self.folds.sizes.max():.1g}) that fewer than three digits "
+                f"are known; below {self.faintest:.1g} a fold does not show at all"
+            )
         if self.folds.biased:
             parts.append(
                 f"a bump confined to a slab narrower than {self.blind_spot:.2g}, or further than {self.searched:.2g} from the origin "
@@ -149,7 +159,7 @@ class ReluNetworkLearner:
         fold = (right + left) / 2
         there = int(abs(fold) > 4.0 * (noise + EPS * (abs(right) + abs(left))))
         folds = Folds(np.full((there, 1), abs(fold)), np.zeros(there), np.full(there, np.sign(fold)), np.array([(right - left) / 2]), 0.0)
-        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(folds.norm(), np.finfo(float).tiny), 0.0, np.inf)
+        return NetworkFound(folds, 8.0 * EPS + 8.0 * noise / max(float(np.hypot(right, left)), np.finfo(float).tiny), 0.0, np.inf)
 
 
 class _Search:
@@ -165,6 +175,7 @@ class _Search:
         self.agreed = np.empty((0, self.width))
         self._corrected = False
         self._many_deviate = False
+        self._shown = 0.0  # the largest deviation of the last fresh rows that agreed
 
     @property
     def biased(self) -> bool:
@@ -190,7 +201,10 @@ class _Search:
             if deviating is None:
                 _, far = self._region(folds)
                 narrowest = blind_spot(self.agreed, far, self.rng) if self.biased else 0.0
-                return NetworkFound(folds, self._bound(folds, errors), narrowest, far, self.sketcher.merged, self.sketcher.closest)
+                doubt = Doubt(circle, float(np.linalg.norm(errors)), self._shown, self.sketcher.blurred)
+                return NetworkFound(
+                    folds, doubt.bound(folds), narrowest, far, doubt.faintest, doubt.vague(folds), self.sketcher.merged, self.sketcher.closest
+                )
             if not self.biased and self._has_biases(deviating):
                 self.sketcher.biased = True
             pieces *= 4
@@ -257,7 +271,9 @@ class _Search:
             with self.ledger.phase("polish"):
                 better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
             folds, errors = better.folds, better.errors
-        return self._without_dust(folds, errors), errors
+        cleaned = self._without_dust(folds, errors)
+        dropped = np.hypot(np.linalg.norm(cleaned.offsets - folds.offsets), cleaned.constant - folds.constant)
+        return cleaned, np.append(errors, dropped)
 
     def _repaired(self, sketch: Sketch, shrink: float) -> bool:
         """Looks for wrong components and corrects them. Where one was measured something may hide that spoilt it, so that row is checked, too."""
@@ -279,9 +295,10 @@ class _Search:
         if not self.biased or self._corrected or not folds.offsets.any():
             return False
         self._corrected = True
-        if 1.0 / _WRONG <= folds.reach / self.sketcher.unit <= _WRONG:
+        best = max(folds.unit, _SEEN * float(np.abs(folds.distances).max()))
+        if 1.0 / _TOO_LONG <= best / self.sketcher.unit <= _TOO_SHORT:
             return False
-        self.sketcher.unit = folds.reach
+        self.sketcher.unit = best
         return True
 
     def _looked(self, folds: Folds, errors: Array, sketch: Sketch) -> tuple[Folds, Array, Array | None]:
@@ -296,6 +313,7 @@ class _Search:
             worst = int(deviations.argmax())
             if deviations[worst] <= limit:
                 self.agreed = np.vstack([looks, sketch.all_rows()])
+                self._shown = float(deviations[worst])
                 return folds, errors, None
             if not self.biased or self._many_deviate:
                 return folds, errors, rows[worst]
@@ -344,12 +362,3 @@ class _Search:
             answers = self.function(np.stack([row, 2.0**12 * row, 2.0**-12 * row]))
         ratios = answers * np.array([1.0, 2.0**-12, 2.0**12])
         return bool(np.ptp(ratios) > 1e-10 * np.abs(ratios).max())
-
-    def _bound(self, folds: Folds, errors: Array) -> float:
-        """Three times what rounding explains, relative to all parameters together, as `fold_distance` counts them."""
-        size = folds.norm()
-        if size == 0.0:
-            return 8 * EPS
-        reach = folds.reach if self.biased else np.inf
-        spread = np.sqrt((1.0 + 1.0 / self.width) / self.sketcher.unit**2 + 2.0 / reach**2)
-        return float(3.0 * np.sqrt(np.square(errors).sum()) * spread / size + 8 * EPS)

@@ -1,0 +1,54 @@
+"""How wrong can a network be? What rounding explains, and what fresh rows show, as a relative error of all parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.learners.relu.circle import EPS, HalfCircle
+from unsoftmax.models import Folds, MeasuredFolds
+
+__all__ = ["Doubt"]
+
+_ROUNDING = 3.0  # times the errors that rounding explains
+_SHOWN = 6.0  # times the largest deviation of a fresh row: every error shows on half of all rows, with about its size
+_DIGITS = 1e-3
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Errors of a network found on a line, on its half circle's scale, on which rounding is the same everywhere.
+
+    explained: of all gradients together, from rounding. shown: the largest deviation of fresh rows; it is there to catch what nobody thought of, such as
+    a fold too faint for the line, or one mixed up with a neighbour. blurred: how far apart folds that were taken for one may be, times their size.
+    """
+
+    circle: HalfCircle
+    explained: float
+    shown: float
+    blurred: float = 0.0
+
+    @property
+    def size(self) -> float:
+        """All of it together."""
+        return float(np.hypot(max(_ROUNDING * self.explained, _SHOWN * self.shown), self.blurred))
+
+    @property
+    def faintest(self) -> float:
+        """The size |c| of a fold below which it may have been missed."""
+        return self.size / self.circle.unit
+
+    def bound(self, folds: Folds) -> float:
+        """A bound on `fold_distance` from the true network."""
+        circle = self.circle
+        unit = folds.unit if folds.offsets.any() else circle.unit
+        shift = self.size * circle.leverage if circle.biased else 0.0
+        furthest = float(np.abs(folds.distances).max(initial=0.0))
+        spread = 1.0 + float(np.arcsinh(furthest / unit))
+        steep = self.faintest + shift / unit
+        return MeasuredFolds.of(folds, unit).relative(steep, spread * (shift + unit * self.faintest) if circle.biased else 0.0) + 8 * EPS
+
+    def vague(self, folds: Folds) -> int:
+        """How many folds are known to fewer than three digits."""
+        return int((_DIGITS * folds.sizes < self.faintest).sum())
