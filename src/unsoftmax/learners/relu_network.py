@@ -78,15 +78,17 @@ class NetworkFound:
     @property
     def caveat(self) -> str:
         """The blind spot, and what could not be told apart, in words."""
-        parts = []
+        parts, loudest = [], float(self.folds.sizes.max(initial=0.0))
         if self.merged:
             many = f"{self.merged} hyperplanes lie" if self.merged > 1 else "one hyperplane lies"
             parts.append(f"{many} within {self.closest:.1g} of another, too close to tell them apart, and given as one with it")
         if self.vague:
             many = f"{self.vague} of {self.folds.count} folds are" if self.vague > 1 else f"one of {self.folds.count} folds is"
+            parts.append(f"{many} so faint beside the others that fewer than three digits are known")
+        if self.faintest > 0.0:
             parts.append(
-                f"{many} so faint beside the others (sizes {self.folds.sizes.min():.1g} to {self.folds.sizes.max():.1g}) that fewer than three digits "
-                f"are known; below {self.faintest:.1g} a fold does not show at all"
+                f"a fold of less than {self.faintest:.2g} (half the jump of the gradient; the largest is {loudest:.2g}) does not show, "
+                "nor does a gap between hyperplanes that is less than that part of their folds"
             )
         if self.folds.biased:
             parts.append(
@@ -272,8 +274,8 @@ class _Search:
                 better = polish(sketch, folds, self.sketcher.size, self.rng, share=self.options.polish, goal=self.options.goal)
             folds, errors = better.folds, better.errors
         cleaned = self._without_dust(folds, errors)
-        dropped = np.hypot(np.linalg.norm(cleaned.offsets - folds.offsets), cleaned.constant - folds.constant)
-        return cleaned, np.append(errors, dropped)
+        dropped = [*(cleaned.offsets - folds.offsets), cleaned.constant - folds.constant, *self.sketcher.unit * (cleaned.linear - folds.linear)]
+        return cleaned, np.append(errors, np.linalg.norm(dropped))
 
     def _repaired(self, sketch: Sketch, shrink: float) -> bool:
         """Looks for wrong components and corrects them. Where one was measured something may hide that spoilt it, so that row is checked, too."""
@@ -285,20 +287,31 @@ class _Search:
         return len(arc) > 0
 
     def _without_dust(self, folds: Folds, errors: Array) -> Folds:
-        """Offsets (and a constant) that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
-        doubt = 16.0 * (errors[1:] + errors[:-1])
-        dust = abs(folds.constant) <= 16.0 * (errors[0] + errors[-1])
-        return replace(folds, offsets=np.where(np.abs(folds.offsets) <= doubt, 0.0, folds.offsets), constant=0.0 if dust else folds.constant)
+        """Offsets, constant and linear part that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
+        doubt, ends = 16.0 * (errors[1:] + errors[:-1]), 16.0 * (errors[0] + errors[-1])
+        return replace(
+            folds,
+            offsets=np.where(np.abs(folds.offsets) <= doubt, 0.0, folds.offsets),
+            constant=0.0 if abs(folds.constant) <= ends else folds.constant,
+            linear=folds.linear * float(self.sketcher.unit * np.linalg.norm(folds.linear) > ends),
+        )
 
     def _misjudged(self, folds: Folds) -> bool:
         """Whether the hyperplanes lie elsewhere than the line's unit says, so that their offsets are lost; then the unit is set right, once."""
-        if not self.biased or self._corrected or not folds.offsets.any():
+        if not self.biased or self._corrected:
             return False
         self._corrected = True
-        best = max(folds.unit, _SEEN * float(np.abs(folds.distances).max()))
+        best = max(folds.unit, _SEEN * float(np.abs(folds.distances).max(initial=0.0)))
+        if not folds.offsets.any():
+            steepness = float(np.hypot(np.linalg.norm(folds.normals), np.linalg.norm(folds.linear)))
+            with self.ledger.phase("shape"):
+                value = abs(float(self.function(np.zeros((1, self.width)))[0]))
+            if folds.count == 0 or value == 0.0:
+                return False
+            best = value / steepness
         if 1.0 / _TOO_LONG <= best / self.sketcher.unit <= _TOO_SHORT:
             return False
-        self.sketcher.unit = best
+        self.sketcher.keep_unit(best)
         return True
 
     def _looked(self, folds: Folds, errors: Array, sketch: Sketch) -> tuple[Folds, Array, Array | None]:

@@ -26,13 +26,20 @@ class MeasuredFolds:
     folds: Array
     signs: Array
     affine: Array
+    unit: float
 
     @classmethod
     def of(cls, form: Folds, unit: float) -> MeasuredFolds:
         away = form.distances / unit
         side = form.signs * away / np.hypot(1.0, away)
         affine = np.append(form.linear + side @ form.normals, form.constant + float(side @ form.offsets))
-        return cls(np.column_stack([form.normals, form.sizes * unit * np.arcsinh(away)]), form.signs, affine)
+        return cls(np.column_stack([form.normals, form.sizes * unit * np.arcsinh(away)]), form.signs, affine, unit)
+
+    @property
+    def whole(self) -> Array:
+        """What a fold without partner counts: like `folds`, but no place for more than one unit, so that a faint fold counts little wherever it is."""
+        most = self.unit * np.linalg.norm(self.folds[:, :-1], axis=1)
+        return np.column_stack([self.folds[:, :-1], np.minimum(np.abs(self.folds[:, -1]), most)])
 
     @property
     def steepness(self) -> float:
@@ -40,7 +47,7 @@ class MeasuredFolds:
 
     @property
     def shift(self) -> float:
-        return float(np.hypot(np.linalg.norm(self.folds[:, -1]), self.affine[-1]))
+        return float(np.hypot(np.linalg.norm(self.whole[:, -1]), self.affine[-1]))
 
     def relative(self, steepness: float, shift: float) -> float:
         """Errors of steepness and shift (of this size, all parameters together) as one figure: root of the mean square of the relative ones.
@@ -72,35 +79,35 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
     weights = np.full(mine.width + 1, own.relative(1.0, 0.0))
     weights[-1] = own.relative(0.0, 1.0)
     mine_rows, their_rows = own.folds * weights, other.folds * weights
+    mine_size, their_size = (np.square(form.whole * weights).sum(axis=1) for form in (own, other))
     affine = float(np.square((own.affine - other.affine) * weights).sum())
-    best = _matched(mine_rows, own.signs, their_rows, other.signs)
+    best = _matched(mine_rows, own.signs, mine_size, their_rows, other.signs, their_size)
     seen = (mine.count, theirs.count)
     for gap in _GAPS:
-        mine_sums, mine_signs, mine_spread = _taken_together(mine_rows, own.signs, float(gap))
-        their_sums, their_signs, their_spread = _taken_together(their_rows, other.signs, float(gap))
-        if (len(mine_signs), len(their_signs)) != seen:
-            seen = (len(mine_signs), len(their_signs))
-            best = min(best, _matched(mine_sums, mine_signs, their_sums, their_signs) + mine_spread + their_spread)
+        *mine_sums, mine_spread = _taken_together(mine_rows, own.signs, mine_size, float(gap))
+        *their_sums, their_spread = _taken_together(their_rows, other.signs, their_size, float(gap))
+        if (len(mine_sums[1]), len(their_sums[1])) != seen:
+            seen = (len(mine_sums[1]), len(their_sums[1]))
+            best = min(best, _matched(*mine_sums, *their_sums) + mine_spread + their_spread)
     return float(np.sqrt(affine + best))
 
 
-def _matched(own: Array, own_signs: Array, other: Array, other_signs: Array) -> float:
-    """Summed squares of the differences of folds, each given as a row (normal, offset), under the best matching."""
+def _matched(own: Array, own_signs: Array, own_size: Array, other: Array, other_signs: Array, other_size: Array) -> float:
+    """Summed squares of the differences of folds under the best matching; sizes are the squares that folds without partner count."""
     from scipy.optimize import linear_sum_assignment
 
-    size_own, size_other = (np.einsum("jd,jd->j", rows, rows) for rows in (own, other))
-    unmatched = size_own[:, None] + size_other[None]
+    unmatched = own_size[:, None] + other_size[None]
     cost = np.where(own_signs[:, None] == other_signs[None], np.minimum(_squared_gaps(own, other), unmatched), unmatched)
     rows, columns = linear_sum_assignment(cost)
-    return float(cost[rows, columns].sum() + np.delete(size_own, rows).sum() + np.delete(size_other, columns).sum())
+    return float(cost[rows, columns].sum() + np.delete(own_size, rows).sum() + np.delete(other_size, columns).sum())
 
 
-def _taken_together(folds: Array, signs: Array, gap: float) -> tuple[Array, Array, float]:
+def _taken_together(folds: Array, signs: Array, size: Array, gap: float) -> tuple[Array, Array, Array, float]:
     """Folds less than an angle `gap` from a louder one added to it; and the summed squares of how far they were from it."""
-    size = np.linalg.norm(folds, axis=1)
-    order = np.argsort(-size)
-    folds, signs, size = folds[order], signs[order], size[order]
-    directions = folds / size[:, None]
+    length = np.linalg.norm(folds, axis=1)
+    order = np.argsort(-length)
+    folds, signs, size, length = folds[order], signs[order], size[order], length[order]
+    directions = folds / length[:, None]
     sums, taken, spread = signs[:, None] * folds, np.zeros(len(signs), dtype=bool), 0.0
     for i in range(len(signs)):
         if taken[i]:
@@ -110,9 +117,10 @@ def _taken_together(folds: Array, signs: Array, gap: float) -> tuple[Array, Arra
         near = i + 1 + np.flatnonzero((aside < gap) & ~taken[i + 1 :])
         taken[near] = True
         sums[i] += (signs[near] * np.sign(along[near - i - 1])) @ folds[near]
-        spread += float(np.square(aside[near - i - 1] * size[near]).sum())
+        spread += float(np.square(aside[near - i - 1] * length[near]).sum())
     turned = np.where(np.einsum("jd,jd->j", sums, directions) < 0, -1.0, 1.0)
-    return (sums * turned[:, None])[~taken], turned[~taken], spread
+    shrunk = np.square(np.linalg.norm(sums, axis=1) / length)
+    return (sums * turned[:, None])[~taken], turned[~taken], (size * shrunk)[~taken], spread
 
 
 def _squared_gaps(own: Array, other: Array) -> Array:

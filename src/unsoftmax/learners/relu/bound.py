@@ -47,7 +47,10 @@ class Doubt:
         furthest = float(np.abs(folds.distances).max(initial=0.0))
         spread = 1.0 + float(np.arcsinh(furthest / unit))
         steep = self.faintest + shift / unit
-        return MeasuredFolds.of(folds, unit).relative(steep, spread * (shift + unit * self.faintest) if circle.biased else 0.0) + 8 * EPS
+        measured = MeasuredFolds.of(folds, unit)
+        if circle.biased and measured.shift == 0.0 < measured.steepness:
+            return np.inf  # biases there are, but rounding hides all of them
+        return measured.relative(steep, spread * (shift + unit * self.faintest) if circle.biased else 0.0) + 8 * EPS
 
     def vague(self, folds: Folds) -> int:
         """How many folds are known to fewer than three digits."""

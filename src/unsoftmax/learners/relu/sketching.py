@@ -29,6 +29,10 @@ class Sketcher:
         self.merged, self.closest = 0, 0.0  # kinks of the last line that could not be told from others, closer to them than this angle
         self._stretches = 0
 
+    def keep_unit(self, unit: float) -> None:
+        """The unit of all lines to come, wherever their kinks are."""
+        self.unit, self._stretches = unit, _STRETCHES
+
     def gradients(self, circle: HalfCircle, arcs: Arcs) -> Sketch:
         """The gradients on all arcs of a line."""
         return measure_gradients(circle, arcs, self.noise, self.rng)
@@ -62,14 +66,14 @@ class Sketcher:
             if redrawn < _REDRAWS and gap < closest:
                 redrawn += 1  # two kinks nearly meet on this line and cost digits; on another they will not, unless they are one
                 continue
-            self.merged, self.closest = 0, 0.0
+            self.merged, self.closest, joined = 0, 0.0, np.zeros(0)
             if gap < closest:
                 before, self.closest = len(found.angles), closest
-                found = _merge(found, closest)
+                found, joined = _merge(found, closest)
                 self.merged = before - len(found.angles)
             found, arcs = settle_arcs(circle, found, self.rng, self.limit)
             if np.isfinite(arcs.values).all():
-                self.blurred = self._blurred(circle, arcs, found.radii)
+                self.blurred = self._blurred(circle, arcs, found.radii, joined)
                 return circle, arcs
             redrawn += 1
             if redrawn > 2 * _REDRAWS:
@@ -77,13 +81,14 @@ class Sketcher:
                     PIECES_TEST, f"{redrawn} lines in a row have stretches that no sinusoid fits, shorter than rounding lets one resolve"
                 )
 
-    def _blurred(self, circle: HalfCircle, arcs: Arcs, radii: Array) -> float:
+    def _blurred(self, circle: HalfCircle, arcs: Arcs, radii: Array, joined: Array) -> float:
         """How far apart folds taken for one may be, times their size. Where radii leave much open, one answer right at the kink tells.
 
-        Two kinks a gap g apart, taken for one where the fits beside them meet, leave up to half of g times their size there.
+        At the kinks `joined` there are several for certain. Two kinks a gap g apart, taken for one where the fits beside them meet, leave up to half of g times their size there.
         """
         blur = np.abs(arcs.jumps) * radii
-        wide = np.flatnonzero(blur > _SHARP * self.size / self._aside)
+        several = (np.abs(arcs.kinks[:, None] - joined) <= 2.0 * radii[:, None]).any(axis=1)
+        wide = np.flatnonzero((blur > _SHARP * self.size / self._aside) & ~several)
         if len(wide):
             off = np.abs(circle(arcs.kinks[wide]) - arcs.at(arcs.kinks[wide], wide))
             one = off <= SLACK * self.noise
@@ -116,12 +121,13 @@ class Sketcher:
         return circle, found
 
 
-def _merge(found: Kinks, closest: float) -> Kinks:
-    """Kinks that cannot be told apart become one, as wide as they are."""
+def _merge(found: Kinks, closest: float) -> tuple[Kinks, Array]:
+    """Kinks that cannot be told apart become one, as wide as they are; and which those are."""
     group = np.concatenate([[0], np.cumsum(np.diff(found.angles) >= closest)])
     angles, radii = [], []
     for i in range(int(group[-1]) + 1):
         members = found.angles[group == i]
         angles.append((members.min() + members.max()) / 2)
         radii.append(np.ptp(members) / 2 + found.radii[group == i].max())
-    return Kinks(np.array(angles), np.array(radii), found.asked, found.answers, found.noise)
+    merged = Kinks(np.array(angles), np.array(radii), found.asked, found.answers, found.noise)
+    return merged, merged.angles[np.bincount(group) > 1]
