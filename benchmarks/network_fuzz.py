@@ -1,4 +1,4 @@
-"""Networks with neurons of very different sizes: how runs end, and whether a success is ever wrong.
+"""Networks with neurons of very different sizes, or that are awkward otherwise: how runs end, and whether a success is ever wrong.
 
 `distance` is the one that error bounds are about: the canonical form Σ ±|n_j·x + o_j| + l·x + l0, all parameters together (offsets and constant in
 units of the hyperplanes' typical distance from the origin), root of the summed squared differences over that of the parameters. Loud folds outweigh
@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
+from tests.cases.awkward_networks import AWKWARD
 from tests.cases.spread_networks import PARTS, spread_network, spread_transformer
 
 import unsoftmax
@@ -31,6 +32,7 @@ KINDS: dict[str, Maker] = {
     "rows and outputs, no biases": lambda d, m, decades, rng: spread_network(d, m, decades, rng, ("rows", "outputs"), biased=False),
     "Transformer, all": lambda d, m, decades, rng: spread_transformer(d, m, decades, rng),
     "Transformer, no biases": lambda d, m, decades, rng: spread_transformer(d, m, decades, rng, biased=False),
+    **AWKWARD,
 }
 COLUMNS = ("EXACT", "WITHIN_BOUND", "NOT_IDENTIFIABLE", "OUTSIDE_CLASS", "UNRESOLVED")
 
@@ -43,7 +45,7 @@ def attack(kind: str, decades: float, seeds: int, show: bool) -> Counter[str]:
             hidden = KINDS[kind](d, m, decades, np.random.default_rng([11, seed, d, m, int(decades)]))
             family = {"family": "transformer"} if isinstance(hidden, Transformer) else {}
             ask = unsoftmax.recover if family else unsoftmax.recover_network
-            result = ask(lambda X, hidden=hidden: hidden(X), width=d, seed=seed, **family)  # type: ignore[operator, misc]
+            result = ask(lambda X, hidden=hidden: hidden(X), width=hidden.width, seed=seed, **family)  # type: ignore[operator, misc]
             counts["runs"] += 1
             counts[str(result.status)] += 1
             if result.model is None:
@@ -65,7 +67,7 @@ def main() -> None:
     parser.add_argument("--only", choices=tuple(KINDS))
     parser.add_argument("--list", action="store_true", help="one line for every success that is wrong")
     options = parser.parse_args()
-    print(f"| spread of | decades | runs | {' | '.join(COLUMNS)} | distance above bound | EXACT, distance above exact_at |")
+    print(f"| kind | decades | runs | {' | '.join(COLUMNS)} | distance above bound | EXACT, distance above exact_at |")
     print(f"|---|---|---|{'---|' * len(COLUMNS)}---|---|")
     total: Counter[str] = Counter()
     for kind in [options.only] if options.only else KINDS:

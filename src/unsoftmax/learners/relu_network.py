@@ -301,7 +301,7 @@ class _Search:
         if not self.biased or self._corrected:
             return False
         self._corrected = True
-        best = max(folds.unit, _SEEN * float(np.abs(folds.distances).max(initial=0.0)))
+        best = max(np.sqrt(folds.unit * folds.reach), _SEEN * float(np.abs(folds.distances).max(initial=0.0)))
         if not folds.offsets.any():
             steepness = float(np.hypot(np.linalg.norm(folds.normals), np.linalg.norm(folds.linear)))
             with self.ledger.phase("shape"):

@@ -11,7 +11,7 @@ from unsoftmax.oracles import Array
 
 __all__ = ["MeasuredFolds", "fold_distance"]
 
-_GAPS = 10.0 ** np.arange(-10.0, -3.0)  # angles up to which hyperplanes are taken together, each tried
+_AKIN = 0.5  # two folds are partners when they differ, squared, by less than this part of what both count without
 
 
 @dataclass(frozen=True)
@@ -78,55 +78,72 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
     own, other = (MeasuredFolds.of(form, mine.unit) for form in (mine, theirs))
     weights = np.full(mine.width + 1, own.relative(1.0, 0.0))
     weights[-1] = own.relative(0.0, 1.0)
-    mine_rows, their_rows = own.folds * weights, other.folds * weights
-    mine_size, their_size = (np.square(form.whole * weights).sum(axis=1) for form in (own, other))
     affine = float(np.square((own.affine - other.affine) * weights).sum())
-    best = _matched(mine_rows, own.signs, mine_size, their_rows, other.signs, their_size)
-    seen = (mine.count, theirs.count)
-    for gap in _GAPS:
-        *mine_sums, mine_spread = _taken_together(mine_rows, own.signs, mine_size, float(gap))
-        *their_sums, their_spread = _taken_together(their_rows, other.signs, their_size, float(gap))
-        if (len(mine_sums[1]), len(their_sums[1])) != seen:
-            seen = (len(mine_sums[1]), len(their_sums[1]))
-            best = min(best, _matched(*mine_sums, *their_sums) + mine_spread + their_spread)
-    return float(np.sqrt(affine + best))
+    pairs = _Pairs(own.folds * weights, own.signs, other.folds * weights, other.signs, own.unit * float(weights[-1] / weights[0]))
+    return float(np.sqrt(affine + pairs.cost()))
 
 
-def _matched(own: Array, own_signs: Array, own_size: Array, other: Array, other_signs: Array, other_size: Array) -> float:
-    """Summed squares of the differences of folds under the best matching; sizes are the squares that folds without partner count."""
-    from scipy.optimize import linear_sum_assignment
+class _Pairs:
+    """Folds of two networks, matched; then those without partner are given to a neighbour where that costs less."""
 
-    unmatched = own_size[:, None] + other_size[None]
-    cost = np.where(own_signs[:, None] == other_signs[None], np.minimum(_squared_gaps(own, other), unmatched), unmatched)
-    rows, columns = linear_sum_assignment(cost)
-    return float(cost[rows, columns].sum() + np.delete(own_size, rows).sum() + np.delete(other_size, columns).sum())
+    def __init__(self, own: Array, own_signs: Array, other: Array, other_signs: Array, furthest: float) -> None:
+        self.folds = (own, other)
+        self.sums = [own_signs[:, None] * own, other_signs[:, None] * other]  # a fold s|p·x| as s p, and what is given to it added
+        self.furthest = furthest  # the place, in sizes of a fold, that one without partner counts at most
 
+    def whole(self, fold: Array) -> Array:
+        """What folds without partner count, squared: their places only up to one unit, so that a faint fold counts little wherever it is."""
+        size = np.linalg.norm(fold[..., :-1], axis=-1)
+        return np.asarray(size**2 + np.minimum(np.abs(fold[..., -1]), self.furthest * size) ** 2)
 
-def _taken_together(folds: Array, signs: Array, size: Array, gap: float) -> tuple[Array, Array, Array, float]:
-    """Folds less than an angle `gap` from a louder one added to it; and the summed squares of how far they were from it."""
-    length = np.linalg.norm(folds, axis=1)
-    order = np.argsort(-length)
-    folds, signs, size, length = folds[order], signs[order], size[order], length[order]
-    directions = folds / length[:, None]
-    sums, taken, spread = signs[:, None] * folds, np.zeros(len(signs), dtype=bool), 0.0
-    for i in range(len(signs)):
-        if taken[i]:
-            continue
-        along = directions[i + 1 :] @ directions[i]
-        aside = np.linalg.norm(directions[i + 1 :] - along[:, None] * directions[i], axis=1)
-        near = i + 1 + np.flatnonzero((aside < gap) & ~taken[i + 1 :])
-        taken[near] = True
-        sums[i] += (signs[near] * np.sign(along[near - i - 1])) @ folds[near]
-        spread += float(np.square(aside[near - i - 1] * length[near]).sum())
-    turned = np.where(np.einsum("jd,jd->j", sums, directions) < 0, -1.0, 1.0)
-    shrunk = np.square(np.linalg.norm(sums, axis=1) / length)
-    return (sums * turned[:, None])[~taken], turned[~taken], (size * shrunk)[~taken], spread
+    def cost(self) -> float:
+        """Summed squares of all differences."""
+        from scipy.optimize import linear_sum_assignment
 
+        apart = self.whole(self.sums[0])[:, None] + self.whole(self.sums[1])
+        turns = np.where(self.folds[0] @ self.folds[1].T < 0, -1.0, 1.0)
+        costs = np.empty(apart.shape)
+        for i, (fold, turn) in enumerate(zip(self.sums[0], turns, strict=True)):
+            costs[i] = np.square(self.sums[1] * turn[:, None] - fold).sum(axis=1)
+        akin = costs < _AKIN * apart
+        partners: list[dict[int, int]] = [{}, {}]
+        for i, j in zip(*linear_sum_assignment(np.where(akin, costs, apart)), strict=True):
+            if akin[i, j]:
+                partners[0][int(i)], partners[1][int(j)] = int(j), int(i)
+        spread = sum(self._given_away(side, partners) for side in (0, 1))
+        left = [self.whole(np.delete(self.sums[side], list(partners[side]), axis=0)).sum() for side in (0, 1)]
+        return float(spread + sum(left) + sum(self._together(i, j) for i, j in partners[0].items()))
 
-def _squared_gaps(own: Array, other: Array) -> Array:
-    """|p - q|² up to the sign of q, for all pairs; accurate also where p and q nearly agree."""
-    gaps = np.empty((len(own), len(other)))
-    for i, row in enumerate(own):
-        turn = np.where(other @ row < 0, -1.0, 1.0)
-        gaps[i] = np.square(other * turn[:, None] - row).sum(axis=1)
-    return gaps
+    def _together(self, i: int, j: int) -> float:
+        """What two matched folds differ by, squared, up to the sign of their normals."""
+        turn = -1.0 if self.folds[0][i] @ self.folds[1][j] < 0 else 1.0
+        return float(np.square(self.sums[0][i] - turn * self.sums[1][j]).sum())
+
+    def _given_away(self, side: int, partners: list[dict[int, int]]) -> float:
+        """Gives folds without partner to others of their network where that lowers the cost, loudest first; what it costs that they lie apart."""
+        folds, sums = self.folds[side], self.sums[side]
+        if len(folds) < 2:
+            return 0.0
+        directions = folds / np.linalg.norm(folds, axis=1)[:, None]
+        left = [i for i in np.argsort(-self.whole(sums)) if i not in partners[side]]
+        spread = 0.0
+        for i in left:
+            along = directions @ directions[i]
+            aside = np.square(np.linalg.norm(sums[i]) * np.linalg.norm(directions[i] - along[:, None] * directions, axis=1))
+            joined = sums + np.sign(along)[:, None] * sums[i]
+            before, after = (np.array([self._alone_or_not(side, k, each[k], partners) for k in range(len(sums))]) for each in (sums, joined))
+            gain = before + float(self.whole(sums[i])) - after - aside
+            gain[i] = 0.0
+            k = int(gain.argmax())
+            if gain[k] > 0.0:
+                sums[k], sums[i] = joined[k], 0.0
+                spread += float(aside[k])
+        return spread
+
+    def _alone_or_not(self, side: int, k: int, fold: Array, partners: list[dict[int, int]]) -> float:
+        """What fold k of a side would count with this vector."""
+        if k not in partners[side]:
+            return float(self.whole(fold))
+        j = partners[side][k]
+        turn = -1.0 if self.folds[side][k] @ self.folds[1 - side][j] < 0 else 1.0
+        return float(np.square(fold - turn * self.sums[1 - side][j]).sum())

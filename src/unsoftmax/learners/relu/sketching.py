@@ -15,7 +15,7 @@ __all__ = ["Sketcher"]
 
 _FAR, _FURTHEST = 8.0, 64.0  # when the median kink is this many units away, the unit is wrong; so wrong that the line is no good either
 _STRETCHES, _REDRAWS = 3, 2
-_SHARP = 1e-10  # of the answers: kinks that may be several, this much apart (times their size), are looked at
+_SHARP = 1e-10  # of all kinks together: those that may be several, this much apart (times their size), are looked at
 
 
 class Sketcher:
@@ -88,7 +88,7 @@ class Sketcher:
         """
         blur = np.abs(arcs.jumps) * radii
         several = (np.abs(arcs.kinks[:, None] - joined) <= 2.0 * radii[:, None]).any(axis=1)
-        wide = np.flatnonzero((blur > _SHARP * self.size / self._aside) & ~several)
+        wide = np.flatnonzero((blur > _SHARP * float(np.linalg.norm(arcs.jumps)) / self._aside) & ~several)
         if len(wide):
             off = np.abs(circle(arcs.kinks[wide]) - arcs.at(arcs.kinks[wide], wide))
             one = off <= SLACK * self.noise
