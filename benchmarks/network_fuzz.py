@@ -18,7 +18,7 @@ from tests.cases.awkward_networks import AWKWARD
 from tests.cases.spread_networks import PARTS, spread_network, spread_transformer
 
 import unsoftmax
-from unsoftmax import ReluNetwork, Status, Transformer
+from unsoftmax import ReluNetwork, Result, Status, Transformer
 
 SIZES = ((3, 4), (6, 8), (8, 16))
 WIDTHS = ((4, 5), (5, 8), (6, 10))
@@ -37,26 +37,32 @@ KINDS: dict[str, Maker] = {
 COLUMNS = ("EXACT", "WITHIN_BOUND", "NOT_IDENTIFIABLE", "OUTSIDE_CLASS", "UNRESOLVED")
 
 
+def recovered(hidden: ReluNetwork | Transformer, seed: int) -> Result:
+    """A recovery that knows the width alone."""
+    if isinstance(hidden, Transformer):
+        return unsoftmax.recover(lambda X: hidden(X), width=hidden.width, family="transformer", seed=seed)
+    return unsoftmax.recover_network(lambda X: hidden(X), width=hidden.width, seed=seed)
+
+
 def attack(kind: str, decades: float, seeds: int, show: bool) -> Counter[str]:
     """Runs one kind at one spread over all sizes; counts of outcomes, and of successes that are wrong."""
     counts: Counter[str] = Counter()
     for d, m in WIDTHS if kind.startswith("Transformer") else SIZES:
         for seed in range(seeds):
             hidden = KINDS[kind](d, m, decades, np.random.default_rng([11, seed, d, m, int(decades)]))
-            family = {"family": "transformer"} if isinstance(hidden, Transformer) else {}
-            ask = unsoftmax.recover if family else unsoftmax.recover_network
-            result = ask(lambda X, hidden=hidden: hidden(X), width=hidden.width, seed=seed, **family)  # type: ignore[operator, misc]
+            result = recovered(hidden, seed)
             counts["runs"] += 1
             counts[str(result.status)] += 1
             if result.model is None:
                 continue
             bound = result.error_bound or 0.0
-            distance = hidden.distance(result.model) if type(result.model) is type(hidden) else np.inf
+            distance = hidden.distance(result.model) if type(result.model) is type(hidden) else np.inf  # type: ignore[arg-type]
             beyond, untrue = distance > bound, result.status is Status.EXACT and distance > result.model.exact_at
             counts["beyond"] += beyond
             counts["untrue"] += untrue
             if show and (beyond or untrue):
-                print(f"{kind}, {decades:g} decades, d={d} m={m} seed={seed}: {result.status}, distance {distance:.1g}, bound {bound:.1g}", flush=True)
+                run = f"{kind}, {decades:g} decades, d={d} m={m} seed={seed}"
+                print(f"{run}: {result.status}, distance {distance:.1g}, bound {bound:.1g}", flush=True)
     return counts
 
 

@@ -18,9 +18,9 @@ _AKIN = 0.5  # two folds are partners when they differ, squared, by less than th
 class MeasuredFolds:
     """Folds as vectors whose differences are what a distance counts, in a given unit of length.
 
-    folds: (J, d + 1), a normal and the place of its hyperplane, times its size; far from the origin places count by their logarithm, so that what counts
-    is the error of a distance relative to itself. affine: (d + 1,), gradient and value near the origin: there folds far out are part of the affine
-    function, so that it does not depend on one that nobody sees. steepness and shift: sizes of all first d columns, and of all last ones.
+    folds: (J, d + 1), a normal and the place of its hyperplane, times its size; far from the origin places count by their logarithm, so that what
+    counts is the error of a distance relative to itself. affine: (d + 1,), gradient and value near the origin: there folds far out are part of the
+    affine function, so that it does not depend on one that nobody sees. steepness and shift: sizes of all first d columns, and of all last ones.
     """
 
     folds: Array
@@ -36,18 +36,13 @@ class MeasuredFolds:
         return cls(np.column_stack([form.normals, form.sizes * unit * np.arcsinh(away)]), form.signs, affine, unit)
 
     @property
-    def whole(self) -> Array:
-        """What a fold without partner counts: like `folds`, but no place for more than one unit, so that a faint fold counts little wherever it is."""
-        most = self.unit * np.linalg.norm(self.folds[:, :-1], axis=1)
-        return np.column_stack([self.folds[:, :-1], np.minimum(np.abs(self.folds[:, -1]), most)])
-
-    @property
     def steepness(self) -> float:
         return float(np.hypot(np.linalg.norm(self.folds[:, :-1]), np.linalg.norm(self.affine[:-1])))
 
     @property
     def shift(self) -> float:
-        return float(np.hypot(np.linalg.norm(self.whole[:, -1]), self.affine[-1]))
+        places = np.minimum(np.abs(self.folds[:, -1]), self.unit * np.linalg.norm(self.folds[:, :-1], axis=1))
+        return float(np.hypot(np.linalg.norm(places), self.affine[-1]))
 
     def relative(self, steepness: float, shift: float) -> float:
         """Errors of steepness and shift (of this size, all parameters together) as one figure: root of the mean square of the relative ones.
@@ -103,8 +98,8 @@ class _Pairs:
         apart = self.whole(self.sums[0])[:, None] + self.whole(self.sums[1])
         turns = np.where(self.folds[0] @ self.folds[1].T < 0, -1.0, 1.0)
         costs = np.empty(apart.shape)
-        for i, (fold, turn) in enumerate(zip(self.sums[0], turns, strict=True)):
-            costs[i] = np.square(self.sums[1] * turn[:, None] - fold).sum(axis=1)
+        for row, (fold, turn) in enumerate(zip(self.sums[0], turns, strict=True)):
+            costs[row] = np.square(self.sums[1] * turn[:, None] - fold).sum(axis=1)
         akin = costs < _AKIN * apart
         partners: list[dict[int, int]] = [{}, {}]
         for i, j in zip(*linear_sum_assignment(np.where(akin, costs, apart)), strict=True):

@@ -20,8 +20,8 @@ _DIGITS = 1e-3
 class Doubt:
     """Errors of a network found on a line, on its half circle's scale, on which rounding is the same everywhere.
 
-    explained: of all gradients together, from rounding. shown: the largest deviation of fresh rows; it is there to catch what nobody thought of, such as
-    a fold too faint for the line, or one mixed up with a neighbour. blurred: how far apart folds that were taken for one may be, times their size.
+    explained: of all gradients together, from rounding. shown: the largest deviation of fresh rows; it catches what rounding does not explain, such
+    as a fold too faint for the line, or one mixed up with a neighbour. blurred: how far apart folds that were taken for one may be, times their size.
     """
 
     circle: HalfCircle

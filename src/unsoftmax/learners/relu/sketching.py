@@ -84,7 +84,8 @@ class Sketcher:
     def _blurred(self, circle: HalfCircle, arcs: Arcs, radii: Array, joined: Array) -> float:
         """How far apart folds taken for one may be, times their size. Where radii leave much open, one answer right at the kink tells.
 
-        At the kinks `joined` there are several for certain. Two kinks a gap g apart, taken for one where the fits beside them meet, leave up to half of g times their size there.
+        At the kinks `joined` there are several for certain. Two kinks a gap g apart, taken for one where the fits beside them meet, leave up to half
+        of g times their size there.
         """
         blur = np.abs(arcs.jumps) * radii
         several = (np.abs(arcs.kinks[:, None] - joined) <= 2.0 * radii[:, None]).any(axis=1)
