@@ -11,6 +11,8 @@ from unsoftmax.oracles import Array
 
 __all__ = ["MeasuredFolds", "fold_distance"]
 
+_GAPS = (0.0, *10.0 ** np.arange(-12.0, -3.0))  # angles up to which folds are taken together whoever their partners are, each tried
+_ROUNDS = 4
 _AKIN = 0.5  # two folds are partners when they differ, squared, by less than this part of what both count without
 
 
@@ -74,16 +76,44 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
     weights = np.full(mine.width + 1, own.relative(1.0, 0.0))
     weights[-1] = own.relative(0.0, 1.0)
     affine = float(np.square((own.affine - other.affine) * weights).sum())
-    pairs = _Pairs(own.folds * weights, own.signs, other.folds * weights, other.signs, own.unit * float(weights[-1] / weights[0]))
-    return float(np.sqrt(affine + pairs.cost()))
+    furthest = own.unit * float(weights[-1] / weights[0])
+    best, seen = np.inf, (-1, -1)
+    for gap in _GAPS:
+        (mine_folds, mine_sums, mine_spread), (their_folds, their_sums, their_spread) = (
+            _taken_together(form.folds * weights, form.signs, float(gap)) for form in (own, other)
+        )
+        if (len(mine_sums), len(their_sums)) != seen:
+            seen = (len(mine_sums), len(their_sums))
+            pairs = _Pairs((mine_folds, their_folds), [mine_sums, their_sums], furthest)
+            best = min(best, pairs.cost() + mine_spread + their_spread)
+    return float(np.sqrt(affine + best))
+
+
+def _taken_together(folds: Array, signs: Array, gap: float) -> tuple[Array, Array, float]:
+    """Folds s|p·x| as p and s p, those less than an angle `gap` from a louder one added to it; and the summed squares of how far they were from it."""
+    length = np.linalg.norm(folds, axis=1)
+    order = np.argsort(-length)
+    folds, length, sums = folds[order], length[order], signs[order, None] * folds[order]
+    directions = folds / length[:, None]
+    taken, spread = np.zeros(len(folds), dtype=bool), 0.0
+    for i in range(len(folds) if gap > 0.0 else 0):
+        if taken[i]:
+            continue
+        along = directions[i + 1 :] @ directions[i]
+        aside = np.linalg.norm(directions[i + 1 :] - along[:, None] * directions[i], axis=1)
+        near = np.flatnonzero((aside < gap) & ~taken[i + 1 :])
+        taken[i + 1 + near] = True
+        sums[i] += np.sign(along[near]) @ sums[i + 1 + near]
+        spread += float(np.square(aside[near] * length[i + 1 + near]).sum())
+    return folds[~taken], sums[~taken], spread
 
 
 class _Pairs:
     """Folds of two networks, matched; then those without partner are given to a neighbour where that costs less."""
 
-    def __init__(self, own: Array, own_signs: Array, other: Array, other_signs: Array, furthest: float) -> None:
-        self.folds = (own, other)
-        self.sums = [own_signs[:, None] * own, other_signs[:, None] * other]  # a fold s|p·x| as s p, and what is given to it added
+    def __init__(self, folds: tuple[Array, Array], sums: list[Array], furthest: float) -> None:
+        self.folds = folds  # as p, for their directions
+        self.sums = sums  # as s p, and what is given to them added
         self.furthest = furthest  # the place, in sizes of a fold, that one without partner counts at most
 
     def whole(self, fold: Array) -> Array:
@@ -93,6 +123,18 @@ class _Pairs:
 
     def cost(self) -> float:
         """Summed squares of all differences."""
+        best, spread = np.inf, 0.0
+        for _ in range(_ROUNDS):
+            partners, matched = self._match()
+            best = min(best, matched + spread)
+            given = sum(self._given_away(side, partners) for side in (0, 1))
+            if given == 0.0:
+                break
+            spread += given
+        return best
+
+    def _match(self) -> tuple[list[dict[int, int]], float]:
+        """Partners on either side, and what all folds differ by."""
         from scipy.optimize import linear_sum_assignment
 
         apart = self.whole(self.sums[0])[:, None] + self.whole(self.sums[1])
@@ -105,17 +147,14 @@ class _Pairs:
         for i, j in zip(*linear_sum_assignment(np.where(akin, costs, apart)), strict=True):
             if akin[i, j]:
                 partners[0][int(i)], partners[1][int(j)] = int(j), int(i)
-        spread = sum(self._given_away(side, partners) for side in (0, 1))
         left = [self.whole(np.delete(self.sums[side], list(partners[side]), axis=0)).sum() for side in (0, 1)]
-        return float(spread + sum(left) + sum(self._together(i, j) for i, j in partners[0].items()))
-
-    def _together(self, i: int, j: int) -> float:
-        """What two matched folds differ by, squared, up to the sign of their normals."""
-        turn = -1.0 if self.folds[0][i] @ self.folds[1][j] < 0 else 1.0
-        return float(np.square(self.sums[0][i] - turn * self.sums[1][j]).sum())
+        return partners, float(sum(left) + sum(costs[i, j] for i, j in partners[0].items()))
 
     def _given_away(self, side: int, partners: list[dict[int, int]]) -> float:
-        """Gives folds without partner to others of their network where that lowers the cost, loudest first; what it costs that they lie apart."""
+        """Gives folds without partner to others of their network where that lowers the cost, loudest first; what it costs that they lie apart.
+
+        Nothing given costs exactly 0.
+        """
         folds, sums = self.folds[side], self.sums[side]
         if len(folds) < 2:
             return 0.0
@@ -132,7 +171,7 @@ class _Pairs:
             k = int(gain.argmax())
             if gain[k] > 0.0:
                 sums[k], sums[i] = joined[k], 0.0
-                spread += float(aside[k])
+                spread += max(float(aside[k]), float(np.finfo(float).tiny))
         return spread
 
     def _alone_or_not(self, side: int, k: int, fold: Array, partners: list[dict[int, int]]) -> float:
