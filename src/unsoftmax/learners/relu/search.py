@@ -38,7 +38,7 @@ _TOO_SHORT, _TOO_LONG = 200.0, 30.0  # loud hyperplanes this many units away, or
 _BETTER = 3.0  # the same where a bound is not as small as it could be
 _ORDERLY = 5.0  # decades of sizes and distances; where they differ more, what does not fit may be rounding
 _SEEN = 1e-4  # of the distance of the furthest hyperplane: no unit is shorter, or a line would hardly show that
-_FAR = 1e6  # units to which a line is followed
+_FAR, _BEYOND = 1e6, 1e15  # units to which a line is followed, and at which a pair of rows sees every fold that is nearer
 
 
 class Effort(Protocol):
@@ -245,7 +245,8 @@ class Search:
         """x and -x, far beyond everything: a fold that no line met shows on one of them for certain."""
         if not self.biased:
             return np.empty((0, self.width))
-        row = _FAR**2 * self.sketcher.unit * self.rng.standard_normal(self.width)
+        row = self.rng.standard_normal(self.width)
+        row *= _BEYOND * self.sketcher.unit * np.sqrt(self.width) / float(np.linalg.norm(row))
         return np.stack([row, -row])
 
     def _looks(self, folds: Folds, sketch: Sketch) -> Array:
