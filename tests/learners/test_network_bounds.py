@@ -47,7 +47,7 @@ def test_faint_neurons_without_biases(decades: float) -> None:
 def test_transformers_before_such_networks(decades: float) -> None:
     for seed in range(3):
         hidden = spread_transformer(4, 5, decades, np.random.default_rng([23, seed]))
-        result = unsoftmax.recover(lambda X, hidden=hidden: hidden(X), width=4, family="transformer", seed=seed)  # type: ignore[misc]
+        result = unsoftmax.recover(hidden, family="transformer", seed=seed)
         assert _is_honest(result, hidden), result.reason
 
 
@@ -69,13 +69,13 @@ def test_a_neuron_too_faint_to_be_seen_is_said_to_be() -> None:
     assert isinstance(result.model, ReluNetwork)
     assert result.model.folds.count == 5
     assert result.certificate is not None
-    stated = float(result.certificate.caveat.split("a fold of less than ")[1].split()[0])
+    stated = float(result.certificate.caveat.split("folds smaller than ")[1].split()[0])
     assert hidden.folds.sizes.min() < stated < 1e-6 * hidden.folds.sizes.max()
 
 
 def test_a_neuron_known_to_few_digits_is_said_to_be() -> None:
     base = gaussian(4, 6, np.random.default_rng(1), False)
-    hidden = ReluNetwork(base.A, np.append(base.u[:-1], 1e-11))
+    hidden = ReluNetwork(base.A, np.append(base.u[:-1], 1e-8))
     result = unsoftmax.recover_network(hidden)
     assert result.certificate is not None
     assert "one of 6 folds is so faint beside the others" in result.certificate.statement
@@ -87,6 +87,7 @@ def test_twins_that_the_line_hardly_shows_are_within_the_bound(decades: float) -
         hidden = nearly_coinciding(5, 6, decades, np.random.default_rng([25, seed]))
         result = unsoftmax.recover_network(hidden, seed=seed)
         assert _is_honest(result, hidden), result.reason
-        if isinstance(result.model, ReluNetwork) and result.model.folds.count < hidden.folds.count and decades < 10:
+        if isinstance(result.model, ReluNetwork) and result.model.folds.count < hidden.folds.count:
             assert result.certificate is not None
-            assert "too close to tell them apart" in result.certificate.statement
+            told = "too close to tell them apart" in result.certificate.statement
+            assert told or "nor gaps between hyperplanes" in result.certificate.statement

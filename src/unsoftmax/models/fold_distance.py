@@ -90,7 +90,7 @@ def fold_distance(mine: Folds, theirs: Folds) -> float:
 
 
 def _taken_together(folds: Array, signs: Array, gap: float) -> tuple[Array, Array, float]:
-    """Folds s|p·x| as p and s p, those less than an angle `gap` from a louder one added to it; and the summed squares of how far they were from it."""
+    """Folds s|p·x| as p and s p, those less than an angle `gap` from a louder one added to it; and the summed squares of how far off they were."""
     length = np.linalg.norm(folds, axis=1)
     order = np.argsort(-length)
     folds, length, sums = folds[order], length[order], signs[order, None] * folds[order]

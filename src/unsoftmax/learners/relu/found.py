@@ -35,8 +35,8 @@ class NetworkFound:
             parts.append(f"{many} so faint beside the others that fewer than three digits are known")
         if self.faintest > 0.0:
             parts.append(
-                f"a fold of less than {self.faintest:.2g} (half the jump of the gradient; the largest is {loudest:.2g}) does not show, "
-                "nor does a gap between hyperplanes that is less than that part of their folds"
+                f"folds smaller than {self.faintest:.2g} (half the jump of the gradient; the largest is {loudest:.2g}) may not show, "
+                "nor gaps between hyperplanes that times their folds are smaller"
             )
         if self.folds.biased:
             parts.append(

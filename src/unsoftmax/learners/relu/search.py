@@ -139,7 +139,7 @@ class Search:
         with self.ledger.phase(VERIFICATION):
             off = float(self._deviations(folds, row[None], self.function(row[None]))[0])
         size = self.sketcher.size
-        if self.sketcher.noise <= 1e-11 * size and off > 1e-6 * size and _decades(folds) < _ORDERLY:
+        if self.sketcher.noise <= 1e-11 * size and off > 1e-4 * size and _decades(folds) < _ORDERLY:
             raise OutsideClass(
                 HYPERPLANE_TEST,
                 f"{_ROUNDS} lines each show kinks ({folds.count} on the last), but a fresh row is answered {off / size:.2g} of the answers' size "
@@ -186,14 +186,22 @@ class Search:
         return len(arc) > 0
 
     def _without_dust(self, folds: Folds, errors: Array) -> Folds:
-        """Offsets, constant and linear part that are nothing but their own uncertainty are zero: a hyperplane through the origin is one."""
+        """Offsets and constant that are nothing but their own doubt are zero: a hyperplane through the origin is one; so is a constant's slope."""
         doubt, ends = 16.0 * (errors[1:] + errors[:-1]), 16.0 * (errors[0] + errors[-1])
         return replace(
             folds,
             offsets=np.where(np.abs(folds.offsets) <= doubt, 0.0, folds.offsets),
             constant=0.0 if abs(folds.constant) <= ends else folds.constant,
-            linear=folds.linear * float(self.sketcher.unit * np.linalg.norm(folds.linear) > ends),
+            linear=np.zeros(self.width) if folds.count == 0 and self._constant(folds, ends) else folds.linear,
         )
+
+    def _constant(self, folds: Folds, doubt: float) -> bool:
+        """Whether nothing but rounding is left of an affine function's slope, even where it would be largest."""
+        if not self.biased or self.sketcher.unit * float(np.linalg.norm(folds.linear)) > doubt:
+            return False
+        with self.ledger.phase("shape"):
+            answers = self.function(self._far_pair())
+        return bool((np.abs(answers - folds.constant) <= 1e-9 * abs(folds.constant)).all())
 
     def _other_unit(self, folds: Folds, too_short: float, too_long: float) -> bool:
         """Whether the loud hyperplanes lie elsewhere than the line's unit says, so that digits are lost; then it is set right, once."""
