@@ -82,13 +82,14 @@ class Folds:
 
     @property
     def unit(self) -> float:
-        """The distance from the origin at which folds lie, the louder the more it counts; 1 when all pass through it.
+        """The distance from the origin at which folds lie and the linear part outweighs the value there, the louder the more it counts; 1 without either.
 
         Unlike `reach` it hardly depends on faint folds: whether those were found does not change what a distance means.
         """
-        sizes = self.sizes
-        across = float(sizes @ np.abs(self.offsets))
-        return across / float(sizes @ sizes) if across > 0.0 else 1.0
+        sizes, slope = self.sizes, float(np.linalg.norm(self.linear))
+        value = abs(self.constant + float(self.signs @ np.abs(self.offsets)))
+        across = float(sizes @ np.abs(self.offsets)) + slope * value
+        return across / (float(sizes @ sizes) + slope**2) if across > 0.0 else 1.0
 
     def __call__(self, X: Array) -> Array:
         return np.asarray(np.abs(X @ self.normals.T + self.offsets) @ self.signs + X @ self.linear + self.constant)

@@ -42,7 +42,7 @@ class Doubt:
     def bound(self, folds: Folds) -> float:
         """A bound on `fold_distance` from the true network."""
         circle = self.circle
-        unit = folds.unit if folds.offsets.any() else circle.unit
+        unit = folds.unit if folds.biased else circle.unit
         shift = self.size * circle.leverage if circle.biased else 0.0
         furthest = float(np.abs(folds.distances).max(initial=0.0))
         spread = 1.0 + float(np.arcsinh(furthest / unit))
