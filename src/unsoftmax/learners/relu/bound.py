@@ -11,8 +11,9 @@ from unsoftmax.models import Folds, MeasuredFolds
 
 __all__ = ["Doubt"]
 
-_ROUNDING = 3.0  # times the errors that rounding explains
-_SHOWN = 6.0  # times the largest deviation of a fresh row: every error shows on half of all rows, with about its size
+_ROUNDING, _FEW = 1.0, 2.0  # times the errors that rounding explains; and more where few components make up a gradient
+_SHOWN = 3.0  # times the largest deviation of dozens of fresh rows: an error of any shape shows on many of them, with about its size
+_COUPLED = 0.3
 _DIGITS = 1e-3
 
 
@@ -32,7 +33,8 @@ class Doubt:
     @property
     def size(self) -> float:
         """All of it together."""
-        return float(np.hypot(max(_ROUNDING * self.explained, _SHOWN * self.shown), self.blurred))
+        rounding = _ROUNDING + _FEW / np.sqrt(self.circle.width)
+        return float(np.hypot(max(rounding * self.explained, _SHOWN * self.shown), self.blurred))
 
     @property
     def faintest(self) -> float:
@@ -46,7 +48,7 @@ class Doubt:
         shift = self.size * circle.leverage if circle.biased else 0.0
         furthest = float(np.abs(folds.distances).max(initial=0.0))
         spread = 1.0 + float(np.arcsinh(furthest / unit))
-        steep = self.faintest + shift / unit
+        steep = self.faintest + _coupling(folds, unit) * shift / unit
         measured = MeasuredFolds.of(folds, unit)
         if circle.biased and measured.shift == 0.0 < measured.steepness:
             return np.inf  # biases there are, but rounding hides all of them
@@ -55,3 +57,10 @@ class Doubt:
     def vague(self, folds: Folds) -> int:
         """How many folds are known to fewer than three digits."""
         return int((_DIGITS * folds.sizes < self.faintest).sum())
+
+
+def _coupling(folds: Folds, unit: float) -> float:
+    """How much of the errors of places, in units, the gradient near the origin shares: hyperplanes that are far from there do not matter to it."""
+    if folds.count == 0:
+        return 1.0
+    return max(float(np.sqrt(np.mean((1.0 + np.square(folds.distances / unit)) ** -3.0))), _COUPLED)
