@@ -82,7 +82,7 @@ class Folds:
 
     @property
     def unit(self) -> float:
-        """The distance from the origin at which folds lie and the linear part outweighs the value there, the louder the more it counts; 1 without either.
+        """The distance from the origin at which folds lie, and at which the linear part outweighs the value there, loud ones first; 1 without any.
 
         Unlike `reach` it hardly depends on faint folds: whether those were found does not change what a distance means.
         """

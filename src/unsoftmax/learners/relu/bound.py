@@ -13,7 +13,7 @@ __all__ = ["Doubt"]
 
 _ROUNDING, _FEW = 1.0, 2.0  # times the errors that rounding explains; and more where few components make up a gradient
 _SHOWN = 3.0  # times the largest deviation of dozens of fresh rows: an error of any shape shows on many of them, with about its size
-_COUPLED = 0.3
+_COUPLED, _VALUE = 0.3, 1.4  # least part of the errors of places that the gradient near the origin shares; the same for the value there and places
 _DIGITS = 1e-3
 
 
@@ -52,7 +52,7 @@ class Doubt:
         measured = MeasuredFolds.of(folds, unit)
         if circle.biased and measured.shift == 0.0 < measured.steepness:
             return np.inf  # biases there are, but rounding hides all of them
-        return measured.relative(steep, spread * (shift + unit * self.faintest) if circle.biased else 0.0) + 8 * EPS
+        return measured.relative(steep, _VALUE * shift + spread * unit * self.faintest if circle.biased else 0.0) + 8 * EPS
 
     def vague(self, folds: Folds) -> int:
         """How many folds are known to fewer than three digits."""

@@ -32,7 +32,7 @@ _CAP = 1e-7  # the largest error, relative to the answers, with which a network 
 _REPAIRS = (0.1, 0.01)  # lengths of the steps with which components are tested, in those they were measured with
 _SUSPECTS = 8
 _MANY = 0.2  # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on half of them
-_CHECKS = 12
+_CHECKS, _DIRECTIONS = 12, 3  # fresh rows at all distances; directions of those beyond everything
 _LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: most and fewest
 _TOO_SHORT, _TOO_LONG = 200.0, 200.0  # loud hyperplanes this many units away, or that many times nearer, need another unit
 _BETTER = 3.0  # the same where a bound is not as small as it could be
@@ -200,7 +200,7 @@ class Search:
         if not self.biased or self.sketcher.unit * float(np.linalg.norm(folds.linear)) > doubt:
             return False
         with self.ledger.phase("shape"):
-            answers = self.function(self._far_pair())
+            answers = self.function(self._far_pairs())
         return bool((np.abs(answers - folds.constant) <= 1e-9 * abs(folds.constant)).all())
 
     def _other_unit(self, folds: Folds, too_short: float, too_long: float) -> bool:
@@ -226,9 +226,11 @@ class Search:
         for _ in range(1 + _LEFTOVERS):
             with self.ledger.phase(VERIFICATION):
                 looks = self._looks(folds, sketch)
-                rows = np.vstack([self._far_pair(), looks, self._rows(_CHECKS)])
+                beyond = self._far_pairs()
+                rows = np.vstack([beyond, looks, self._rows(_CHECKS)])
                 deviations = self._deviations(folds, rows, self.function(rows))
-            self._many_deviate = bool((deviations > limit).mean() > _MANY)
+            others = deviations[len(beyond) :] > limit
+            self._many_deviate = bool(others.mean() > _MANY)
             worst = int(deviations.argmax())
             if deviations[worst] <= limit:
                 self.agreed = np.vstack([looks, sketch.all_rows()])
@@ -237,7 +239,7 @@ class Search:
             if not self.biased or self._many_deviate:
                 return folds, errors, rows[worst]
             quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
-            stretch = _FAR if worst < 2 and not (deviations[2:] > limit).any() else 1.0
+            stretch = _FAR if worst < len(beyond) and not others.any() else 1.0
             rounding = 4.0 * self.sketcher.noise
             slack = max(rounding, quiet / 4.0)
             with self.ledger.phase("bumps"):
@@ -249,13 +251,13 @@ class Search:
             folds, errors = better[0], np.concatenate([errors, better[1] / stretch * (rounding / slack)])
         return folds, errors, rows[worst]
 
-    def _far_pair(self) -> Array:
-        """x and -x, far beyond everything: a fold that no line met shows on one of them for certain."""
+    def _far_pairs(self) -> Array:
+        """x and -x, far beyond everything, in a few directions: a fold that no line met shows on one of them, unless all run along it."""
         if not self.biased:
             return np.empty((0, self.width))
-        row = self.rng.standard_normal(self.width)
-        row *= _BEYOND * self.sketcher.unit * np.sqrt(self.width) / float(np.linalg.norm(row))
-        return np.stack([row, -row])
+        directions = np.linalg.qr(self.rng.standard_normal((self.width, min(self.width, _DIRECTIONS))))[0].T
+        rows = _BEYOND * self.sketcher.unit * np.sqrt(self.width) * directions
+        return np.concatenate([rows, -rows])
 
     def _looks(self, folds: Folds, sketch: Sketch) -> Array:
         """Random rows that look for bumps, as near to the origin and as far from it as the known hyperplanes.
