@@ -46,7 +46,8 @@ class ReluNetworkLearner:
 
     Claim: exact in float64. Queries: about 1.1 m(d + 2). Assumes: nothing on the neurons; parallel, opposite, duplicate and cancelling ones are
     what they are as a function. Recovers: the canonical form. Departs from the paper: it assumes this learner. Fails when: a bump is narrower than
-    the certificate's blind spot, kinks lie a million units apart, or hyperplanes differ by less than 1e-6.
+    the certificate's blind spot, or neurons differ by more than nine decades; faint ones, and hyperplanes closer than 1e-7, may be given up or
+    as one, and the certificate says so.
 
     polish: largest share of gradients measured twice; goal: the relative error that polishing stops at. thoroughness: multiplies the fresh
     rows that look for bumps, and divides the width of the bumps they miss. max_neurons: where the search for kinks gives up.
