@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,6 +15,7 @@ _ROUNDING, _FEW = 1.0, 2.0  # times the errors that rounding explains; and more 
 _SHOWN = 3.0  # times the largest deviation of dozens of fresh rows: an error of any shape shows on many of them, with about its size
 _COUPLED, _VALUE = 0.3, 1.4  # least part of the errors of places that the gradient near the origin shares; the same for the value there and places
 _DIGITS = 1e-3
+_SURE = 30.0  # times the size from which on a fold shows
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,10 @@ class Doubt:
         furthest = float(np.abs(folds.distances).max(initial=0.0))
         spread = 1.0 + float(np.arcsinh(furthest / unit))
         steep = self.faintest + _coupling(folds, unit) * shift / unit
-        measured = MeasuredFolds.of(folds, unit)
-        if circle.biased and measured.shift == 0.0 < measured.steepness:
-            return np.inf  # biases there are, but rounding hides all of them
+        sure = folds.sizes > _SURE * self.faintest  # others may be rounding, and must not make the error look small beside them
+        measured = MeasuredFolds.of(replace(folds, normals=folds.normals[sure], offsets=folds.offsets[sure], signs=folds.signs[sure]), unit)
+        if (circle.biased and measured.shift == 0.0 < measured.steepness) or (folds.count and measured.steepness == 0.0):
+            return np.inf  # biases (or folds) there are, but rounding hides all of them
         return measured.relative(steep, _VALUE * shift + spread * unit * self.faintest if circle.biased else 0.0) + 8 * EPS
 
     def vague(self, folds: Folds) -> int:
