@@ -80,6 +80,35 @@ def test_distance_counts_a_missing_fold_whole() -> None:
     assert network.distance(less) > 0.1
 
 
+def test_distance_does_not_depend_on_units() -> None:
+    network, other = (gaussian(4, 6, np.random.default_rng(seed), True) for seed in (1, 2))
+    assert network.b is not None
+    assert other.b is not None
+    scaled = [ReluNetwork(one.A / 1e6, 1e-3 * one.u, one.b, 1e-3 * one.c) for one in (network, other) if one.b is not None]
+    assert scaled[0].distance(scaled[1]) == pytest.approx(network.distance(other), rel=1e-6)
+
+
+@pytest.mark.parametrize("gap", [1e-10, 1e-7, 1e-5])
+def test_two_hyperplanes_given_as_one_count_by_the_gap_between_them(gap: float) -> None:
+    network = gaussian(4, 5, np.random.default_rng(1), True)
+    assert network.b is not None
+    length = float(np.linalg.norm(network.A[0]))
+    A, b = np.vstack([network.A, network.A[:1]]), np.append(network.b, network.b[0] + gap * length)
+    twins = ReluNetwork(A, np.append(network.u, 0.5), b, network.c)
+    one = ReluNetwork(network.A, np.append(network.u[0] + 0.5, network.u[1:]), network.b, network.c)
+    assert twins.folds.count == 6
+    assert 1e-2 * gap < twins.distance(one) < 10.0 * gap
+
+
+def test_a_faint_fold_far_out_counts_little_and_hyperplanes_far_out_stay_apart() -> None:
+    network = gaussian(3, 4, np.random.default_rng(2), True)
+    assert network.b is not None
+    far = np.vstack([network.A, [[1e-9, 0.0, 0.0], [0.0, 1e-9, 0.0]]])
+    more = ReluNetwork(far, np.append(network.u, [1.0, 1.0]), np.append(network.b, [-10.0, -10.0]), network.c)
+    assert more.folds.count == 6
+    assert 1e-11 < more.distance(network) < 1e-8
+
+
 @pytest.mark.parametrize("residual", [0.0, 1.0, 0.5])
 def test_a_transformer_is_its_parts(residual: float) -> None:
     model = random_transformer(4, 6, seed=3, biases=True, residual=residual)

@@ -13,7 +13,7 @@ from unsoftmax.meters.ranging import TARGET_SCORE
 from unsoftmax.meters.sigmoid import logit
 from unsoftmax.models import Folds
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["PIECE_TEST", "ConeMeter"]
 
@@ -25,6 +25,7 @@ _LARGEST_SCORE = 5.5
 _SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
 _WEAKEST = 0.03  # scores below this at the full size of a: go further out
 _TRIES = 40
+_AUDIBLE = 1e6  # rounding levels by which a row has to change an answer before a strange weight refutes attention
 _SMALLEST, _LARGEST = 2.0**-60, 2.0**60
 
 
@@ -252,6 +253,7 @@ class ConeMeter:
                 weights = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, count)
             total = float(np.median(weights.sum(axis=0)))
             if not 1e-6 < total < 1e6:
+                self._refuse_silence(piece, np.abs(pairs @ piece.gradient))
                 raise OutsideClass(PIECE_TEST, f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does")
             mixing = 1.0 / total
             score = np.abs(logit(weights[0] * mixing))
@@ -260,6 +262,15 @@ class ConeMeter:
                 return typical / shrink, min(1.0, shrink * TARGET_SCORE / max(typical, 1e-300)), mixing
             shrink /= 8.0
         raise OutsideClass(PIECE_TEST, "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly")
+
+    def _refuse_silence(self, piece: Piece, signal: Array) -> None:
+        """Where a row changes the answer by hardly more than rounding, its weight says nothing."""
+        rounding = _EPS * float(self._folds.magnitude(piece.centre[None])[0])
+        if float(signal.min()) < _AUDIBLE * rounding:
+            raise Unresolved(
+                f"inside the widest linear piece of the network a row changes the answer by {float(signal.min()):.1g}, where rounding is "
+                f"{rounding:.1g}: its neurons differ too much in size for attention to show; larger inputs or another seed would help"
+            )
 
     def _merit(self, piece: Piece, shrink: float) -> float:
         """Inverse of the error to expect in W: answers' rounding over signal, score size and the step of b."""

@@ -2,6 +2,7 @@
 
 from unsoftmax.models.base import Model, softmax
 from unsoftmax.models.equivalence import Equivalence, equivalent
+from unsoftmax.models.fold_distance import MeasuredFolds
 from unsoftmax.models.folds import Folds
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
@@ -21,6 +22,7 @@ __all__ = [
     "Factors",
     "Folds",
     "Matrix",
+    "MeasuredFolds",
     "Model",
     "MultiHead",
     "PlainNetwork",

@@ -8,9 +8,9 @@ import numpy as np
 
 from unsoftmax.oracles import Array
 
-__all__ = ["Folds", "fold_distance"]
+__all__ = ["Folds"]
 
-_SAME = 1e-9  # hyperplanes closer than this (unit normals, scaled offsets) are one
+_SAME = 1e-12  # hyperplanes closer than this (unit normals; distances from the origin, relative to their own or to the usual one) are one
 _CANCELLED = 1e-12  # folds on one hyperplane that add up to less than this part of their sizes are none
 
 
@@ -80,10 +80,16 @@ class Folds:
         apart = apart[apart > 0]
         return float(np.median(apart)) if len(apart) else 1.0
 
-    def norm(self) -> float:
-        """Root of the summed squares of all parameters, offsets and constant in units of `reach`."""
-        squares = np.square(self.normals).sum() + np.square(self.offsets / self.reach).sum()
-        return float(np.sqrt(squares + self.linear @ self.linear + (self.constant / self.reach) ** 2))
+    @property
+    def unit(self) -> float:
+        """The distance from the origin at which folds lie, and at which the linear part outweighs the value there, loud ones first; 1 without any.
+
+        Unlike `reach` it hardly depends on faint folds: whether those were found does not change what a distance means.
+        """
+        sizes, slope = self.sizes, float(np.linalg.norm(self.linear))
+        value = abs(self.constant + float(self.signs @ np.abs(self.offsets)))
+        across = float(sizes @ np.abs(self.offsets)) + slope * value
+        return across / (float(sizes @ sizes) + slope**2) if across > 0.0 else 1.0
 
     def __call__(self, X: Array) -> Array:
         return np.asarray(np.abs(X @ self.normals.T + self.offsets) @ self.signs + X @ self.linear + self.constant)
@@ -135,56 +141,19 @@ def _merged(normals: Array, offsets: Array, weights: Array) -> tuple[Array, Arra
     if n == 0:
         return normals, offsets, weights
     length = np.linalg.norm(normals, axis=1)
-    apart = np.abs(offsets / length)
-    unit = float(np.median(apart[apart > 0])) if apart.any() else 1.0
-    planes = np.column_stack([normals / length[:, None], offsets / (length * unit)])
-    planes /= np.linalg.norm(planes, axis=1)[:, None]
+    directions, apart = normals / length[:, None], offsets / length
+    usual = float(np.median(np.abs(apart[apart != 0.0]))) if apart.any() else 1.0
     owner = np.arange(n)
     for i in range(n):
         if owner[i] != i:
             continue
-        likely = i + 1 + np.flatnonzero(np.abs(planes[i + 1 :] @ planes[i]) > 1.0 - 1e-12)
-        turn = np.sign(planes[likely] @ planes[i])
-        same = np.linalg.norm(planes[likely] * turn[:, None] - planes[i], axis=1) < _SAME
+        likely = i + 1 + np.flatnonzero(np.abs(directions[i + 1 :] @ directions[i]) > 1.0 - 1e-9)
+        turn = np.sign(directions[likely] @ directions[i])
+        same = np.linalg.norm(directions[likely] * turn[:, None] - directions[i], axis=1) < _SAME
+        same &= np.abs(apart[likely] * turn - apart[i]) < _SAME * max(abs(apart[i]), usual)
         owner[likely[same]] = i
     strength = np.bincount(owner, weights * length, n)
     present = np.bincount(owner, np.abs(weights) * length, n)
     alive = np.flatnonzero(np.abs(strength) > _CANCELLED * np.maximum(present, np.finfo(float).tiny))
     factor = np.abs(strength[alive]) / length[alive]
     return normals[alive] * factor[:, None], offsets[alive] * factor, np.sign(strength[alive])
-
-
-def fold_distance(mine: Folds, theirs: Folds) -> float:
-    """Root of the summed squares of all parameter differences, relative to those of `mine`, folds matched as well as they can be.
-
-    Offsets and constants are measured in units of the hyperplanes' typical distance, so that they weigh as much as the normals.
-
-    >>> one = Folds(np.array([[1.0]]), np.zeros(1), np.ones(1), np.zeros(1))
-    >>> fold_distance(one, one.scaled(1.5))
-    0.5
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    mine, theirs = mine.tidy(), theirs.tidy()
-    unit = mine.reach
-    own, other = (np.column_stack([f.normals, f.offsets / unit]) for f in (mine, theirs))
-    size_own, size_other = (np.einsum("jd,jd->j", rows, rows) for rows in (own, other))
-    total = mine.norm()
-    straight = mine.linear - theirs.linear
-    squared = float(straight @ straight) + ((mine.constant - theirs.constant) / unit) ** 2
-    unmatched = size_own[:, None] + size_other[None]
-    near = _squared_gaps(own, other)
-    cost = np.where(mine.signs[:, None] == theirs.signs[None], np.minimum(near, unmatched), unmatched)
-    rows, columns = linear_sum_assignment(cost)
-    squared += float(cost[rows, columns].sum())
-    squared += float(np.delete(size_own, rows).sum() + np.delete(size_other, columns).sum())
-    return float(np.sqrt(squared)) / (total if total > 0 else 1.0)
-
-
-def _squared_gaps(own: Array, other: Array) -> Array:
-    """|p - q|² up to the sign of q, for all pairs; accurate also where p and q nearly agree."""
-    gaps = np.empty((len(own), len(other)))
-    for i, row in enumerate(own):
-        turn = np.where(other @ row < 0, -1.0, 1.0)
-        gaps[i] = np.square(other * turn[:, None] - row).sum(axis=1)
-    return gaps

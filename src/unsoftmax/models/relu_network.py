@@ -9,7 +9,8 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
-from unsoftmax.models.folds import Folds, fold_distance
+from unsoftmax.models.fold_distance import fold_distance
+from unsoftmax.models.folds import Folds
 from unsoftmax.oracles import Array
 
 __all__ = ["ReluNetwork"]
@@ -110,7 +111,10 @@ class ReluNetwork(Model):
         return type(self).from_folds(self.folds)
 
     def distance(self, other: Self) -> float:
-        """Difference of the canonical forms, all parameters together, relative to those of self; folds without partner count whole."""
+        """Difference of the canonical forms, all parameters together, relative to those of self; folds without partner count whole.
+
+        Folds on hyperplanes that nearly coincide may be given as one, see `fold_distance`.
+        """
         self._same_family(other)
         return fold_distance(self.folds, other.folds)
 

@@ -77,7 +77,8 @@ def fit_arcs(found: Kinks, low: float, high: float) -> Arcs:
         even = mean + (b1 * a22 - b2 * a12) / determinant
         odd = (b2 * a11 - b1 * a12) / determinant
     misfits = np.zeros(J + 1)
-    np.maximum.at(misfits, arc, np.abs(answer - even[arc] * cosine - odd[arc] * sine))
+    with np.errstate(invalid="ignore"):  # where points were too few there is no sinusoid, and the misfit is infinite below
+        np.maximum.at(misfits, arc, np.abs(answer - even[arc] * cosine - odd[arc] * sine))
     turn = middles - centre
     values = even * np.cos(turn) + odd * np.sin(turn)
     slopes = odd * np.cos(turn) - even * np.sin(turn)

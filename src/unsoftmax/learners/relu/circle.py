@@ -55,6 +55,11 @@ class HalfCircle:
         """Directions off the plane of the circle."""
         return len(self.others)
 
+    @property
+    def leverage(self) -> float:
+        """How much larger than the errors of gradients, on the circle's scale, those of offsets are: the origin may be far from the line's middle."""
+        return float(np.hypot(1.0, np.linalg.norm(self.p) / self._length)) if self.biased else 1.0
+
     def stretched(self, factor: float) -> HalfCircle:
         """The same line in units that many times longer."""
         other = copy(self)

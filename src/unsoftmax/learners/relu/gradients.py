@@ -25,6 +25,7 @@ _IMPLAUSIBLE = 2.2  # a step away from a hyperplane that seems to end this many 
 _ALMOST = 0.4  # two hyperplanes that both seem to be nearer than this part of the way
 _SHORTER = 0.25
 _LOOPS, _TRIES = 12, 6
+_FITS = 4.0  # rounding levels that the worst point of a good fit may be off
 
 
 @dataclass
@@ -71,8 +72,8 @@ class Sketch:
         return Folds(normals, offsets, signs, (rows[0] + rows[-1]) / 2, float(ends[0] + ends[-1]) / 2)
 
     def uncertainty(self) -> Array:
-        """Size of a component's error on each arc: the rounding, over the step."""
-        return np.asarray(self.noise / self.reach)
+        """Size of a component's error on each arc: the rounding, over the step; more where the arc's own fit is worse than rounding."""
+        return np.asarray(np.maximum(self.noise, self.arcs.misfits / _FITS) / self.reach)
 
 
 def measure_gradients(circle: HalfCircle, arcs: Arcs, noise: float, rng: np.random.Generator) -> Sketch:

@@ -41,4 +41,4 @@ def learn_leftover(
     better = folds.plus(extra.folds())
     answer = float(function(point[None])[0])
     before, after = abs(answer - float(folds(point[None])[0])), abs(answer - float(better(point[None])[0]))
-    return (better, extra.uncertainty()) if after <= 1e-3 * before else None
+    return (better, circle.leverage * extra.uncertainty()) if after <= 1e-3 * before else None

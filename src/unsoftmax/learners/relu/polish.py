@@ -41,7 +41,7 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
     left = np.sqrt(np.cumsum(np.square(errors[worst])[::-1])[::-1])
     needed, urgent = (int((left > limit * size).sum()) for limit in (goal, max(goal, _URGENT)))
     count = min(max(min(needed, max(1, int(share * J))), urgent), J + 1)
-    if count == 0:
+    if count == 0 or not np.isfinite(errors).all():
         return Polished(folds, errors)
     places, patterns = _places(sketch, folds, worst[:count], rng)
     differences, weights = _measure(sketch, folds, places, rng)
@@ -52,7 +52,8 @@ def polish(sketch: Sketch, folds: Folds, size: float, rng: np.random.Generator, 
     design = np.vstack([patterns * errors / weights[:, None], np.eye(J + 1)])
     target = np.vstack([differences / weights[:, None], np.zeros((J + 1, folds.width + 1))])
     shift = errors[:, None] * np.linalg.lstsq(design, target, rcond=None)[0]
-    spread = errors * np.sqrt(np.clip(np.diag(np.linalg.inv(design.T @ design)), 0.0, 1.0))
+    _, strengths, axes = np.linalg.svd(design, full_matrices=False)  # at least 1, because the identity is part of the design
+    spread = errors * np.linalg.norm(axes / np.maximum(strengths, 1.0)[:, None], axis=0)
     halves = np.diff(shift, axis=0) / 2
     ends = (shift[0] + shift[-1]) / 2
     better = Folds(

@@ -7,7 +7,7 @@ import numpy as np
 from unsoftmax.learners.relu.arcs import Arcs, settle_arcs
 from unsoftmax.learners.relu.circle import HalfCircle, RowFunction, rounding_level
 from unsoftmax.learners.relu.gradients import Sketch, measure_gradients
-from unsoftmax.learners.relu.kinks import PIECES_TEST, Kinks, find_kinks
+from unsoftmax.learners.relu.kinks import PIECES_TEST, SLACK, Kinks, find_kinks
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
@@ -15,6 +15,7 @@ __all__ = ["Sketcher"]
 
 _FAR, _FURTHEST = 8.0, 64.0  # when the median kink is this many units away, the unit is wrong; so wrong that the line is no good either
 _STRETCHES, _REDRAWS = 3, 2
+_SHARP = 1e-10  # of all kinks together: those that may be several, this much apart (times their size), are looked at
 
 
 class Sketcher:
@@ -24,8 +25,13 @@ class Sketcher:
         self.function, self.width, self.biased, self.rng, self.limit = function, width, biased, rng, limit
         self.unit = unit
         self.noise = self.size = 0.0
+        self.blurred = 0.0  # how far apart folds taken for one may be, times their size on the circle
         self.merged, self.closest = 0, 0.0  # kinks of the last line that could not be told from others, closer to them than this angle
         self._stretches = 0
+
+    def keep_unit(self, unit: float) -> None:
+        """The unit of all lines to come, wherever their kinks are."""
+        self.unit, self._stretches = unit, _STRETCHES
 
     def gradients(self, circle: HalfCircle, arcs: Arcs) -> Sketch:
         """The gradients on all arcs of a line."""
@@ -60,19 +66,42 @@ class Sketcher:
             if redrawn < _REDRAWS and gap < closest:
                 redrawn += 1  # two kinks nearly meet on this line and cost digits; on another they will not, unless they are one
                 continue
-            self.merged = 0
+            self.merged, self.closest, joined = 0, 0.0, np.zeros(0)
             if gap < closest:
                 before, self.closest = len(found.angles), closest
-                found = _merge(found, closest)
+                found, joined = _merge(found, closest)
                 self.merged = before - len(found.angles)
             found, arcs = settle_arcs(circle, found, self.rng, self.limit)
             if np.isfinite(arcs.values).all():
+                self.blurred = self._blurred(circle, arcs, found.radii, joined)
                 return circle, arcs
             redrawn += 1
             if redrawn > 2 * _REDRAWS:
                 raise OutsideClass(
                     PIECES_TEST, f"{redrawn} lines in a row have stretches that no sinusoid fits, shorter than rounding lets one resolve"
                 )
+
+    def _blurred(self, circle: HalfCircle, arcs: Arcs, radii: Array, joined: Array) -> float:
+        """How far apart folds taken for one may be, times their size. Where radii leave much open, one answer right at the kink tells.
+
+        At the kinks `joined` there are several for certain. Two kinks a gap g apart, taken for one where the fits beside them meet, leave up to half
+        of g times their size there.
+        """
+        blur = np.abs(arcs.jumps) * radii
+        several = (np.abs(arcs.kinks[:, None] - joined) <= 2.0 * radii[:, None]).any(axis=1)
+        wide = np.flatnonzero((blur > _SHARP * float(np.linalg.norm(arcs.jumps)) / self._aside) & ~several)
+        if len(wide):
+            off = np.abs(circle(arcs.kinks[wide]) - arcs.at(arcs.kinks[wide], wide))
+            one = off <= SLACK * self.noise
+            blur[wide] = np.where(one, np.minimum(blur[wide], 4.0 * np.maximum(off, self.noise)), blur[wide])
+            self.closest = max(self.closest, float(radii[wide[~one]].max(initial=0.0)))
+            self.merged += int((~one).sum())
+        return float(self._aside * np.linalg.norm(blur))
+
+    @property
+    def _aside(self) -> float:
+        """How much further apart hyperplanes, and how much larger folds may be than a line shows."""
+        return float(4.0 * np.sqrt((self.width + 1) / 2.0))
 
     def _stretch(self, found: Kinks) -> float:
         """How many times longer the unit should be. When it is too short, kinks crowd at the ends of the half circle, and digits are lost."""
@@ -93,12 +122,13 @@ class Sketcher:
         return circle, found
 
 
-def _merge(found: Kinks, closest: float) -> Kinks:
-    """Kinks that cannot be told apart become one, as wide as they are."""
+def _merge(found: Kinks, closest: float) -> tuple[Kinks, Array]:
+    """Kinks that cannot be told apart become one, as wide as they are; and which those are."""
     group = np.concatenate([[0], np.cumsum(np.diff(found.angles) >= closest)])
     angles, radii = [], []
     for i in range(int(group[-1]) + 1):
         members = found.angles[group == i]
         angles.append((members.min() + members.max()) / 2)
         radii.append(np.ptp(members) / 2 + found.radii[group == i].max())
-    return Kinks(np.array(angles), np.array(radii), found.asked, found.answers, found.noise)
+    merged = Kinks(np.array(angles), np.array(radii), found.asked, found.answers, found.noise)
+    return merged, merged.angles[np.bincount(group) > 1]
