@@ -96,8 +96,6 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
             deviation=learned.deviation,
             repeats=learned.repeats,
         )
-        if learned.strict and certificate.failed is not None:
-            raise OutsideClass(certificate.failed, certificate.statement)
         bound = own if own is not None else error_bound(ledger, learned.model, checking)
         bound = None if bound is None else max(bound, learned.bound_at_least)
         explained = np.inf if own is not None or not learned.exact_answers else _SLACK * rounding_limit(learned.model, ledger.input_bound)

@@ -26,7 +26,6 @@ class Learned:
     deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
     None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
     note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
-    strict: no success without a certificate that passed, where the learner's own tests of the class are few.
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """
 
@@ -39,7 +38,6 @@ class Learned:
     exact_answers: bool = True
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1
-    strict: bool = False
 
 
 class Learner(Protocol):

@@ -116,7 +116,7 @@ class LabelLearner:
             raise OutsideClass("labels turn where the scores predict", "fresh labels contradict the recovered scores by more than a whole score")
         if votes == 1:
             check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
-        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes, strict=head.w0 is not None)
+        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes)
 
     def _deviation(self, answers: Array, values: Array) -> Array:
         """A wrong label means that the value is off by at least its size."""

@@ -110,7 +110,7 @@ class LowPrecisionLearner:
             )
         check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
         note = f"answers are {self.precision} numbers"
-        return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation, strict=head.w0 is not None)
+        return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation)
 
     def _deviation(self, answers: Array, values: Array) -> Array:
         """How far answers are from values beyond what storing them explains."""

@@ -89,7 +89,7 @@ class NoiseLearner:
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the bound); "
             f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
-        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, off, note, exact_answers=False, strict=moved > 0.0)
+        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, off, note, exact_answers=False)
 
 
 def noisy(sigma: float | None = None, *, repeats: int | None = None, accuracy: float | None = None) -> NoiseLearner:

@@ -113,7 +113,7 @@ class RoundedLearner:
     def _learned(self, ledger: Ledger, head: SingleHead, bound: float, rough: LoudReadout, rng: np.random.Generator) -> Learned:
         check_fresh_sequences(ledger, head, bound, lambda values: np.full(len(values), 0.5001 * 10.0**-self.decimals), rng)
         note = f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
-        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False, strict=head.w0 is not None)
+        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False)
 
     def _with_bias(self, ledger: Ledger, rough: LoudReadout, rng: np.random.Generator, moved: float) -> Learned:
         """The same with a query bias: a pass within the tolerance, then the vectors of scores of d + 1 asking rows from steps."""

@@ -81,7 +81,7 @@ class ToleranceLearner:
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
         )
-        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, readout.tau, note, exact_answers=False, strict=moved > 0.0)
+        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, readout.tau, note, exact_answers=False)
 
 
 def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator) -> Solution:
