@@ -54,3 +54,29 @@ def test_mean_pooling_is_inside() -> None:
     result = unsoftmax.recover(lambda X: (X @ v).mean(axis=1), width=3)
     assert result.status is Status.EXACT
     assert result.unwrap().ranks == [0]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_several_weak_heads_behind_errors_do_not_pass_for_one(seed: int) -> None:
+    """Where rows are short and answers off, one head fits several nearly; what it misses must stay within what the bound explains."""
+    layer = unsoftmax.random_multi_head(4, 2, seed=seed, scale=(0.1, 5.0)[seed % 2])
+    layer = unsoftmax.MultiHead([unsoftmax.SingleHead(head.matrix, 0.05 * head.v) for head in layer.heads])
+    off = (
+        unsoftmax.Noisy(unsoftmax.as_oracle(layer), 1e-3, seed) if seed % 4 > 1 else unsoftmax.WithinTolerance(unsoftmax.as_oracle(layer), 1e-3, seed)
+    )
+    result = unsoftmax.recover(unsoftmax.BoundedInputs(off, 8.0), seed=seed)
+    if result.model is None:
+        return
+    assert result.error_bound is not None
+    for length, size in ((2, 1.0), (3, 4.0), (5, 8.0)):
+        X = np.random.default_rng(seed).standard_normal((60, length, 4))
+        X *= size / np.linalg.norm(X, axis=2, keepdims=True)
+        unexplained = np.maximum(np.abs(result.model(X) - layer(X)) - 6e-3, 0.0)
+        assert (unexplained <= 3.0 * result.error_bound * result.model.sensitivity(X)).all()
+
+
+@pytest.mark.parametrize("name", ["hard_max", "max_pooling", "sigmoid_attention"])
+def test_boxes_behind_labels_neither_overflow_nor_pass(name: str) -> None:
+    result = unsoftmax.recover(unsoftmax.Labels(unsoftmax.as_oracle(BOXES[name](3, 1))), width=3)
+    assert result.model is None
+    assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS)

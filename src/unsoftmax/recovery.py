@@ -83,7 +83,8 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
     certificate: Certificate | None = None
     bound: float | None = None
     try:
-        learned = chosen.learn(ledger, learning)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # boxes that are none of ours lead anywhere; the certificate decides
+            learned = chosen.learn(ledger, learning)
         own = learned.error_bound
         allowed = learned.model.exact_at if own is None else max(learned.model.exact_at, 2.0 * own)
         certificate = certify(

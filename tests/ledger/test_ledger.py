@@ -177,3 +177,21 @@ def test_a_row_beyond_the_bound_is_never_sent() -> None:
         ledger.ask(np.array([[[0.0, 0.5], [2.0, 0.0]]]))
     assert seen == [1]
     assert ledger.bill.total == 1
+
+
+def test_a_learner_that_overflows_sends_nothing_and_blames_nobody() -> None:
+    seen: list[int] = []
+
+    def target(X: np.ndarray) -> np.ndarray:
+        seen.append(len(X))
+        return np.asarray(X[:, -1, 0])
+
+    ledger = Ledger(FunctionOracle(target), width=2)
+    with pytest.raises(Unresolved, match="beyond the range of float64"):
+        ledger.ask(np.full((3, 1, 2), np.nan))
+    assert (ledger.bill.total, seen) == (0, [])
+    mostly = np.ones((500, 1, 2))
+    mostly[123, 0, 0] = np.inf  # where no sample looks
+    with pytest.raises(Unresolved, match="beyond the range of float64"):
+        ledger.ask(mostly)
+    assert ledger.bill.total == sum(seen) == 500

@@ -89,6 +89,7 @@ def certify(
                 reach = max(float(np.abs(answers).max()), float(np.abs(predictions).max()))
                 scale = np.minimum(scale, max(_GROSS / allowed, 100.0) * reach) if allowed > 0.0 else scale
             ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))
+            ratio = np.where(np.isnan(ratio), np.inf, ratio)  # what cannot be computed is no agreement
             errors.append(error)
             relative.append(ratio)
             lengths.add(batch.shape[1])

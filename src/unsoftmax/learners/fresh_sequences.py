@@ -62,7 +62,7 @@ def check_fresh_sequences(
         typical, most = _explained(head, rows, values, error, error if v_error is None else v_error)
         left = deviations - off(values) - most
         worst = int(np.argmax(left))
-        if left[worst] > 0.0:
+        if not left[worst] <= 0.0:  # nor what cannot be computed
             raise OutsideClass(
                 FRESH_TEST,
                 f"a sequence of {length} rows of norm up to {float(sizes[worst]):.3g} is answered {float(answers[worst]):.6g} instead of "
@@ -70,7 +70,7 @@ def check_fresh_sequences(
             )
         ratios.append(deviations / (usual * off(values) + typical))
     together = float(np.sqrt(np.mean(np.square(np.concatenate(ratios))))) if ratios else 0.0
-    if together > 1.0:
+    if not together <= 1.0:
         raise OutsideClass(
             FRESH_TEST, f"{sum(map(len, ratios))} sequences deviate {together:.2g} times as far as parameters known to {error:.1g} usually explain"
         )

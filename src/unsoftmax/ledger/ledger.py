@@ -164,12 +164,19 @@ class Ledger:
         asked = sketch(batch) if self._journal.durable else (0.0, 0.0)
         entry = self._journal.recall(self._position)
         if entry is None:
+            sample = _sample(batch).copy()
+            if not np.isfinite(sample).all():
+                raise _beyond_floats()
             self._afford(n_queries)
             self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (self.outputs or 1))
             self._count(n_queries)
             before = retries_of(self.oracle)
-            sample = _sample(batch).copy()
-            answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+            try:
+                answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+            except OracleFault as fault:
+                if not np.isfinite(batch).all():  # no fault of the target's
+                    raise _beyond_floats() from fault
+                raise
             if not np.array_equal(_sample(batch), sample):
                 raise OracleFault("the target wrote into the batch that it was given; let it work on a copy (X = X.copy())")
             if check is not None:
@@ -230,6 +237,12 @@ class Ledger:
         for i in range(min(len(batch), _WITNESSES_PER_PHASE - kept)):
             self.witnesses.append((batch[i].copy(), answers[i].copy()))
             self._witnessed[self._phase] = self._witnessed.get(self._phase, 0) + 1
+
+
+def _beyond_floats() -> Unresolved:
+    return Unresolved(
+        "the next query would hold numbers beyond the range of float64; a target with weaker or stronger scores, or an input_bound, would help"
+    )
 
 
 def _sample(batch: Array) -> Array:
