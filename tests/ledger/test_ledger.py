@@ -191,7 +191,7 @@ def test_a_learner_that_overflows_sends_nothing_and_blames_nobody() -> None:
         ledger.ask(np.full((3, 1, 2), np.nan))
     assert (ledger.bill.total, seen) == (0, [])
     mostly = np.ones((500, 1, 2))
-    mostly[123, 0, 0] = np.inf  # where no sample looks
+    mostly[124, 0, 0] = np.inf  # where no sample looks
     with pytest.raises(Unresolved, match="beyond the range of float64"):
         ledger.ask(mostly)
     assert ledger.bill.total == sum(seen) == 500
