@@ -8,31 +8,18 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
 
 import unsoftmax
 from unsoftmax.audit.defend import errors_of
 from unsoftmax.audit.pipeline import Audit, audit_target
 from unsoftmax.models import Model
-from unsoftmax.oracles import Oracle
 
-ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
-    "exact": lambda o, s: o,
-    "rounded to 2 decimals": lambda o, s: unsoftmax.Rounded(o, 2),
-    "rounded to 4 decimals": lambda o, s: unsoftmax.Rounded(o, 4),
-    "tolerance": lambda o, s: unsoftmax.WithinTolerance(o, 1e-3, s),
-    "noise": lambda o, s: unsoftmax.Noisy(o, 1e-2, s),
-    "float32": lambda o, s: unsoftmax.LowPrecision(o, "float32"),
-    "float16": lambda o, s: unsoftmax.LowPrecision(o, "float16"),
-    "bfloat16": lambda o, s: unsoftmax.LowPrecision(o, "bfloat16"),
-    "labels": lambda o, s: unsoftmax.Labels(o),
-    "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
-    "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
-}
 NEARLY = ("cache_by_rounded_input", "float32_answers")  # heads whose answers lie a little: within a bound is right, so is none; exact would be wrong
 RANDOM = ("noise", "flipped labels")
 OFF = {

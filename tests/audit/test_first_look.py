@@ -10,23 +10,11 @@ import numpy as np
 import pytest
 
 import unsoftmax
+from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
 from unsoftmax.audit.identify import FirstLook, first_look
 from unsoftmax.models import Model
-from unsoftmax.oracles import Oracle
 
-ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
-    "exact": lambda o, s: o,
-    "rounded to 2 decimals": lambda o, s: unsoftmax.Rounded(o, 2),
-    "tolerance": lambda o, s: unsoftmax.WithinTolerance(o, 1e-3, s),
-    "noise": lambda o, s: unsoftmax.Noisy(o, 1e-2, s),
-    "float32": lambda o, s: unsoftmax.LowPrecision(o, "float32"),
-    "float16": lambda o, s: unsoftmax.LowPrecision(o, "float16"),
-    "bfloat16": lambda o, s: unsoftmax.LowPrecision(o, "bfloat16"),
-    "labels": lambda o, s: unsoftmax.Labels(o),
-    "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
-    "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
-}
 FAMILIES: dict[str, Callable[[int, bool], Model]] = {
     "single-head": lambda seed, biases: unsoftmax.random_single_head(6, 1 + seed % 6, seed=seed, biases=biases),
     "multi-head": lambda seed, biases: unsoftmax.random_multi_head(6, 2 + seed % 2, seed=seed, biases=biases),

@@ -1,14 +1,32 @@
-"""Heads for answers with errors: unit v with one zero and one tiny entry, and W of spectral norm about two."""
+"""What may be done to answers, by name; and heads for them: unit v with one zero and one tiny entry, W of spectral norm about two."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+import unsoftmax
 from unsoftmax import BoundedInputs, Oracle, SingleHead, as_oracle
 from unsoftmax.models import Model
 from unsoftmax.oracles import Array, OracleSpec
 
-__all__ = ["Longest", "biased_head", "bounded", "distance", "hard_head", "relative_error", "with_unit_v"]
+__all__ = ["ANSWERS", "Longest", "biased_head", "bounded", "distance", "hard_head", "relative_error", "with_unit_v"]
+
+
+ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
+    "exact": lambda o, s: o,
+    "rounded to 2 decimals": lambda o, s: unsoftmax.Rounded(o, 2),
+    "rounded to 4 decimals": lambda o, s: unsoftmax.Rounded(o, 4),
+    "tolerance": lambda o, s: unsoftmax.WithinTolerance(o, 1e-3, s),
+    "noise": lambda o, s: unsoftmax.Noisy(o, 1e-2, s),
+    "float32": lambda o, s: unsoftmax.LowPrecision(o, "float32"),
+    "float16": lambda o, s: unsoftmax.LowPrecision(o, "float16"),
+    "bfloat16": lambda o, s: unsoftmax.LowPrecision(o, "bfloat16"),
+    "labels": lambda o, s: unsoftmax.Labels(o),
+    "flipped labels": lambda o, s: unsoftmax.FlippedLabels(o, 0.05, s),
+    "clipped": lambda o, s: unsoftmax.Clipped(o, 20.0),
+}
 
 
 def hard_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0) -> SingleHead:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
+from unsoftmax.child_processes import end_with_the_parent, undisturbed_children
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.oracles import Array
@@ -201,26 +200,11 @@ def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterato
         for index, job in enumerate(jobs):
             yield index, attack(*job)
         return
-    with _one_thread_each(), ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
+    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=end_with_the_parent) as pool:
+        with undisturbed_children():
+            waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Processes of a pool with one linear-algebra thread each: more would only wait for one another."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _advice(table: Defences) -> str:

@@ -10,9 +10,9 @@ from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from unsoftmax.child_processes import undisturbed_children
 from unsoftmax.errors import UnsoftmaxError, UsageError
 from unsoftmax.lab.provenance import code_digest
-from unsoftmax.lab.undisturbed import undisturbed_children
 
 __all__ = ["ClusterLost", "DaskCrew", "WorkersGone"]
 

@@ -10,9 +10,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from unsoftmax.child_processes import end_with_the_parent, undisturbed_children
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.dask_crew import ClusterLost, DaskCrew
-from unsoftmax.lab.undisturbed import end_with_the_parent, undisturbed_children
 
 __all__ = ["ClusterLost", "Crew", "DaskCrew", "LocalCrew", "crew_of", "first_done"]
 
