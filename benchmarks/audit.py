@@ -22,12 +22,6 @@ from unsoftmax.models import Model
 
 NEARLY = ("cache_by_rounded_input", "float32_answers")  # heads whose answers lie a little: within a bound is right, so is none; exact would be wrong
 RANDOM = ("noise", "flipped labels")
-OFF = {
-    "rounded to 2 decimals": 0.005,
-    "rounded to 4 decimals": 5e-5,
-    "tolerance": 1e-3,
-    "noise": 0.05,
-}  # a constant is known no better, and said to be
 
 
 @dataclass(frozen=True)
@@ -75,7 +69,7 @@ def wrong_findings(box: Box, done: Audit) -> list[str]:
 
 
 def wrongly_recovered(box: Box, done: Audit) -> bool:
-    """Recovered though outside, or further off than the error bound says; of the constant, than the answers' own error."""
+    """Recovered though outside, or further off than the error bound says; of the constant, than its own bound."""
     result = done.result
     if result.model is None:
         return False
@@ -83,7 +77,7 @@ def wrongly_recovered(box: Box, done: Audit) -> bool:
         return bool(box.truth) or result.status is unsoftmax.Status.EXACT
     honest = np.random.default_rng(1).standard_normal((64, 4, box.width))
     found, true = result.model, box.model
-    known = 2.0 * OFF.get(box.truth["answers"], 0.0)
+    known = result.constant_bound or 0.0
     if isinstance(found, unsoftmax.SingleHead) and isinstance(true, unsoftmax.SingleHead) and np.abs(np.subtract(found.c, true.c)) <= known:
         found = unsoftmax.SingleHead(found.matrix, found.v, found.w0, true.c)
     off, _ = errors_of(true, found, honest, labels="labels" in box.truth["answers"])

@@ -126,6 +126,7 @@ def _recover(ledger: Ledger, chosen: Learner, seed: int, attempt: int = 0) -> Re
         model=learned.model if learned is not None and status.recovered else None,
         certificate=certificate,
         error_bound=bound,
+        constant_bound=None if learned is None else learned.constant_bound,
         findings=tuple(ledger.known.get("findings", ())),
     )
 

@@ -19,6 +19,9 @@ __all__ = ["Result"]
 class Result:
     """Everything about one recovery.
 
+    error_bound: on the relative error of the parameters. constant_bound: how far the constant c alone may be off, where answers with errors
+    tell no better; then `error_bound` is that of the others.
+
     >>> import unsoftmax
     >>> result = unsoftmax.recover(unsoftmax.random_single_head(4, seed=0))
     >>> result.status
@@ -36,6 +39,7 @@ class Result:
     model: Model | None = None
     certificate: Certificate | None = None
     error_bound: float | None = None
+    constant_bound: float | None = None
     artifacts: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
@@ -60,6 +64,7 @@ class Result:
             "queries": {"total": self.queries.total, "by_phase": dict(self.queries.by_phase), "retries": self.queries.retries},
             "certificate": certificate,
             "error_bound": self.error_bound,
+            "constant_bound": self.constant_bound,
             "artifacts": dict(self.artifacts),
             "findings": [asdict(finding) for finding in self.findings],
             "reason": self.reason,

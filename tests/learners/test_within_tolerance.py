@@ -142,3 +142,20 @@ def test_accuracy_is_bought_with_repeats() -> None:
     ]
     assert results[1].queries.learning > 5 * results[0].queries.learning
     assert distance(head, results[1].unwrap()) < 3e-4
+
+
+@pytest.mark.parametrize("constant", [0.0, 4e-4, 0.7])
+def test_a_constant_has_a_bound_of_its_own(constant: float) -> None:
+    for seed in range(3):
+        plain = hard_head(5, seed=seed)
+        head = SingleHead(plain.W, plain.v, None, constant)
+        result = unsoftmax.recover(WithinTolerance(as_oracle(head), 1e-3, seed), tolerance=1e-3, input_bound=1e3, seed=seed)
+        if constant == 4e-4 and result.model is None:  # hidden by the tolerance, it may end the run, but not wrongly
+            continue
+        assert isinstance(result.model, SingleHead)
+        assert result.error_bound is not None
+        assert result.constant_bound is not None
+        assert abs(float(result.model.c) - constant) <= result.constant_bound <= 0.01
+        assert head.distance(SingleHead(result.model.matrix, result.model.v, result.model.w0, constant)) <= result.error_bound
+        assert result.as_json()["constant_bound"] == result.constant_bound
+    assert unsoftmax.recover("demo:single-head?d=4").constant_bound is None

@@ -26,6 +26,7 @@ class Learned:
     deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
     None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
     note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
+    constant_bound: how far c may be off, where that is not inside `error_bound`.
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """
 
@@ -35,6 +36,7 @@ class Learned:
     note: str = ""
     caveat: str = ""
     bound_at_least: float = 0.0
+    constant_bound: float | None = None
     exact_answers: bool = True
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1

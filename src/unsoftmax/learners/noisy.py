@@ -89,7 +89,8 @@ class NoiseLearner:
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the bound); "
             f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
-        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, off, note, exact_answers=False)
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
+        return Learned(head, bound, off, note, exact_answers=False, constant_bound=2.0 * off)
 
 
 def noisy(sigma: float | None = None, *, repeats: int | None = None, accuracy: float | None = None) -> NoiseLearner:

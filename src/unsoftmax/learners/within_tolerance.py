@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.meters import LoudReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 
 __all__ = ["ToleranceLearner", "learn_scores", "learn_with_bias", "refuse_noise", "relative_bound", "within_tolerance"]
@@ -66,7 +66,13 @@ class ToleranceLearner:
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         tau = self.tau if self.tau is not None else identify(ledger, rng).tau
         readout = read_loud_values(ledger, tau, rng)
-        check_linear_within(ledger, readout, rng)
+        try:
+            check_linear_within(ledger, readout, rng)
+        except OutsideClass:
+            if readout.c != 0.0:
+                raise
+            readout = replace(readout, tau=2.0 * readout.tau)  # a constant that the tolerance hides is in every answer
+            check_linear_within(ledger, readout, rng)
         moved = moved_by_query_bias(ledger, readout, rng)
         w0 = None
         if moved > 0.0:
@@ -81,7 +87,8 @@ class ToleranceLearner:
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows of norm {readout.bound:.3g} were asked"
         )
-        return Learned(SingleHead(found.matrix, readout.v, w0, readout.c), bound, readout.tau, note, exact_answers=False)
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
+        return Learned(head, bound, readout.tau, note, exact_answers=False, constant_bound=2.0 * readout.tau)
 
 
 def learn_scores(ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator) -> Solution:
