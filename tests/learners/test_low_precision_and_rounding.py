@@ -134,3 +134,12 @@ def test_one_number_from_short_rows_and_float32() -> None:
         oracle = bounded(LowPrecision(as_oracle(head), "float32"), 1.7 / v)
         result = unsoftmax.recover(oracle, learner=unsoftmax.low_precision("float32"))
         assert result.model is None or distance(head, result.model) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize("biases", [False, True])
+def test_loud_heads_never_leave_the_format(biases: bool) -> None:
+    plain = unsoftmax.random_single_head(6, seed=2, biases=biases)
+    head = SingleHead(plain.W, 500.0 * plain.v, plain.w0)
+    result = unsoftmax.recover(LowPrecision(as_oracle(head), "float16"))
+    assert result.error_bound is not None
+    assert head.distance(result.unwrap()) <= result.error_bound < 1e-6

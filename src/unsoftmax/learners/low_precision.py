@@ -108,9 +108,13 @@ class LowPrecisionLearner:
             raise OutsideClass(
                 "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
             )
-        check_fresh_sequences(ledger, head, bound, self._stored_off, rng)
+        check_fresh_sequences(ledger, head, bound, self._stored_off, rng, longest=self._longest(float(np.linalg.norm(head.v))))
         note = f"answers are {self.precision} numbers"
         return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation)
+
+    def _longest(self, length: float) -> float:
+        """The norm of rows up to which answers stay inside the format, for a v of that length."""
+        return (_LARGEST_ANSWER if self.precision == "float16" else _ENDLESS) / length
 
     def _deviation(self, answers: Array, values: Array) -> Array:
         """How far answers are from values beyond what storing them explains."""
@@ -124,7 +128,7 @@ class LowPrecisionLearner:
         """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size allow, then through zeros."""
         unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
         length = float(np.linalg.norm(v))
-        longest = (_LARGEST_ANSWER if self.precision == "float16" else _ENDLESS) / length
+        longest = self._longest(length)
         longest = longest if ledger.input_bound is None else min(longest, ledger.input_bound)
         readout = LoudReadout(v, 0.0, smallest, longest, sharp=4.0 * _EPS * length, relative=unit)
         rough = learn_biased_scores(ledger, readout, BoundedRangeFinder(), rng)
