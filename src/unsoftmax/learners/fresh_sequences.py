@@ -47,7 +47,8 @@ def check_fresh_sequences(
     off: how far an answer may be from a value by itself, at most; the part `usual` of it is as far as it usually is. v_error: that of v alone.
     longest: the largest norm of a row, besides the input bound.
     """
-    sizes = _sizes(head, min((bound for bound in (ledger.input_bound, longest) if bound is not None), default=None))
+    sizes = _sizes(head, ledger.input_bound)
+    sizes = sizes if longest is None else np.minimum(sizes, longest)
     ratios: list[Array] = []
     for length in _LENGTHS:
         if ledger.oracle.spec.max_length is not None and length > ledger.oracle.spec.max_length:
@@ -100,9 +101,9 @@ def _explained(head: SingleHead, rows: Array, values: Array, error: float, v_err
 
 def _sizes(head: SingleHead, bound: float | None) -> Array:
     """Norms of rows: around where the head's scores are near one, and from one to the longest."""
-    longest = _FARTHEST if bound is None else min(_FARTHEST, bound * (1.0 - 1e-9))
+    longest = _FARTHEST if bound is None else bound * (1.0 - 1e-9)
     sizes = np.concatenate([_usual_size(head) * _AROUND, np.geomspace(min(1.0, longest), longest, _PLAIN)])
-    return sizes if bound is None else np.minimum(sizes, bound * (1.0 - 1e-9))
+    return sizes if bound is None else np.minimum(sizes, longest)
 
 
 def _usual_size(head: SingleHead) -> float:
