@@ -142,4 +142,5 @@ def test_loud_heads_never_leave_the_format(biases: bool) -> None:
     head = SingleHead(plain.W, 500.0 * plain.v, plain.w0)
     result = unsoftmax.recover(LowPrecision(as_oracle(head), "float16"))
     assert result.error_bound is not None
-    assert head.distance(result.unwrap()) <= result.error_bound < 1e-6
+    assert isinstance(result.model, SingleHead)
+    assert head.distance(result.model) <= result.error_bound < 1e-6
