@@ -19,6 +19,7 @@ _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
 _RELATIVE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # two roundings
 _LARGEST_HALF = 2e4  # float16 ends at 65504
 _SHRINKING = 12
+_LOUDNESS = 12
 _LABELS = ("labels", "flipped labels")
 
 
@@ -90,15 +91,14 @@ class Asking:
         if self.answers is None or (self.answers.kind != "float16" and self.answers.clip is None):
             return
         low, high = self.answers.clip or (-_LARGEST_HALF, _LARGEST_HALF)
-        with self.ledger.phase(IDENTIFY):
-            for _ in range(_SHRINKING):
-                answers = self.ask(*self.rows(4, self.near)[:, None])
-                if ((answers > low) & (answers < high)).all():
-                    break
-                self.near *= 0.1
+        for _ in range(_SHRINKING):
+            answers = self.ask(*self.rows(_LOUDNESS, self.near)[:, None])
+            if ((answers > low) & (answers < high)).all():
+                break
+            self.near *= 0.1
         if self.answers.kind == "float16":
-            loudest = max(float(np.abs(answers).max()) * np.sqrt(self.ledger.width), 1e-300)
-            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / loudest))
+            loudest = float(np.sqrt(self.ledger.width * np.mean(np.square(answers))))  # about |v| times the size, whatever the rows
+            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / max(loudest, 1e-300)))
 
     def within_limits(self, answers: Array) -> bool:
         """Whether no answer is at a limit."""

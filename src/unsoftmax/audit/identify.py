@@ -61,7 +61,6 @@ def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None
         look.add("repeatability", lambda: ("random", "see the answers"))
         look.add("family", lambda: ("none", "what changes with time, or with being asked, is no function of the sequence"))
         return FirstLook(look.answers, "single-head", tuple(look.findings))
-    look.keep_inside()
     look.add("repeatability", lambda: _repeatability(look))
     if not look.labels:
         look.add("constant", lambda: _constant(look))
@@ -78,6 +77,7 @@ def _answers(look: Asking, tolerance: float | None) -> tuple[str, str]:
         look.answers = AnswerModel(kind, text, 0, tau=tolerance)
         return kind, text
     look.answers = found = identify(look.ledger, look.rng)
+    look.keep_inside()
     return (f"rounded to {found.decimals} decimals" if found.kind == "decimals" and found.clip is None else found.name), found.evidence
 
 

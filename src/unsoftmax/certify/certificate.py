@@ -117,12 +117,12 @@ def certify(
 
 
 def _sizes(model: Model, bound: float | None) -> list[float]:
-    """Norms of rows: plain unit ones, and those at which the model's scores are weak, moderate and saturated."""
+    """Norms of rows: plain unit ones, those at which the model's scores are weak, moderate and saturated, and the longest allowed."""
     strength = model.score_strength()
     natural = 1.0 / np.sqrt(strength) if strength > 0 else 1.0
     sizes = sorted({1.0, np.sqrt(model.width), 0.3 * natural, natural, 2.0 * natural, 6.0 * natural})
     if bound is not None:
-        sizes = sorted({min(size, bound) for size in sizes})
+        sizes = sorted({min(size, bound) for size in (*sizes, bound)})
     return [float(size) for size in sizes]
 
 

@@ -108,7 +108,10 @@ class LowPrecisionLearner:
             raise OutsideClass(
                 "answers vanish where the scores predict", f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W"
             )
-        check_fresh_sequences(ledger, head, bound, self._stored_off, rng, longest=self._longest(float(np.linalg.norm(head.v))))
+        longest = self._longest(float(np.linalg.norm(head.v)))
+        check_fresh_sequences(ledger, head, bound, self._stored_off, rng, longest=longest)
+        if self.precision == "float16":  # the certificate's rows shall be answered with numbers, too
+            ledger.input_bound = longest if ledger.input_bound is None else min(ledger.input_bound, longest)
         note = f"answers are {self.precision} numbers"
         return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation)
 
