@@ -249,7 +249,9 @@ def _limits(
     A ray of a network may come to rest as well: then other rows go beyond.
     """
     sizes = np.unique(np.minimum(np.append(size * 10.0 ** np.arange(4), farthest), farthest))
-    close = sizes[-1] < 5 * sizes[-2] * 0.99  # too close to each other to show that answers do not grow; three equal ones do, unless they are rounded
+    close = (
+        len(sizes) < 2 or sizes[-1] < 5 * sizes[-2] * 0.99
+    )  # too close to each other to show that answers do not grow; three equal ones do, unless they are rounded
     if close:
         sizes = np.unique(np.append(sizes, [0.7 * farthest, 0.85 * farthest]))
     up, down = (_ask(ledger, sign * sizes[:, None] * row / np.linalg.norm(row)) for sign in (1.0, -1.0))
