@@ -112,7 +112,7 @@ def test_a_constant_box_is_not_identifiable() -> None:
     assert unsoftmax.recover(lambda X: np.zeros(len(X)), width=4).status is Status.NOT_IDENTIFIABLE
 
 
-@pytest.mark.parametrize("seed", [7, 22, 133, 217, 0, 1, 2])
+@pytest.mark.parametrize("seed", [7, 16, 22, 133, 217, 715, 0, 1])
 def test_a_network_with_flat_ends_is_no_clipped_head(seed: int) -> None:
     """Two neurons over attention may be flat at both ends, and bend where a limit would cut."""
     d, m = 1 + seed % 2, 1 + seed % 3

@@ -21,6 +21,7 @@ __all__ = ["ClippedLearner", "clipped"]
 BEYOND_TEST = "longer rows are answered as by a head with these limits"
 _SAFE = 0.9
 _PRECISE = 1e-6
+_FAR = 1e3
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,8 @@ class ClippedLearner:
         for length, count in ((1, 48), (2, 8), (3, 8)):
             if ledger.oracle.spec.max_length is not None and length > ledger.oracle.spec.max_length:
                 continue
-            sizes = np.minimum(inside * np.geomspace(1.05, 50.0, count), np.inf if bound is None else bound)
+            farthest = bound if bound is not None else max(50.0 * inside, _FAR)
+            sizes = np.geomspace(min(1.05 * inside, farthest), farthest, count)
             rows = rng.standard_normal((count, length, ledger.width))
             rows *= (sizes[:, None] / np.linalg.norm(rows, axis=2))[:, :, None]
             with ledger.phase(VERIFICATION):
