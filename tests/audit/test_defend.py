@@ -79,6 +79,21 @@ def test_advice_follows_from_the_figures() -> None:
     assert "could be put to the test" in Defences((untested,), 50, "", False, 0).advice
 
 
+def test_biases_behind_short_floats_that_this_library_cannot_read_are_no_advice() -> None:
+    rng = np.random.default_rng(5)
+    head = unsoftmax.SingleHead(rng.standard_normal((4, 4)) / 2, rng.standard_normal(4), w0=rng.standard_normal(4), c=0.7)
+    chosen = ["precision=float32+input-bound=4.2", "labels+input-bound=4.2", "decimals=2+input-bound=4.2"]
+    table = unsoftmax.defend(head, defences=chosen)
+    assert [row.attacked for row in table.rows] == [False, False, True]
+    assert "float32" not in table.advice
+
+
+@pytest.mark.parametrize("text", ["decimals=nan", "decimals=2.7", "max-length=inf", "budget=inf", "tolerance=nan", "input-bound=two"])
+def test_numbers_that_are_none_are_refused_before_anything_runs(text: str) -> None:
+    with pytest.raises(unsoftmax.UsageError, match="number"):
+        unsoftmax.defend("demo:single-head?d=4", defences=[text])
+
+
 def test_what_nobody_attacked_is_no_evidence() -> None:
     rows = unsoftmax.defend("demo:multi-head?d=6&heads=2&seed=1", defences=["", "decimals=2"]).rows
     assert [row.attacked for row in rows] == [True, False]
