@@ -131,7 +131,8 @@ def _gap(look: Asking, first: Array, second: Array) -> float:
         return float(sure_labels(look, first[None])[0] != sure_labels(look, second[None])[0])
     answers = np.stack([look.ask(first)[0], look.ask(second)[0]])
     gap = float(np.max(np.abs(answers[0] - answers[1])))
-    return gap if gap > look.allowed(answers) else 0.0
+    longest = float(np.linalg.norm(np.concatenate([first, second]), axis=1).max())
+    return gap if gap > look.allowed(answers, longest) else 0.0
 
 
 def _sizes(look: Asking) -> Array:
