@@ -11,7 +11,7 @@ import numpy as np
 
 from unsoftmax import __version__
 from unsoftmax.audit.pipeline import Audit
-from unsoftmax.learners import Assumption
+from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
@@ -33,7 +33,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "verdict": verdict(done),
         "price": {"per_thousand": done.price_per_thousand, "total": done.cost},
         "plan": None if done.plan is None else done.plan.as_json(),
-        "learner": {"title": result.claim.title, "source": result.claim.source, "formula": result.claim.queries.formula},
+        "learner": None if done.plan is None else _learner(result.claim),  # a first look that ended the audit began none
         "recovers": result.claim.recovers,
         "symmetry": result.claim.symmetry,
         "paper_queries": paper if result.family == "single-head" else None,
@@ -86,9 +86,15 @@ def _likeness(done: Audit) -> str:
 
 def assumptions(done: Audit) -> list[dict[str, Any]]:
     """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was measured."""
+    if done.plan is None:
+        return []
     outcome = "held" if done.result.status.recovered else "see the outcome"
     claimed = done.result.claim.assumptions
     return [{"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)} for each in claimed]
+
+
+def _learner(claim: Claim) -> dict[str, str]:
+    return {"title": claim.title, "source": claim.source, "formula": claim.queries.formula}
 
 
 def _margin(done: Audit, assumption: Assumption) -> str | None:
