@@ -130,6 +130,18 @@ def test_boxes_without_a_softmax_are_seen_at_once(name: str) -> None:
     assert look_at(BOXES[name](5, 0), width=5).value("family") == "none"
 
 
+def test_what_is_none_is_not_unresolved() -> None:
+    for box in (lambda X: (X @ np.arange(1.0, 5.0)).max(axis=1), lambda X: 1.0 + (X @ np.arange(1.0, 5.0)).max(axis=1)):
+        assert unsoftmax.audit_target(box, width=4).result.status is unsoftmax.Status.OUTSIDE_CLASS
+
+
+def test_huge_scores_are_still_a_softmax() -> None:
+    head = unsoftmax.random_single_head(4, seed=0)
+    done = unsoftmax.audit_target(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v))
+    assert done.result.status.recovered
+    assert look_at(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v)).value("family") == "single-head"
+
+
 def test_a_limit_on_one_side_is_told_from_two(tmp_path: Path) -> None:
     head = unsoftmax.random_single_head(5, seed=3, biases=True)
     result = unsoftmax.recover(lambda X: np.minimum(head(X), 4.0), width=5)  # a network on top, or a head with a limit: one function

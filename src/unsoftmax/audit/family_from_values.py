@@ -19,7 +19,7 @@ _PLAINLY = 100.0  # ... that is, so much better than needed
 _PAIRS = 40
 _TELLING = 0.1  # weights known less well say nothing
 _FACTORS = np.array([1.0, 2.0, -1.0])
-_TINY = 1e-6
+_TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
 
@@ -91,10 +91,17 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
     if look.answers is not None and look.answers.kind == "constant":
         return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
     if look.exact:
-        tiny = _TINY * look.near
-        weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
-        if error <= _TELLING / 10 and np.abs(weights - 0.5).max() > _TELLING:
-            return "none", f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share nearly evenly there"
+        uneven = ""
+        for tiny in look.near * _TINY:  # the tiniest that tells counts: strong scores share evenly only there
+            weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
+            if not error <= _TELLING / 10:
+                break
+            uneven = f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share nearly evenly there"
+            if np.abs(weights - 0.5).max() <= _TELLING:
+                uneven = ""
+                break
+        if uneven:
+            return "none", uneven
     points = moderate = saturated = 0
     widest = 0.0
     for a_size, b_size in _sizes(look, biased):
@@ -103,7 +110,7 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
             continue
         if _off_one_softmax(weights) > 2.0 * error:
             shown = ", ".join(f"{weight:.4g}" for weight in weights)
-            if abs(weights[0] + weights[-1] - 1.0) > 2.0 * error:
+            if not look.exact and abs(weights[0] + weights[-1] - 1.0) > 2.0 * error:  # the learners of exact answers know better
                 return "none", f"a row, twice the row and its negative weigh {shown}: under any heads the first and the last add up to one"
             return "multi-head", f"a row, twice the row and its negative weigh {shown}: no single softmax does that (errors explain {error:.1g})"
         spread = float(np.abs(weights - 0.5).max())

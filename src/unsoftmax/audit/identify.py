@@ -28,6 +28,10 @@ class FirstLook:
         """What was found about a subject."""
         return next((finding.value for finding in self.findings if finding.subject == subject), None)
 
+    def evidence(self, subject: str) -> str:
+        """What was seen of a subject; empty where nothing was asked about it."""
+        return next((finding.evidence for finding in self.findings if finding.subject == subject), "")
+
     @property
     def beyond_these_answers(self) -> str:
         """What was found that answers with errors may not be enough for, in words; empty when there is nothing."""

@@ -78,6 +78,10 @@ class AuditLearner:
             if look.beyond_these_answers:
                 raise Unresolved(f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}") from refuted
             raise
+        except Unresolved as failed:
+            if look.value("family") == "none" and self.base.family == "auto":  # no precision would help
+                raise OutsideClass("the first look finds a known family", look.evidence("family")) from failed
+            raise
 
 
 def _stop_where_no_learner_is(look: FirstLook) -> None:
@@ -85,7 +89,7 @@ def _stop_where_no_learner_is(look: FirstLook) -> None:
     answers, family = look.answers, look.value("family")
     if answers is None or answers.exact:
         return
-    evidence = next(finding.evidence for finding in look.findings if finding.subject == "family")
+    evidence = look.evidence("family")
     if answers.kind == "unsteady":
         raise OutsideClass(REPEAT_TEST, answers.evidence)
     if family == "none":
