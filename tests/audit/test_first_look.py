@@ -135,6 +135,19 @@ def test_what_is_none_is_not_unresolved() -> None:
         assert unsoftmax.audit_target(box, width=4).result.status is unsoftmax.Status.OUTSIDE_CLASS
 
 
+def test_labels_that_differ_only_in_the_middle() -> None:
+    head = unsoftmax.random_single_head(4, seed=0)
+    ball = look_at(lambda X: (np.linalg.norm(X, axis=2).max(axis=1) > 1.0).astype(float), width=4)
+    assert (ball.value("single rows"), ball.value("family")) == ("curved", "none")
+    slab = look_at(lambda X: (np.abs(head(X)) > 1.0).astype(float), width=4)  # |x| is two neurons
+    assert (slab.value("single rows"), slab.value("family")) == ("curved", "transformer")
+
+
+def test_labels_without_a_pattern_are_not_random() -> None:
+    found = look_at(lambda X: np.floor(np.abs(X).sum(axis=(1, 2)) * 1e6) % 2.0, width=4)
+    assert (found.value("answers"), found.value("repeatability"), found.value("family")) == ("labels", "deterministic", "none")
+
+
 def test_huge_scores_are_still_a_softmax() -> None:
     head = unsoftmax.random_single_head(4, seed=0)
     done = unsoftmax.audit_target(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v))

@@ -42,7 +42,8 @@ class FirstLook:
         extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none")]
         if self.family != "single-head" or not extras:
             return ""
-        return f"this looks like one head with a {' and a '.join(extras)}, for which these answers ({self.value('answers')}) are not enough"
+        looks = "looks like" if self.value("family") == self.family else "may be"
+        return f"this {looks} one head with a {' and a '.join(extras)}, for which these answers ({self.value('answers')}) are not enough"
 
 
 def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None = None) -> FirstLook:
