@@ -94,6 +94,12 @@ def test_numbers_that_are_none_are_refused_before_anything_runs(text: str) -> No
         unsoftmax.defend("demo:single-head?d=4", defences=[text])
 
 
+def test_two_rows_at_most_are_not_attacked_here_and_no_advice() -> None:
+    table = unsoftmax.defend("demo:single-head?d=4", defences=["max-length=2"])
+    assert not table.rows[0].attacked
+    assert "could be put to the test" in table.advice
+
+
 def test_what_nobody_attacked_is_no_evidence() -> None:
     rows = unsoftmax.defend("demo:multi-head?d=6&heads=2&seed=1", defences=["", "decimals=2"]).rows
     assert [row.attacked for row in rows] == [True, False]

@@ -148,6 +148,11 @@ def test_labels_without_a_pattern_are_not_random() -> None:
     assert (found.value("answers"), found.value("repeatability"), found.value("family")) == ("labels", "deterministic", "none")
 
 
+def test_labels_of_rows_of_width_two_say_no_more_than_they_show() -> None:
+    for seed in range(12):
+        assert look_at(unsoftmax.Labels(unsoftmax.as_oracle(unsoftmax.random_multi_head(2, 2, seed=seed))), seed).value("family") != "single-head"
+
+
 def test_huge_scores_are_still_a_softmax() -> None:
     head = unsoftmax.random_single_head(4, seed=0)
     done = unsoftmax.audit_target(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v))

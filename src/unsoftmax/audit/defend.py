@@ -25,6 +25,7 @@ __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
 _HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
 _SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
+_ROWS = 3  # without so many rows in a sequence there is no attack here
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
 
 
@@ -192,6 +193,8 @@ def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False)
 def _attackable(model: Model, defence: Defence) -> bool:
     """Answers with errors are only read for one head, short floats and labels only for one without biases; exact answers for every family."""
     kinds = {kind for kind, _ in defence.parts}
+    if any(kind == "max-length" and float(value) < _ROWS for kind, value in defence.parts):
+        return False
     if kinds <= {"input-bound", "max-length", "budget"}:
         return True
     if not isinstance(model, SingleHead):

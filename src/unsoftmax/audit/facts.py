@@ -61,7 +61,7 @@ def verdict(done: Audit) -> str:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
-        box = f"a {found.family} model of width {result.width} ({heads}, rank {ranks})"
+        box = f"a {found.family} model of width {result.width}" + (f" ({heads}, rank {ranks})" if ranks else "")
         if any(finding.subject == "answers" and "labels" in finding.value for finding in done.findings):
             box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:

@@ -93,6 +93,8 @@ def _bias_beside_constant(look: Asking) -> tuple[str, str]:
 
 def _bias_alone(look: Asking) -> tuple[str, str]:
     """[b+a; b-a; b] and its mirror image in b have opposite labels, however short b is; a query bias, which does not turn, labels them alike."""
+    if look.longest is not None and look.longest < 3:
+        return UNKNOWN, f"the target takes {look.longest} rows at most, and three are needed"
     size = min(look.near, look.far / 2)
     A, B = look.rows(_DRAWS, size), look.rows(_DRAWS, _SHORT * size)
     alike = sure_labels(look, odd_rows(A, B)) == sure_labels(look, odd_rows(A, -B))
@@ -177,6 +179,8 @@ class _Boundary:
         if broken:
             text = f"{broken} of {_PAIRS} sequences of rows on one side of the plane are labelled as on the other: one softmax cannot do that"
             return "multi-head", text
+        if self.look.ledger.width == 2:  # rows on one line: heads that order them alike keep their labels too
+            return UNKNOWN, f"{_PAIRS} sequences keep their label, but rows of width 2 leave several heads little room; one head is tried"
         return "single-head", f"{_PAIRS} sequences of rows on one side of the plane where labels turn keep their label, as under one softmax"
 
     def _broken_pairs(self, rows: Array) -> tuple[int, int]:

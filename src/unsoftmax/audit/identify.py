@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.audit.asking import Asking
 from unsoftmax.audit.family_from_labels import family_from_labels, sure_labels
-from unsoftmax.audit.family_from_values import family_from_values
+from unsoftmax.audit.family_from_values import UNKNOWN, family_from_values
 from unsoftmax.learners import ANSWERS_KNOWN, AnswerModel, Finding, identify
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Array
@@ -39,7 +39,7 @@ class FirstLook:
             return ""
         if self.family == "transformer":
             return f"this looks like a network on top of attention, which is only recovered from exact answers (here: {self.value('answers')})"
-        extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none")]
+        extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none", UNKNOWN)]
         if self.family != "single-head" or not extras:
             return ""
         looks = "looks like" if self.value("family") == self.family else "may be"
