@@ -77,6 +77,7 @@ def test_advice_follows_from_the_figures() -> None:
     assert "untested" not in advice
     assert Defences((weak, made("kind", "noise", None, 1e-3)), 50, "", False, 0).advice.startswith("Use 'kind'")
     assert "could be put to the test" in Defences((untested,), 50, "", False, 0).advice
+    assert "kept anything" in Defences((made("vain", "max-length", 1e-13, 0.0), untested), 50, "", False, 0).advice
 
 
 def test_biases_behind_short_floats_that_this_library_cannot_read_are_no_advice() -> None:

@@ -108,6 +108,12 @@ def test_a_page_speaks_of_no_learner_that_was_not_begun() -> None:
     assert "Its claim" not in words
 
 
+def test_a_refusal_is_not_called_a_spent_budget() -> None:
+    done = unsoftmax.audit_target("demo:single-head?d=4", confirm_above=200, confirm=lambda text: False)
+    assert "not approved" in facts_of(done)["verdict"]
+    assert "budget ended" in facts_of(unsoftmax.audit_target("demo:single-head?d=4", budget=200))["verdict"]
+
+
 def test_deviations_within_rounding_are_not_called_none() -> None:
     done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle("demo:single-head?d=4&biases=1"), 2))
     words = "".join(Page(render(done)).words)

@@ -25,6 +25,7 @@ __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
 _HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
 _SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
+_NOTHING = 1e-9  # a relative error of the parameters that bothers no attacker
 _ROWS = 3  # without so many rows in a sequence there is no attack here
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
 
@@ -232,6 +233,8 @@ def _advice(table: Defences) -> str:
     if best.leak >= _SAFE:
         left = "ends with nothing that it can vouch for" if best.parameter_error is None else "recovers nothing useful"
         return f"Use '{best.label}': {price}, and this attack then {left}; {budget}."
+    if best.leak < _NOTHING and not stopped:
+        return f"No defence that was put to the test kept anything from this attack; {budget}."
     text = (
         f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} "
         f"and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"

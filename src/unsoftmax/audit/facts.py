@@ -68,11 +68,12 @@ def verdict(done: Audit) -> str:
             return f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 precision, for {bill}."
         bound = "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
+    why = "going on was not approved" if "not approved" in result.reason else "the budget ended before the attack did"
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: "Nothing was recovered: the target is no function that this tool knows, which says nothing about how safe it is",
         Status.UNRESOLVED: f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks",
-        Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
+        Status.BUDGET_SPENT: f"Not finished: {why}",
     }
     return f"{endings[result.status]}; paid: {bill}."
 
