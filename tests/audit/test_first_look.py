@@ -153,6 +153,18 @@ def test_labels_of_rows_of_width_two_say_no_more_than_they_show() -> None:
         assert look_at(unsoftmax.Labels(unsoftmax.as_oracle(unsoftmax.random_multi_head(2, 2, seed=seed))), seed).value("family") != "single-head"
 
 
+def test_positions_show_behind_rounding() -> None:
+    head = unsoftmax.random_single_head(4, seed=0)
+
+    def later_rows_weigh_more(X: Array) -> Array:
+        scores = np.einsum("bnd,de,be->bn", X, head.W, X[:, -1]) + 0.1 * np.arange(X.shape[1])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return np.asarray(np.einsum("bn,bnd,d->b", weights / weights.sum(axis=1, keepdims=True), X, head.v).round(2))
+
+    found = look_at(later_rows_weigh_more, width=4)
+    assert (found.value("order of rows"), found.value("family")) == ("matters", "none")
+
+
 def test_huge_scores_are_still_a_softmax() -> None:
     head = unsoftmax.random_single_head(4, seed=0)
     done = unsoftmax.audit_target(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v))
