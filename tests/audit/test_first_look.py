@@ -165,6 +165,11 @@ def test_positions_show_behind_rounding() -> None:
     assert (found.value("order of rows"), found.value("family")) == ("matters", "none")
 
 
+def test_a_constant_hides_whether_there_is_a_query_bias() -> None:
+    found = look_at(lambda X: np.full(len(X), 3.25), width=4)
+    assert (found.value("answers"), found.value("query bias"), found.value("family")) == ("constant", "unknown", "unknown")
+
+
 def test_huge_scores_are_still_a_softmax() -> None:
     head = unsoftmax.random_single_head(4, seed=0)
     done = unsoftmax.audit_target(unsoftmax.SingleHead(1e13 * head.W, head.v, w0=1e9 * head.v))

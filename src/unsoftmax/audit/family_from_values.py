@@ -78,6 +78,8 @@ def _query_bias(look: Asking) -> tuple[str, str]:
         gap = float(np.max(np.abs(mixed - 0.5 * (alone + origin))))
         if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
             return "present", f"a row of zeros asks, and a row of norm {size:.3g} weighs more or less than half: {gap:.3g} off the mean"
+    if look.answers is not None and look.answers.kind == "constant":
+        return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
     return "none", "a row of zeros asks, and every other row weighs as much as it"
 
 
