@@ -17,7 +17,7 @@ from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
-__all__ = ["recover"]
+__all__ = ["checked_tolerance", "recover"]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
@@ -56,7 +56,7 @@ def recover(
     """
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
-    chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), _checked_tolerance(tolerance))
+    chosen = learner if learner is not None else AnswerAwareLearner(learner_for(family), checked_tolerance(tolerance))
     oracle = as_oracle(target, outputs=outputs)
     if learner is None and oracle.spec.outputs is not None:
         chosen = VectorOutputsLearner()
@@ -65,6 +65,7 @@ def recover(
             stack.callback(close)
         journal = None
         if ledger is not None:
+            Ledger(oracle, width=width, budget=budget, input_bound=input_bound)  # refuses wrong usage before a file is begun for it
             options = {
                 "width": width or oracle.spec.width,
                 "tolerance": tolerance,
@@ -136,7 +137,8 @@ def _open_to_doubt(stop: Stop) -> bool:
     return isinstance(stop, Unresolved) or (isinstance(stop, OutsideClass) and stop.test != REPLAY_TEST)
 
 
-def _checked_tolerance(tolerance: float | None) -> float | None:
+def checked_tolerance(tolerance: float | None) -> float | None:
+    """How far an answer may be off, or a `UsageError`."""
     if tolerance is None:
         return None
     if isinstance(tolerance, bool) or not isinstance(tolerance, int | float | np.number) or not (np.isfinite(tolerance) and tolerance >= 0):

@@ -77,6 +77,28 @@ def test_advice_follows_from_the_figures() -> None:
     assert "untested" not in advice
     assert Defences((weak, made("kind", "noise", None, 1e-3)), 50, "", False, 0).advice.startswith("Use 'kind'")
     assert "could be put to the test" in Defences((untested,), 50, "", False, 0).advice
+    assert "kept anything" in Defences((made("vain", "max-length", 1e-13, 0.0), untested), 50, "", False, 0).advice
+
+
+def test_biases_behind_short_floats_that_this_library_cannot_read_are_no_advice() -> None:
+    rng = np.random.default_rng(5)
+    head = unsoftmax.SingleHead(rng.standard_normal((4, 4)) / 2, rng.standard_normal(4), w0=rng.standard_normal(4), c=0.7)
+    chosen = ["precision=float32+input-bound=4.2", "labels+input-bound=4.2", "decimals=2+input-bound=4.2"]
+    table = unsoftmax.defend(head, defences=chosen)
+    assert [row.attacked for row in table.rows] == [False, False, True]
+    assert "float32" not in table.advice
+
+
+@pytest.mark.parametrize("text", ["decimals=nan", "decimals=2.7", "max-length=inf", "budget=inf", "tolerance=nan", "input-bound=two"])
+def test_numbers_that_are_none_are_refused_before_anything_runs(text: str) -> None:
+    with pytest.raises(unsoftmax.UsageError, match="number"):
+        unsoftmax.defend("demo:single-head?d=4", defences=[text])
+
+
+def test_two_rows_at_most_are_not_attacked_here_and_no_advice() -> None:
+    table = unsoftmax.defend("demo:single-head?d=4", defences=["max-length=2"])
+    assert not table.rows[0].attacked
+    assert "could be put to the test" in table.advice
 
 
 def test_what_nobody_attacked_is_no_evidence() -> None:

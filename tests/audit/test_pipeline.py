@@ -10,7 +10,10 @@ import pytest
 
 import unsoftmax
 from tests.cases.outside import BOXES
+from unsoftmax.audit.defences import LimitedLength
+from unsoftmax.audit.facts import facts_of
 from unsoftmax.audit.planning import AuditPlan
+from unsoftmax.audit.report import render
 from unsoftmax.ledger import read_statement
 from unsoftmax.oracles import Oracle
 
@@ -155,6 +158,40 @@ def test_more_heads_than_planned_are_asked_for_too() -> None:
     assert done.result.status is unsoftmax.Status.EXACT
     assert done.result.queries.total == whole
     assert len(asked) == 1
+
+
+def test_a_first_look_that_the_budget_stops_keeps_what_it_has_found() -> None:
+    done = unsoftmax.audit_target("demo:single-head?d=8&r=3", budget=100)
+    assert done.result.status is unsoftmax.Status.BUDGET_SPENT
+    assert findings(done)["answers"] == "exact"
+    assert "Nothing was asked" not in render(done)
+
+
+@pytest.mark.parametrize("tolerance", [-1.0, float("nan"), float("inf")])
+def test_a_tolerance_that_is_none_is_refused(tolerance: float) -> None:
+    with pytest.raises(unsoftmax.UsageError, match="tolerance"):
+        unsoftmax.audit_target("demo:single-head?d=4", tolerance=tolerance)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("answers", ["exact", "rounded to 2 decimals", "labels"])
+def test_no_sequence_is_longer_than_the_target_takes(rows: int, answers: str) -> None:
+    oracle = LimitedLength(WRAPPERS[answers][0](unsoftmax.as_oracle(unsoftmax.random_single_head(4, seed=0))), rows)
+    done = unsoftmax.audit_target(oracle)
+    if (rows, answers) == (1, "exact"):  # x·v is a network without neurons, and has neither heads nor a rank
+        assert done.result.status is unsoftmax.Status.EXACT
+        assert {"rank", "query bias"}.isdisjoint(findings(done))
+        assert "rank" not in facts_of(done)["verdict"]
+    else:
+        assert done.result.status is unsoftmax.Status.UNRESOLVED
+        assert f"takes at most {rows}" in done.result.reason
+
+
+def test_a_command_that_was_wrong_leaves_no_ledger_in_the_way(tmp_path: Path) -> None:
+    head, place = unsoftmax.random_single_head(4, seed=0), tmp_path / "audit.ledger"
+    with pytest.raises(unsoftmax.UsageError, match="width"):
+        unsoftmax.audit_target(lambda X: head(X), ledger=place)
+    assert not place.exists()
 
 
 def test_wrong_use_is_refused_before_the_first_query() -> None:

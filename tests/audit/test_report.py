@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import unsoftmax
+from unsoftmax.audit.facts import facts_of
+from unsoftmax.audit.report import render
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>" + "\u202eמודל" + "x" * 300
 FIGURES = ("matrices", "spectra", "phases", "curve", "defences")
@@ -96,6 +98,27 @@ def test_other_outcomes_have_their_page(folder: Path) -> None:
     assert "Nothing was recovered" in words
     assert "figure-matrices" not in page.ids
     assert "does not pass" not in words
+
+
+def test_a_page_speaks_of_no_learner_that_was_not_begun() -> None:
+    done = unsoftmax.audit_target(unsoftmax.Labels(unsoftmax.as_oracle("demo:multi-head?d=6&heads=2&seed=1")))
+    facts, words = facts_of(done), "".join(Page(render(done)).words)
+    assert (facts["status"], facts["learner"], facts["assumptions"]) == ("UNRESOLVED", None, [])
+    assert "No learner was begun" in words
+    assert "Its claim" not in words
+
+
+def test_a_refusal_is_not_called_a_spent_budget() -> None:
+    done = unsoftmax.audit_target("demo:single-head?d=4", confirm_above=200, confirm=lambda text: False)
+    assert "not approved" in facts_of(done)["verdict"]
+    assert "budget ended" in facts_of(unsoftmax.audit_target("demo:single-head?d=4", budget=200))["verdict"]
+
+
+def test_deviations_within_rounding_are_not_called_none() -> None:
+    done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle("demo:single-head?d=4&biases=1"), 2))
+    words = "".join(Page(render(done)).words)
+    assert "within errors" in words
+    assert "no deviation" not in words
 
 
 def test_page_and_data_tell_the_same(folder: Path) -> None:

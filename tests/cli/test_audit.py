@@ -115,3 +115,19 @@ def test_compare_recovers_first_what_only_answers(tmp_path: Path, monkeypatch: p
     (tmp_path / "twin_box.py").write_text("import unsoftmax\nf = lambda X: unsoftmax.random_single_head(4, seed=1)(X)\n")
     done = invoke("compare", "twin_box:f", "demo:single-head?d=4&seed=1", "--width", "4")
     assert done.exit_code == 0, done.output
+
+
+def test_compare_knows_what_labels_and_rounding_hide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        "import numpy as np, unsoftmax",
+        "plain, biased = unsoftmax.random_single_head(4, seed=1), unsoftmax.random_single_head(4, seed=2, biases=True)",
+        "labels = lambda X: (plain(X) > 0).astype(float)",
+        "rounded = lambda X: np.round(biased(X), 2)",
+    ]
+    (tmp_path / "hiding_box.py").write_text("\n".join(lines))
+    done = invoke("compare", "hiding_box:labels", "demo:single-head?d=4&seed=1", "--width", "4")
+    assert done.exit_code == 0, done.output
+    assert "v of length 1" in done.stderr
+    assert invoke("compare", "hiding_box:labels", "demo:single-head?d=4&seed=3", "--width", "4").exit_code == 1
+    assert invoke("compare", "hiding_box:rounded", "demo:single-head?d=4&seed=2&biases=1", "--width", "4").exit_code == 0

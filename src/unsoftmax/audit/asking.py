@@ -17,6 +17,7 @@ _FARTHEST = 1e4  # how far out to ask when rows have no bound
 _ROUNDING = 1e-9  # relative deviation that a float64 computation never shows
 _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
 _RELATIVE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # two roundings
+_COMPUTED = 8 * 2.0**-23  # of |row| |v|: a whole computation in float32, whose terms may cancel, and not only its last rounding
 _LARGEST_HALF = 2e4  # float16 ends at 65504
 _SHRINKING = 12
 _LOUDNESS = 12
@@ -35,6 +36,15 @@ class Asking:
         self.findings: list[Finding] = []
         self.far = min(_FARTHEST, ledger.input_bound or np.inf)
         self.near = min(1.0, self.far / 4)
+        self._loudest = 0.0  # answer to a single row, of the row's norm
+        ledger.watch(self._listen)
+
+    def _listen(self, phase: str, batch: Array, answers: Array) -> None:
+        if phase != IDENTIFY or batch.shape[1] != 1 or answers.ndim != 1:
+            return
+        norms = np.linalg.norm(batch[:, 0], axis=1)
+        if (long := norms >= 0.5 * self.near).any():
+            self._loudest = max(self._loudest, float((np.abs(answers[long]) / norms[long]).max()))
 
     @property
     def labels(self) -> bool:
@@ -74,13 +84,14 @@ class Asking:
         """The answer to a row of zeros."""
         return np.asarray(self.ask(np.zeros((1, self.ledger.width)))[0])
 
-    def allowed(self, answers: Array) -> float:
-        """How far two answers of one value may lie apart."""
+    def allowed(self, answers: Array, longest: float) -> float:
+        """How far two answers of one value may lie apart, to sequences whose longest row has that norm."""
         size = float(np.abs(answers).max(initial=0.0))
         if self.answers is None or self.exact:
             return _ROUNDING * max(size, 1e-300)
         relative = _RELATIVE.get(self.answers.kind, 0.0)
-        return 4.0 * self.answers.tau + 1.5 * _SPREAD * self.answers.sigma + relative * size + _ROUNDING * size
+        computed = _COMPUTED * np.sqrt(self.ledger.width) * self._loudest * longest if self.answers.kind == "float32" else 0.0
+        return 4.0 * self.answers.tau + 1.5 * _SPREAD * self.answers.sigma + relative * size + _ROUNDING * size + float(computed)
 
     def own_error(self) -> float:
         """How far an answer near zero may be off by itself."""

@@ -12,6 +12,7 @@ from unsoftmax.oracles import Array, BoundedInputs, Labels, LowPrecision, Noisy,
 __all__ = ["Defence", "LimitedLength", "honest_sequences", "usual_defences"]
 
 KINDS = ("decimals", "tolerance", "noise", "precision", "labels", "input-bound", "max-length", "budget")
+_WHOLE = ("decimals", "max-length", "budget")
 
 
 class LimitedLength:
@@ -55,10 +56,7 @@ class Defence:
             kind, _, value = piece.strip().partition("=")
             if kind not in KINDS:
                 raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
-            try:
-                parts.append((kind, value if kind == "precision" else 1.0 if kind == "labels" else float(value)))
-            except ValueError:
-                raise UsageError(f"the defence {kind}={value!r} needs a number; write for instance {kind}=2") from None
+            parts.append((kind, value if kind == "precision" else 1.0 if kind == "labels" else _number(kind, value)))
         defence = cls(tuple(parts))
         defence.around(_Nothing())  # refuses values out of range now rather than in the middle of a run
         return defence
@@ -144,6 +142,18 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
     """Sequences of standard normal rows, where no others are given."""
     return np.random.default_rng([0x40E5, seed]).standard_normal((n, length, width))
+
+
+def _number(kind: str, value: str) -> float:
+    """The number of a defence, finite and, where it counts something, whole."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = np.nan
+    whole = kind in _WHOLE
+    if not np.isfinite(number) or (whole and number != int(number)):
+        raise UsageError(f"the defence {kind}={value!r} needs a number{', a whole one' if whole else ''}; write for instance {kind}=2")
+    return number
 
 
 class _Nothing:

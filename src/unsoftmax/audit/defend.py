@@ -25,6 +25,8 @@ __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
 _HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
 _SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
+_NOTHING = 1e-9  # a relative error of the parameters that bothers no attacker
+_ROWS = 3  # without so many rows in a sequence there is no attack here
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
 
 
@@ -190,9 +192,16 @@ def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False)
 
 
 def _attackable(model: Model, defence: Defence) -> bool:
-    """Answers with errors are only read for one head; exact ones for every family."""
-    exact = all(kind in ("input-bound", "max-length", "budget") for kind, _ in defence.parts)
-    return exact or isinstance(model, SingleHead)
+    """Answers with errors are only read for one head, short floats and labels only for one without biases; exact answers for every family."""
+    kinds = {kind for kind, _ in defence.parts}
+    if any(kind == "max-length" and float(value) < _ROWS for kind, value in defence.parts):
+        return False
+    if kinds <= {"input-bound", "max-length", "budget"}:
+        return True
+    if not isinstance(model, SingleHead):
+        return False
+    biased = bool(np.any(model.c)) or (model.w0 is not None and bool(model.w0.any()))
+    return not (biased and kinds & {"precision", "labels"})
 
 
 def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterator[tuple[int, DefenceRow]]:
@@ -222,7 +231,10 @@ def _advice(table: Defences) -> str:
     price = f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest sequences"
     stopped = [row for row in rows if row.leak >= _SAFE]
     if best.leak >= _SAFE:
-        return f"Use '{best.label}': {price}, and this attack then recovers nothing useful; {budget}."
+        left = "ends with nothing that it can vouch for" if best.parameter_error is None else "recovers nothing useful"
+        return f"Use '{best.label}': {price}, and this attack then {left}; {budget}."
+    if best.leak < _NOTHING and not stopped:
+        return f"No defence that was put to the test kept anything from this attack; {budget}."
     text = (
         f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} "
         f"and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"

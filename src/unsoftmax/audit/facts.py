@@ -11,7 +11,7 @@ import numpy as np
 
 from unsoftmax import __version__
 from unsoftmax.audit.pipeline import Audit
-from unsoftmax.learners import Assumption
+from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
@@ -33,7 +33,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "verdict": verdict(done),
         "price": {"per_thousand": done.price_per_thousand, "total": done.cost},
         "plan": None if done.plan is None else done.plan.as_json(),
-        "learner": {"title": result.claim.title, "source": result.claim.source, "formula": result.claim.queries.formula},
+        "learner": None if done.plan is None else _learner(result.claim),  # a first look that ended the audit began none
         "recovers": result.claim.recovers,
         "symmetry": result.claim.symmetry,
         "paper_queries": paper if result.family == "single-head" else None,
@@ -61,18 +61,19 @@ def verdict(done: Audit) -> str:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
-        box = f"a {found.family} model of width {result.width} ({heads}, rank {ranks})"
+        box = f"a {found.family} model of width {result.width}" + (f" ({heads}, rank {ranks})" if ranks else "")
         if any(finding.subject == "answers" and "labels" in finding.value for finding in done.findings):
             box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:
             return f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 precision, for {bill}."
         bound = "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
+    why = "going on was not approved" if "not approved" in result.reason else "the budget ended before the attack did"
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: "Nothing was recovered: the target is no function that this tool knows, which says nothing about how safe it is",
         Status.UNRESOLVED: f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks",
-        Status.BUDGET_SPENT: "Not finished: the budget ended before the attack did",
+        Status.BUDGET_SPENT: f"Not finished: {why}",
     }
     return f"{endings[result.status]}; paid: {bill}."
 
@@ -86,9 +87,15 @@ def _likeness(done: Audit) -> str:
 
 def assumptions(done: Audit) -> list[dict[str, Any]]:
     """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was measured."""
+    if done.plan is None:
+        return []
     outcome = "held" if done.result.status.recovered else "see the outcome"
     claimed = done.result.claim.assumptions
     return [{"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)} for each in claimed]
+
+
+def _learner(claim: Claim) -> dict[str, str]:
+    return {"title": claim.title, "source": claim.source, "formula": claim.queries.formula}
 
 
 def _margin(done: Audit, assumption: Assumption) -> str | None:

@@ -93,6 +93,8 @@ def _bias_beside_constant(look: Asking) -> tuple[str, str]:
 
 def _bias_alone(look: Asking) -> tuple[str, str]:
     """[b+a; b-a; b] and its mirror image in b have opposite labels, however short b is; a query bias, which does not turn, labels them alike."""
+    if look.longest is not None and look.longest < 3:
+        return UNKNOWN, f"the target takes {look.longest} rows at most, and three are needed"
     size = min(look.near, look.far / 2)
     A, B = look.rows(_DRAWS, size), look.rows(_DRAWS, _SHORT * size)
     alike = sure_labels(look, odd_rows(A, B)) == sure_labels(look, odd_rows(A, -B))
@@ -105,11 +107,13 @@ class _Boundary:
     """Places between rows of either label where the label turns, and what they tell.
 
     rows: rows of either label. turns: such places. across: for each of them, the way from a row labelled 0 to a row labelled 1 on which it lies.
+    size, reach: norms of rows, and of turns about.
     """
 
     def __init__(self, look: Asking) -> None:
         self.look = look
         self.size = 0.9 * look.far
+        self.reach = np.full(_TURNS, self.size)
         self.turns = self.across = np.empty((0, look.ledger.width))
         self.rows: dict[bool, Array] = {}
 
@@ -119,15 +123,20 @@ class _Boundary:
         labels = sure_labels(self.look, rows[:, None])
         if labels.all() or not labels.any():  # one label is rare, then
             more = self.look.rows(20 * _TURNS, self.size)
+            more[-1] = 0.0  # far rows of one label around a middle of the other: no plane, but places to look at
             rows, labels = np.concatenate([rows, more]), np.append(labels, sure_labels(self.look, more[:, None]))
         ones, zeros = rows[labels], rows[~labels]
         self.rows = {True: ones, False: zeros}
         if not len(ones) or not len(zeros):
-            return UNKNOWN, f"{len(rows)} rows of norm {self.size:.3g} have one label"
+            return UNKNOWN, f"{len(rows)} rows of norm up to {self.size:.3g} have one label"
         which = np.arange(_TURNS)
         starts = zeros[which % len(zeros)]
         self.across = ones[which % len(ones)] - starts
         self.turns, _ = self._turns(starts, self.across, _BITS)
+        if not ones.any() or not zeros.any():  # only the middle has the other label: the turns may lie close to it
+            self.across = (2.0 if ones.any() else -2.0) * self.turns
+            self.turns, _ = self._turns(self.turns - self.across / 2, self.across, _BITS)
+            self.reach = np.linalg.norm(self.turns, axis=1)
         first, second = np.triu_indices(_TURNS, 1)
         parts = self.look.rng.uniform(0.3, 0.7, len(first))[:, None]
         wrong = self._wrong_beside(parts * self.turns[first] + (1.0 - parts) * self.turns[second], self.across[first], _BESIDE)
@@ -138,7 +147,8 @@ class _Boundary:
     def made_of_flat_pieces(self) -> tuple[str, str]:
         """Close to a turn, the surface of a ReLU network is a plane to the last digit; and rows of one label, far out, keep it together."""
         across = np.repeat(self.across[:_PLACES], 2, axis=0)
-        aside = np.repeat(self.turns[:_PLACES], 2, axis=0) + self.look.rows(2 * _PLACES, _ASIDE * self.size)
+        aside = np.repeat(self.turns[:_PLACES], 2, axis=0)
+        aside = aside + np.repeat(self.reach[:_PLACES], 2)[:, None] * self.look.rows(2 * _PLACES, _ASIDE)
         places, turned = self._turns(aside - 0.01 * across, 0.02 * across, _FINE_BITS)
         both = turned.reshape(-1, 2).all(axis=1)
         middles = places.reshape(_PLACES, 2, -1).mean(axis=1)[both]
@@ -147,6 +157,8 @@ class _Boundary:
         broken, pairs = self._broken_pairs(self.look.rows(_PAIRS, self.size))
         if broken > pairs // 4:
             return "none", f"{broken} of {pairs} pairs of long rows of one label have the other label together: not one head below a network"
+        if not len(middles):
+            return UNKNOWN, "the surface where labels turn is curved, and nowhere was it met again close by; one head is tried"
         return (
             "transformer",
             "the surface where labels turn is bent, but flat near single places, and of two long rows one decides: a network over a head",
@@ -167,6 +179,8 @@ class _Boundary:
         if broken:
             text = f"{broken} of {_PAIRS} sequences of rows on one side of the plane are labelled as on the other: one softmax cannot do that"
             return "multi-head", text
+        if self.look.ledger.width == 2:  # rows on one line: heads that order them alike keep their labels too
+            return UNKNOWN, f"{_PAIRS} sequences keep their label, but rows of width 2 leave several heads little room; one head is tried"
         return "single-head", f"{_PAIRS} sequences of rows on one side of the plane where labels turn keep their label, as under one softmax"
 
     def _broken_pairs(self, rows: Array) -> tuple[int, int]:

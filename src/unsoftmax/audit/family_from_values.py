@@ -19,7 +19,7 @@ _PLAINLY = 100.0  # ... that is, so much better than needed
 _PAIRS = 40
 _TELLING = 0.1  # weights known less well say nothing
 _FACTORS = np.array([1.0, 2.0, -1.0])
-_TINY = 1e-6
+_TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
 
@@ -48,7 +48,7 @@ def _single_rows(look: Asking) -> tuple[str, str]:
         if not look.within_limits(answers):
             continue
         bend = max(float(np.max(np.abs(whole - 2.0 * half + origin))), float(np.max(np.abs(whole + back - 2.0 * origin))))
-        if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]])):
+        if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]]), float(size)):
             return "curved", f"answers bend by {bend:.3g} along a ray of norm {size:.3g}"
     return "affine", f"answers to x/2, x, -x and 0 lie on a line, along rays of norm {min(sizes):.3g} to {max(sizes):.3g}"
 
@@ -61,7 +61,7 @@ def _network_on_top(look: Asking) -> tuple[str, str]:
     straight = 0
     for x in look.rows(6, size):
         answers = look.ledger.ask(np.stack([0.995 * x, x, 1.005 * x])[:, None])
-        straight += abs(float(answers[0] - 2.0 * answers[1] + answers[2])) <= 2.0 * look.allowed(answers)
+        straight += abs(float(answers[0] - 2.0 * answers[1] + answers[2])) <= 2.0 * look.allowed(answers, size)
     if straight < 4:
         return "none", f"only {straight} of 6 short pieces of rays are answered along lines: neither attention nor a ReLU network"
     return "transformer", f"single rows are answered along a curve, and on {straight} of 6 short pieces of rays along lines, as by a ReLU network"
@@ -76,8 +76,10 @@ def _query_bias(look: Asking) -> tuple[str, str]:
         if not look.within_limits(alone):
             continue
         gap = float(np.max(np.abs(mixed - 0.5 * (alone + origin))))
-        if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin])):
+        if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
             return "present", f"a row of zeros asks, and a row of norm {size:.3g} weighs more or less than half: {gap:.3g} off the mean"
+    if look.answers is not None and look.answers.kind == "constant":
+        return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
     return "none", "a row of zeros asks, and every other row weighs as much as it"
 
 
@@ -85,15 +87,23 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
     """A row a, 2a and -a beside an asking row weigh σ(t), σ(2t) and σ(-t) in one head, for one t; several heads weigh otherwise.
 
     Moderate scores tell most. Where errors or a query bias leave only saturated ones, every head picks a row of its own: the weight of a
-    row, 0 or 1 for one head, is between, or beyond, for every second pair of rows when there are several.
+    row, 0 or 1 for one head, is between, or beyond, for every second pair of rows when there are several. Opposite rows have opposite scores,
+    so that their weights add up to one under any heads.
     """
     if look.answers is not None and look.answers.kind == "constant":
         return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
     if look.exact:
-        tiny = _TINY * look.near
-        weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
-        if error <= _TELLING / 10 and np.abs(weights - 0.5).max() > _TELLING:
-            return "none", f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share nearly evenly there"
+        uneven = ""
+        for tiny in look.near * _TINY:  # the tiniest that tells counts: strong scores share evenly only there
+            weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
+            if not error <= _TELLING / 10:
+                break
+            uneven = f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share nearly evenly there"
+            if np.abs(weights - 0.5).max() <= _TELLING:
+                uneven = ""
+                break
+        if uneven:
+            return "none", uneven
     points = moderate = saturated = 0
     widest = 0.0
     for a_size, b_size in _sizes(look, biased):
@@ -102,6 +112,8 @@ def _heads(look: Asking, biased: bool) -> tuple[str, str]:
             continue
         if _off_one_softmax(weights) > 2.0 * error:
             shown = ", ".join(f"{weight:.4g}" for weight in weights)
+            if not look.exact and abs(weights[0] + weights[-1] - 1.0) > 2.0 * error:  # the learners of exact answers know better
+                return "none", f"a row, twice the row and its negative weigh {shown}: under any heads the first and the last add up to one"
             return "multi-head", f"a row, twice the row and its negative weigh {shown}: no single softmax does that (errors explain {error:.1g})"
         spread = float(np.abs(weights - 0.5).max())
         told = 64.0 * _TELLING * spread**3 / error  # several heads bend the scores by about so many errors
@@ -141,7 +153,8 @@ def _weights(look: Asking, a: Array, b: Array) -> tuple[Array, float]:
     if heard == 0.0 or not look.within_limits(np.append(mixed, [signal, base])):
         return np.full(len(_FACTORS), 0.5), np.inf
     weights = (mixed - base) / (_FACTORS * heard)
-    error = 2.0 * look.allowed(np.append(mixed, [signal, base])) / abs(heard)
+    longest = float(2.0 * np.linalg.norm(a) + np.linalg.norm(b))
+    error = 2.0 * look.allowed(np.append(mixed, [signal, base]), longest) / abs(heard)
     return weights, max(error, _PRECISE) if look.exact else error
 
 

@@ -44,6 +44,8 @@ def _of_model(result: Result) -> list[Finding]:
     found = [Finding("family", "single-head" if single else model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
     if isinstance(model, MultiHead) and not single:
         found.append(Finding("heads", str(len(model.heads)), "each was told from the others; heads with equal scores count as one", learning))
+    if not model.ranks:  # a network without attention
+        return found
     ranks = ", ".join(map(str, model.ranks))
     found.append(Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", learning))
     if isinstance(model, Transformer):

@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.audit.asking import Asking
 from unsoftmax.audit.family_from_labels import family_from_labels, sure_labels
-from unsoftmax.audit.family_from_values import family_from_values
+from unsoftmax.audit.family_from_values import UNKNOWN, family_from_values
 from unsoftmax.learners import ANSWERS_KNOWN, AnswerModel, Finding, identify
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Array
@@ -28,6 +28,10 @@ class FirstLook:
         """What was found about a subject."""
         return next((finding.value for finding in self.findings if finding.subject == subject), None)
 
+    def evidence(self, subject: str) -> str:
+        """What was seen of a subject; empty where nothing was asked about it."""
+        return next((finding.evidence for finding in self.findings if finding.subject == subject), "")
+
     @property
     def beyond_these_answers(self) -> str:
         """What was found that answers with errors may not be enough for, in words; empty when there is nothing."""
@@ -35,10 +39,11 @@ class FirstLook:
             return ""
         if self.family == "transformer":
             return f"this looks like a network on top of attention, which is only recovered from exact answers (here: {self.value('answers')})"
-        extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none")]
+        extras = [name for name in ("query bias", "constant") if self.value(name) not in (None, "none", UNKNOWN)]
         if self.family != "single-head" or not extras:
             return ""
-        return f"this looks like one head with a {' and a '.join(extras)}, for which these answers ({self.value('answers')}) are not enough"
+        looks = "looks like" if self.value("family") == self.family else "may be"
+        return f"this {looks} one head with a {' and a '.join(extras)}, for which these answers ({self.value('answers')}) are not enough"
 
 
 def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None = None) -> FirstLook:
@@ -102,10 +107,13 @@ def _constant(look: Asking) -> tuple[str, str]:
 
 
 def _order(look: Asking) -> tuple[str, str]:
-    """Earlier rows swapped, at four sizes: weak and strong scores."""
+    """Earlier rows swapped, at four sizes: weak and strong scores. Behind errors the shortest rows show nothing; long ones, asked softly, do."""
     worst, at = 0.0, 0.0
-    for size in _sizes(look):
-        x, y, z = look.rows(3, size)
+    sizes = np.column_stack([_sizes(look)] * 2)
+    if not look.exact and not look.labels and look.answers is not None and look.answers.clip is None:
+        sizes[0] = look.far / 3, min(1.0 / look.far, look.far)
+    for size, asking in sizes:
+        x, y, z = *look.rows(2, size), look.rows(1, asking)[0]
         gap = _gap(look, np.stack([x, y, z]), np.stack([y, x, z]))
         if gap > worst:
             worst, at = gap, size
@@ -131,7 +139,8 @@ def _gap(look: Asking, first: Array, second: Array) -> float:
         return float(sure_labels(look, first[None])[0] != sure_labels(look, second[None])[0])
     answers = np.stack([look.ask(first)[0], look.ask(second)[0]])
     gap = float(np.max(np.abs(answers[0] - answers[1])))
-    return gap if gap > look.allowed(answers) else 0.0
+    longest = float(np.linalg.norm(np.concatenate([first, second]), axis=1).max())
+    return gap if gap > look.allowed(answers, longest) else 0.0
 
 
 def _sizes(look: Asking) -> Array:

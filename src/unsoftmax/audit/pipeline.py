@@ -20,7 +20,7 @@ from unsoftmax.learners import FAMILIES, AnswerAwareLearner, Claim, Finding, Lea
 from unsoftmax.learners.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger, Progress, read_statement
 from unsoftmax.outcomes import BudgetSpent, OutsideClass, Status, Unresolved
-from unsoftmax.recovery import recover
+from unsoftmax.recovery import checked_tolerance, recover
 from unsoftmax.result import Result
 from unsoftmax.targets import as_oracle
 
@@ -78,6 +78,10 @@ class AuditLearner:
             if look.beyond_these_answers:
                 raise Unresolved(f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}") from refuted
             raise
+        except Unresolved as failed:
+            if look.value("family") == "none" and self.base.family == "auto":  # no precision would help
+                raise OutsideClass("the first look finds a known family", look.evidence("family")) from failed
+            raise
 
 
 def _stop_where_no_learner_is(look: FirstLook) -> None:
@@ -85,7 +89,7 @@ def _stop_where_no_learner_is(look: FirstLook) -> None:
     answers, family = look.answers, look.value("family")
     if answers is None or answers.exact:
         return
-    evidence = next(finding.evidence for finding in look.findings if finding.subject == "family")
+    evidence = look.evidence("family")
     if answers.kind == "unsteady":
         raise OutsideClass(REPEAT_TEST, answers.evidence)
     if family == "none":
@@ -153,7 +157,7 @@ def audit_target(
     >>> {finding.subject: finding.value for finding in done.findings}["answers"]
     'exact'
     """
-    price = checked_price(price_per_thousand)
+    price, tolerance = checked_price(price_per_thousand), checked_tolerance(tolerance)
     if confirm_above is not None and (isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
     oracle = as_oracle(target, outputs=outputs)
@@ -190,7 +194,7 @@ def audit_target(
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:
         curve = learning_curve(seen.recorder, result.model, answers)
-    findings = emerged(() if seen.look is None else seen.look.findings, result)
+    findings = emerged(result.findings if seen.look is None else seen.look.findings, result)  # a first look that was stopped has found something too
     name = target if isinstance(target, str) else oracle.spec.name
     options = {"width": width, "family": family, "budget": budget, "tolerance": tolerance, "input_bound": input_bound, "outputs": outputs}
     return Audit(
@@ -256,7 +260,7 @@ class _Gate:
     def may_go_on(self, result: Result) -> bool:
         """After the limit stopped a run: was it confirmed meanwhile, or, when no plan foresaw it (more heads, say), is it now?"""
         if not self.open and not self.refused:
-            self._ask(result.reason)
+            self._ask(result.reason.removesuffix("; raise the budget"))
         return self.open
 
     def _ask(self, text: str) -> None:

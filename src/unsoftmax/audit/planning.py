@@ -42,7 +42,7 @@ class AuditPlan:
         """The plan for people."""
         total_low, total_high = self.paid + self.at_least, self.paid + self.at_most
         each = " for every head" if self.each_head else ""
-        text = f"{self.paid:,} queries are paid; the whole job takes {total_low:,} to {total_high:,}{each}, depending on the rank"
+        text = f"{self.paid:,} queries are paid; the whole job takes about {total_low:,} to {total_high:,}{each}, depending on the rank"
         if self.price_per_thousand is not None:
             text += f", for {self.price(total_low):,.2f} to {self.price(total_high):,.2f}"
         if self.seconds_per_query is not None:

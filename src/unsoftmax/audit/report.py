@@ -94,9 +94,10 @@ def _short(value: float | None) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def _margin(observed: float, allowed: float) -> str:
+def _margin(observed: float, allowed: float, largest: float) -> str:
+    """How many times smaller than allowed. `largest`: in the answers' own unit, so that 0 beside it means no more than their errors."""
     if observed == 0.0:
-        return "no deviation"
+        return "no deviation" if largest == 0.0 else "within errors"
     times = allowed / observed
     return f"{_short(float(f'{times:.1e}'))} ×" if times >= 10 else f"{times:.2g} ×"
 

@@ -19,6 +19,7 @@ from unsoftmax.cli.common import (
     Seed,
     Target,
     Width,
+    bar_aside,
     print_json,
     reports_errors,
     say,
@@ -70,7 +71,8 @@ def audit(
 
     def tell(plan: AuditPlan) -> None:
         if sys.stderr.isatty():
-            say(f"plan        {plan.sentence}")
+            with bar_aside():
+                say(f"plan        {plan.sentence}")
 
     def confirm(text: str) -> bool:
         if not sys.stdin.isatty():
@@ -78,7 +80,8 @@ def audit(
                 f"{text}: more than the {confirm_above:,} queries allowed without confirmation, and there is no terminal to ask at; "
                 "pass --yes or a larger --confirm-above. What was paid is kept in the ledger"
             )
-        return typer.confirm(f"{text}. Go on?", err=True)
+        with bar_aside():
+            return typer.confirm(f"{text}. Go on?", err=True)
 
     given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
     with show_progress() as progress, opened(target, outputs, {name: value for name, value in given.items() if value is not None}) as oracle:

@@ -15,6 +15,8 @@ import typer
 from unsoftmax.errors import OracleFault, UnsoftmaxError, UsageError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
     from unsoftmax.ledger import Progress
 
 __all__ = [
@@ -25,12 +27,15 @@ __all__ = [
     "Seed",
     "Target",
     "Width",
+    "bar_aside",
     "print_json",
     "reports_errors",
     "say",
     "show_progress",
     "writable_folder",
 ]
+
+_bars: list[Bar] = []  # those on the terminal now
 
 RECOVERED, NOT_RECOVERED, WRONG_USAGE, ORACLE_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -135,4 +140,21 @@ def show_progress() -> Iterator[Callable[[Progress], None] | None]:
     columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TextColumn("queries"), TimeRemainingColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
-        yield lambda now: bar.update(task, description=now.phase, completed=now.paid, total=now.expected)
+        _bars.append(bar)
+        try:
+            yield lambda now: bar.update(task, description=now.phase, completed=now.paid, total=now.expected)
+        finally:
+            _bars.remove(bar)
+
+
+@contextmanager
+def bar_aside() -> Iterator[None]:
+    """Takes the bar off the terminal for a line or a question, which it would paint over."""
+    bars = tuple(_bars)
+    for bar in bars:
+        bar.stop()
+    try:
+        yield
+    finally:
+        for bar in bars:
+            bar.start()

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Budget, Json, LedgerPath, Seed, Width, print_json, reports_errors, writable_folder
+from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Budget, Json, LedgerPath, Seed, Width, print_json, reports_errors, say, writable_folder
 
 if TYPE_CHECKING:
+    from unsoftmax.cli.defend import Behind
     from unsoftmax.models import Model
 
 __all__ = ["compare"]
@@ -38,13 +39,12 @@ def compare(
     from unsoftmax.cli.defend import model_behind
 
     folder = None if out is None else writable_folder(out)
-    sides: list[Model] = []
+    sides: list[Behind] = []
     for index, target in enumerate((first, second), 1):
         place = None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")  # a ledger belongs to one target
-        model, bound = model_behind(target, width, seed, budget, place)
-        sides.append(model)
-        rtol = max(rtol, 2.0 * bound)  # what was recovered is compared as well as it is known
-    done = compare_models(sides[0], sides[1], rtol=rtol, seed=seed)
+        sides.append(model_behind(target, width, seed, budget, place))
+        rtol = max(rtol, 2.0 * sides[-1].bound)  # what was recovered is compared as well as it is known
+    done = compare_models(*_as_far_as_known(*sides), rtol=rtol, seed=seed)
     content = done.as_json()
     if folder is not None and done.separating is not None:
         np.save(folder / "separating.npy", done.separating)
@@ -58,3 +58,25 @@ def compare(
         for name, path in content.get("artifacts", {}).items():
             typer.echo(f"{name:<11} {path}")
     raise typer.Exit(RECOVERED if done.same else NOT_RECOVERED)
+
+
+def _as_far_as_known(first: Behind, second: Behind) -> tuple[Model, Model]:
+    """Both on one scale where labels do not show it, and with one constant where errors of answers hide the difference."""
+    import numpy as np
+
+    from unsoftmax.models import SingleHead
+
+    one, two = first.model, second.model
+    free, hidden = first.free_scale or second.free_scale, first.constant_bound + second.constant_bound
+    if not free and not hidden:
+        return one, two
+    if not isinstance(one, SingleHead) or not isinstance(two, SingleHead):
+        return one, two  # only one head is ever known so little; another family is another function
+    if free:
+        say("labels do not show the scale of answers: both are compared with v of length 1")
+        sizes = [float(np.linalg.norm(head.v)) or 1.0 for head in (one, two)]
+        one, two = (SingleHead(head.matrix, head.v / size, head.w0, head.c / size) for head, size in zip((one, two), sizes, strict=True))
+    if 0.0 < abs(float(one.c) - float(two.c)) <= hidden:
+        say(f"the constants agree as well as they are known, to {hidden:.2g}")
+        two = SingleHead(two.matrix, two.v, two.w0, one.c)
+    return one, two

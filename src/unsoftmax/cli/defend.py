@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from unsoftmax.audit.defend import Defences
     from unsoftmax.models import Model
 
-__all__ = ["bar", "defend", "model_behind", "n_workers"]
+__all__ = ["Behind", "bar", "defend", "model_behind", "n_workers"]
 
 
 @reports_errors
@@ -45,7 +46,7 @@ def defend(
     folder = None if out is None else writable_folder(out)
     honest = None if sequences is None else room.read_sequences(sequences)
     stand_in = not holds_model(target)
-    model, _ = model_behind(target, width, seed, budget, ledger)
+    model = model_behind(target, width, seed, budget, ledger).model
     with bar() as progress:
         table = room.defend(
             model, defences=defence or None, sequences=honest, seed=seed, workers=workers or n_workers(), stand_in=stand_in, progress=progress
@@ -68,8 +69,18 @@ def holds_model(target: str) -> bool:
     return target.startswith("demo:") or target.endswith(".safetensors")
 
 
-def model_behind(target: str, width: int | None, seed: int, budget: int | None, ledger: Path | None) -> tuple[Model, float]:
-    """The target's own model where its file is at hand, else the one recovered from it; and how far its parameters may be off."""
+@dataclass(frozen=True)
+class Behind:
+    """A target's model and how well it is known: relative error of the parameters, error of the constant, and whether the scale shows at all."""
+
+    model: Model
+    bound: float = 0.0
+    constant_bound: float = 0.0
+    free_scale: bool = False
+
+
+def model_behind(target: str, width: int | None, seed: int, budget: int | None, ledger: Path | None) -> Behind:
+    """The target's own model where its file is at hand, else the one recovered from it."""
     import unsoftmax
     from unsoftmax.audit.defend import model_of
 
@@ -77,13 +88,14 @@ def model_behind(target: str, width: int | None, seed: int, budget: int | None, 
         model = model_of(target)
         if width is not None and width != model.width:
             raise UsageError(f"width {width} but {target} has width {model.width}; pass --width {model.width}")
-        return model, 0.0
+        return Behind(model)
     with show_progress() as progress:
         result = unsoftmax.recover(target, width=width, seed=seed, budget=budget, ledger=ledger, progress=progress)
     if result.model is None:
         raise NotRecovered(f"{target} shows its answers only and could not be recovered: {result.reason}", result)
     say(f"{target}: the model recovered with {result.queries.total:,} queries stands in for the target")
-    return result.model, result.error_bound or 0.0
+    labels = any(finding.subject == "answers" and "labels" in finding.value for finding in result.findings)
+    return Behind(result.model, result.error_bound or 0.0, result.constant_bound or 0.0, labels)
 
 
 def describe(table: Defences) -> str:

@@ -23,7 +23,6 @@ _CANCELS = 1e-14  # answers so small against their rows are rounding of values t
 _TINY = 1e-9
 _STRAIGHT = 1e-13  # of the answers: a straight segment bends by no more, a moving one moves by a thousand times that
 _COVER = 1.25  # a tolerance seen on 30 answers is a little below the true one
-_TURNS = 3  # of a label along a ray, by the function itself
 _MORE_ON_RAY = 150
 _SAME_RAY = 90  # with one label in twenty flipped, so many all agree once in a hundred times; other rays see the rest
 _CURVED = 6.0  # lines through far answers are off by more than this many times the errors only when the function bends
@@ -225,10 +224,10 @@ def _labels(ledger: Ledger, rng: np.random.Generator, far: Array, rows: Array, n
     if repeats and turns == 0:
         return AnswerModel("labels", seen, 0, middle=middle)
     more = rng.uniform(0.5, 2.0, _MORE_ON_RAY)
-    if repeats and turns <= _TURNS:
+    if repeats:
         more[:_SAME_RAY] = sizes
     again = _ask(ledger, rows[:1] * more[:, None]) == values[1]
-    if repeats and turns <= _TURNS and bool((again[:_SAME_RAY] == labels).all()):
+    if repeats and bool((again[:_SAME_RAY] == labels).all()):
         return AnswerModel("labels", f"{seen}, and along a ray the label turns {turns} times, at the same places when asked again", 0, middle=middle)
     flip = _flipped(np.append(labels, again)[np.argsort(np.append(sizes, more))])
     return AnswerModel("flipped labels", f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time", 0, flip=flip, middle=middle)

@@ -152,6 +152,11 @@ class Ledger:
         if batch.ndim != 3 or batch.shape[2] != self.width or batch.shape[1] < 1:
             raise UsageError(f"a batch must be (B, N, {self.width}), not {batch.shape}")
         self._keep_to_bound(batch)
+        longest = self.oracle.spec.max_length
+        if longest is not None and batch.shape[1] > longest:  # no fault of the target's
+            raise Unresolved(
+                f"the next query needs sequences of {batch.shape[1]} rows, and the target takes at most {longest}; one that takes more would help"
+            )
         limit = self.oracle.spec.max_batch
         if limit is None or len(batch) <= limit:
             return self._send(batch, check)

@@ -243,10 +243,14 @@ class ToleranceMeter:
                 beta[:, pilots:] = np.minimum(beta[:, pilots:] * (_SCORE / loud)[:, None], longest)
                 todo[:, pilots:] = True
         if not np.isfinite(errors).all():
-            raise Unresolved(
-                f"answers off by {self.tau:.2g} leave nothing of scores asked with rows of norm {self._bound:.3g}; "
-                f"rows of norm {40.0 * self.tau / self._size:.2g} or more, or a smaller tolerance, would help"
+            needed = 40.0 * self.tau / self._size
+            longer = f"rows of norm {needed:.2g} or more, or a smaller tolerance, would help"
+            hint = (
+                longer
+                if needed > self._bound
+                else "a smaller tolerance would help, if this is one head at all: no asking row made its scores moderate"
             )
+            raise Unresolved(f"answers off by {self.tau:.2g} leave nothing of scores asked with rows of norm {self._bound:.3g}; {hint}")
         return forms, errors, s
 
     def _ask(self, directions: Array, B: Array, i: Indices, j: Indices, a: Array, b: Array) -> Array:
