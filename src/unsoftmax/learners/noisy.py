@@ -12,7 +12,7 @@ from unsoftmax.learners.answer_model import identify
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.loud_values import check_linear_within, moved_by_query_bias, read_loud_values
-from unsoftmax.learners.within_tolerance import check_learnt, learn_scores, learn_with_bias, refuse_noise, relative_bound
+from unsoftmax.learners.within_tolerance import check_learnt, learn_scores, learn_with_bias, queries_within_tolerance, refuse_noise, relative_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -34,9 +34,9 @@ _CLAIM = Claim(
         Assumption("R|v|/sigma is at least about 100", "the bound itself"),
     ),
     queries=QueryCount(
-        "m (1.5 (r(2d - r) + d) + 100), m repeats (m (16 d + 300) more with a query bias)",
+        "m times those within a tolerance, m repeats: m (1.5 (r(2d - r) + d) + 100), rarely 2.1 (m (16 d + 300) more with a query bias)",
         "upper",
-        lambda d, r: int(1.5 * (r * (2 * d - r) + d)) + 100,
+        queries_within_tolerance,
     ),
     recovers="W, v and a query bias to a relative error of about 3.5 sigma / (R |v| sqrt(m)), with error bars that cover",
     symmetry="none",
