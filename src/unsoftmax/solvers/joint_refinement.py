@@ -1,0 +1,349 @@
+"""Joint refinement: Levenberg-Marquardt over all parameters at once, for any model that can linearise its residual.
+
+A start a few ten per cent off is enough. Residuals are computed in float64, so the fit reaches the noise of the answers.
+
+What a model supplies (`LeastSquares[State]`; State is whatever type holds its parameters):
+
+    residual(state)     -> (n,)   weight · (predicted − answered), for all n answers
+    linearise(state)    -> Linearisation, the Jacobian J of `residual` at state
+    moved(state, step)  -> State  state + step (p,), and, if the model has symmetries, put back into a fixed gauge
+
+What J must offer (`Linearisation`): `unknowns`, `forward(x)` = Jx, `backward(y)` = Jᵀy, `normal()` = JᵀJ as a dense array,
+`diagonal()` of JᵀJ, and `preconditioner(damping)`, an approximate inverse of JᵀJ + diag(damping), or None.
+`DenseJacobian(J)` makes all of it from an array (n, p); `Products(...)` from functions.
+
+    refined = refine(problem, start, RefinementOptions(), held_out=lambda state: rms_of_queries_that_are_not_in_the_fit)
+    refined.state, refined.rms, refined.stopped
+    spread = Spread.of(problem, refined.state, gauge=number_of_directions_that_change_nothing)
+    steps = spread.draw(400, rng)          # (400, p): errors that the parameters may have, from s²(JᵀJ)⁻¹
+
+Up to `dense_limit` unknowns J is used as a dense normal matrix; above, by preconditioned conjugate gradients on products alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from unsoftmax.oracles import Array
+
+__all__ = [
+    "DenseJacobian",
+    "LeastSquares",
+    "Linearisation",
+    "Products",
+    "Refined",
+    "RefinementOptions",
+    "Spread",
+    "StopReason",
+    "refine",
+]
+
+State = TypeVar("State")
+Inverse = Callable[[Array], Array]
+
+_WEAKEST_COLUMN = 1e-12  # of the strongest: columns of J below are damped as if they were this strong, or they would run away
+_MOST_DAMPING = 1e8  # a step this short that still does not help: the residual cannot be lowered in float64
+_ROUNDED_AWAY = 1e-13  # relative eigenvalue of the scaled normal matrix below which float64 has lost the direction
+
+
+class Linearisation(Protocol):
+    """The Jacobian J (n, p) of the weighted residual at one state."""
+
+    @property
+    def unknowns(self) -> int: ...
+
+    def forward(self, step: Array, /) -> Array: ...
+
+    def backward(self, residual: Array, /) -> Array: ...
+
+    def normal(self) -> Array: ...
+
+    def diagonal(self) -> Array: ...
+
+    def preconditioner(self, damping: Array, /) -> Inverse | None: ...
+
+
+class LeastSquares(Protocol[State]):
+    """A model, its answers and their weights."""
+
+    def residual(self, state: State, /) -> Array: ...
+
+    def linearise(self, state: State, /) -> Linearisation: ...
+
+    def moved(self, state: State, step: Array, /) -> State: ...
+
+
+@dataclass(frozen=True)
+class DenseJacobian:
+    """A Jacobian held as an array.
+
+    >>> DenseJacobian(np.array([[3.0, 0.0], [4.0, 1.0]])).diagonal()
+    array([25.,  1.])
+    """
+
+    jacobian: Array
+
+    @property
+    def unknowns(self) -> int:
+        return int(self.jacobian.shape[1])
+
+    def forward(self, step: Array, /) -> Array:
+        return np.asarray(self.jacobian @ step)
+
+    def backward(self, residual: Array, /) -> Array:
+        return np.asarray(self.jacobian.T @ residual)
+
+    def normal(self) -> Array:
+        return np.asarray(self.jacobian.T @ self.jacobian)
+
+    def diagonal(self) -> Array:
+        return np.asarray(np.einsum("np,np->p", self.jacobian, self.jacobian))
+
+    def preconditioner(self, damping: Array, /) -> Inverse | None:
+        return None
+
+
+@dataclass(frozen=True)
+class Products:
+    """A Jacobian known by its products. The dense normal matrix is built from them column by column where one is asked for."""
+
+    unknowns: int
+    forward: Callable[[Array], Array]
+    backward: Callable[[Array], Array]
+    squares: Array  # diagonal of JᵀJ
+    inverse: Callable[[Array], Inverse | None] = field(default=lambda damping: None)
+
+    def normal(self) -> Array:
+        columns = [self.backward(self.forward(unit)) for unit in np.eye(self.unknowns)]
+        found = np.array(columns)
+        return np.asarray((found + found.T) / 2)
+
+    def diagonal(self) -> Array:
+        return self.squares
+
+    def preconditioner(self, damping: Array, /) -> Inverse | None:
+        return self.inverse(damping)
+
+
+@dataclass(frozen=True)
+class RefinementOptions:
+    """damping: relative to the diagonal of JᵀJ, at the first step. improvement: relative decrease of the squared residual below which a
+    step counts as the last. patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients."""
+
+    iterations: int = 40
+    damping: float = 1e-4
+    least_damping: float = 1e-10
+    improvement: float = 1e-3
+    patience: int = 2
+    dense_limit: int = 3200
+    inner_iterations: int = 100
+    inner_tolerance: float = 1e-3
+
+
+class StopReason(StrEnum):
+    """Why a refinement ended."""
+
+    SETTLED = "the residual no longer falls"
+    HELD_OUT = "the residual of held-out answers no longer falls"
+    NO_STEP = "no step lowers the residual"
+    ITERATIONS = "the number of iterations is spent"
+
+
+@dataclass(frozen=True)
+class Refined(Generic[State]):
+    """rms: of the weighted residual, before the first step and after every one. held_out: the same of held-out answers ([] without any)."""
+
+    state: State
+    rms: tuple[float, ...]
+    held_out: tuple[float, ...]
+    stopped: StopReason
+
+
+def refine(
+    problem: LeastSquares[State],
+    start: State,
+    options: RefinementOptions | None = None,
+    *,
+    held_out: Callable[[State], float] | None = None,
+    progress: Callable[[int, float], None] | None = None,
+) -> Refined[State]:
+    """Minimises the squared residual from `start`. With `held_out`, the state with the lowest held-out residual is returned.
+
+    >>> class Power:
+    ...     def residual(self, state): return np.array([state[0] ** 2 - 2.0])
+    ...     def linearise(self, state): return DenseJacobian(np.array([[2.0 * state[0]]]))
+    ...     def moved(self, state, step): return state + step
+    >>> round(float(refine(Power(), np.array([1.0]), RefinementOptions(improvement=0.0)).state[0]), 12)
+    1.414213562373
+    """
+    options = options or RefinementOptions()
+    state, residual = start, problem.residual(start)
+    history = [_rms(residual)]
+    judged = [] if held_out is None else [held_out(state)]
+    best, damping, stopped = state, options.damping, StopReason.ITERATIONS
+    for iteration in range(options.iterations):
+        found = _improve(problem, state, residual, damping, options)
+        if found is None:
+            stopped = StopReason.NO_STEP
+            break
+        state, residual, damping = found
+        history.append(_rms(residual))
+        if progress is not None:
+            progress(iteration + 1, history[-1])
+        if held_out is not None:
+            judged.append(held_out(state))
+            if judged[-1] <= min(judged):
+                best = state
+            elif len(judged) - 1 - int(np.argmin(judged)) >= options.patience:
+                stopped = StopReason.HELD_OUT
+                break
+        if history[-1] ** 2 >= (1.0 - options.improvement) * history[-2] ** 2:
+            stopped = StopReason.SETTLED
+            break
+    return Refined(state if held_out is None else best, tuple(history), tuple(judged), stopped)
+
+
+def _improve(
+    problem: LeastSquares[State], state: State, residual: Array, damping: float, options: RefinementOptions
+) -> tuple[State, Array, float] | None:
+    """(state, residual, next damping) after one step that lowers the residual; None if none does."""
+    linear = problem.linearise(state)
+    gradient = linear.backward(residual)
+    solve = _solver(linear, gradient, options)
+    before = float(residual @ residual)
+    while damping <= _MOST_DAMPING:
+        step = solve(damping)
+        moved = problem.moved(state, step)
+        after = problem.residual(moved)
+        size = float(after @ after)
+        if np.isfinite(size) and size < before:
+            expected = before - float(np.sum((residual + linear.forward(step)) ** 2))
+            gained = (before - size) / expected if expected > 0 else 1.0
+            # a step that kept its promise is damped less the next time, one that kept a quarter of it more
+            change = 0.1 if gained > 0.75 else (1.0 if gained > 0.25 else 4.0)
+            return moved, after, max(damping * change, options.least_damping)
+        damping = max(10.0 * damping, 1e-8)
+    return None
+
+
+def _solver(linear: Linearisation, gradient: Array, options: RefinementOptions) -> Callable[[float], Array]:
+    """The step −(JᵀJ + λD)⁻¹ gradient, as a function of λ; D is the diagonal of JᵀJ."""
+    if linear.unknowns <= options.dense_limit:
+        normal = linear.normal()
+        strengths = _strengths(np.diag(normal))
+        scale = 1.0 / np.sqrt(strengths)
+        scaled = normal * scale[:, None] * scale
+
+        def dense(damping: float) -> Array:
+            return -scale * _solve_positive(scaled, damping, scale * gradient)
+
+        return dense
+    strengths = _strengths(linear.diagonal())
+
+    def by_products(damping: float) -> Array:
+        return -_conjugate_gradients(linear, gradient, damping * strengths, strengths, options)
+
+    return by_products
+
+
+def _strengths(diagonal: Array) -> Array:
+    top = float(np.max(diagonal, initial=0.0))
+    return np.maximum(diagonal, _WEAKEST_COLUMN * top if top > 0 else 1.0)
+
+
+def _solve_positive(scaled: Array, damping: float, right: Array) -> Array:
+    """(scaled + λ)⁻¹ right. Where Cholesky fails, because gauge directions have eigenvalues of rounding size, they are left out."""
+    damped = scaled + damping * np.eye(len(scaled))
+    try:
+        return np.asarray(cho_solve(cho_factor(damped, lower=True, check_finite=False), right, check_finite=False))
+    except LinAlgError:
+        values, vectors = np.linalg.eigh(damped)
+        kept = values > _ROUNDED_AWAY * values[-1]
+        return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept]))
+
+
+def _conjugate_gradients(linear: Linearisation, right: Array, damping: Array, strengths: Array, options: RefinementOptions) -> Array:
+    """(JᵀJ + diag(damping))⁻¹ right."""
+    given = linear.preconditioner(damping)
+
+    def inverse(vector: Array) -> Array:
+        return vector / (strengths + damping) if given is None else given(vector)
+
+    solution, left = np.zeros_like(right), right.copy()
+    direction = inverse(left)
+    size = first = float(left @ direction)
+    for _ in range(options.inner_iterations):
+        if size <= options.inner_tolerance**2 * first:
+            break
+        image = linear.backward(linear.forward(direction)) + damping * direction
+        curvature = float(direction @ image)
+        if curvature <= 0:
+            break
+        length = size / curvature
+        solution = solution + length * direction
+        left = left - length * image
+        conditioned = inverse(left)
+        before, size = size, float(left @ conditioned)
+        direction = conditioned + size / before * direction
+    return solution
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The covariance s²(JᵀJ)⁻¹ of fitted parameters, without the directions that change no answer.
+
+    variance: s², the squared residual over the degrees of freedom that are left.
+    """
+
+    linear: Linearisation
+    variance: float
+    gauge: int
+    answers: int
+    options: RefinementOptions = field(default_factory=RefinementOptions)
+
+    @classmethod
+    def of(cls, problem: LeastSquares[State], state: State, gauge: int = 0, options: RefinementOptions | None = None) -> Self:
+        """gauge: how many independent directions of the parameters change no answer."""
+        residual, linear = problem.residual(state), problem.linearise(state)
+        free = max(len(residual) - (linear.unknowns - gauge), 1)
+        variance = float(residual @ residual) / free
+        return cls(linear, variance, gauge, len(residual), options or RefinementOptions())
+
+    @property
+    def freedom(self) -> int:
+        """Answers beyond the unknowns: below about a fifth of the unknowns, s² is itself uncertain."""
+        return self.answers - (self.linear.unknowns - self.gauge)
+
+    def draw(self, count: int, rng: np.random.Generator) -> Array:
+        """(count, p) steps with this covariance, for a bound on anything that depends on the parameters.
+
+        >>> spread = Spread(DenseJacobian(np.diag([2.0, 4.0])), 1.0, 0, 2)
+        >>> np.round(spread.draw(20000, np.random.default_rng(0)).std(axis=0), 2)
+        array([0.5 , 0.25])
+        """
+        if self.linear.unknowns > self.options.dense_limit:
+            return np.array([self._solved(rng) for _ in range(count)])
+        normal = self.linear.normal()
+        scale = 1.0 / np.sqrt(_strengths(np.diag(normal)))
+        values, vectors = np.linalg.eigh(normal * scale[:, None] * scale)
+        kept = np.arange(len(values)) >= self.gauge
+        kept &= values > _ROUNDED_AWAY * values[-1]
+        root = vectors[:, kept] / np.sqrt(values[kept]) * scale[:, None]
+        return np.asarray(np.sqrt(self.variance) * rng.standard_normal((count, int(kept.sum()))) @ root.T)
+
+    def _solved(self, rng: np.random.Generator) -> Array:
+        """One draw: (JᵀJ)⁻¹Jᵀ of noise with variance s², which has the wanted covariance."""
+        noise = np.sqrt(self.variance) * rng.standard_normal(self.answers)
+        strengths = _strengths(self.linear.diagonal())
+        damping = self.options.least_damping * strengths
+        return _conjugate_gradients(self.linear, self.linear.backward(noise), damping, strengths, self.options)
+
+
+def _rms(residual: Array) -> float:
+    return float(np.sqrt(np.mean(residual**2))) if residual.size else 0.0
