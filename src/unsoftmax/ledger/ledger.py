@@ -13,7 +13,7 @@ import numpy as np
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
-from unsoftmax.oracles import Array, Oracle, check_width, checked_answers, retries_of
+from unsoftmax.oracles import Array, Oracle, checked_answers, domain_of, retries_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 __all__ = ["Bill", "Ledger", "Progress"]
@@ -78,13 +78,11 @@ class Ledger:
         journal: Journal | None = None,
         listener: Callable[[Progress], None] | None = None,
     ) -> None:
-        told = oracle.spec.width
-        if width is not None and told is not None and width != told:
-            raise UsageError(f"width {width} but the target has width {told}; pass width={told}")
         self.oracle = oracle
-        self.width = check_width(width if width is not None else told)
+        self.domain = domain_of(oracle.spec, width=width, input_bound=input_bound)
+        self.width = self.domain.width
         self.budget = _check_budget(budget)
-        self.input_bound = _tighter(input_bound, oracle.spec.input_bound)  # a learner may keep to less for its own reasons ...
+        self.input_bound = self.domain.bound  # a learner may keep to less for its own reasons ...
         self._allowed = self.input_bound  # ... but never to more
         self.expected: int | None = None
         self.witnesses: list[tuple[Array, Array]] = []
@@ -134,7 +132,7 @@ class Ledger:
 
     def batch_size(self, length: int) -> int:
         """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the oracle's own limit."""
-        sequence = 8 * length * self.width
+        sequence = 8 * length * self.domain.columns
         fitting = max(1, _BATCH_BYTES // sequence, min(_WORTHWHILE, _LARGEST_BATCH_BYTES // sequence))
         limit = self.oracle.spec.max_batch
         return min(fitting, limit) if limit is not None else fitting
@@ -144,13 +142,11 @@ class Ledger:
         return self._memory.blank((n_queries, length, self.width))
 
     def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
-        """Answers to a batch (B, N, d): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches.
+        """Answers to a batch, (B, N, d) or token ids (B, N): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches.
 
         check: called with what was sent and what came back; what it refuses, by raising, is paid but not kept.
         """
-        batch = np.asarray(batch, dtype=np.float64)
-        if batch.ndim != 3 or batch.shape[2] != self.width or batch.shape[1] < 1:
-            raise UsageError(f"a batch must be (B, N, {self.width}), not {batch.shape}")
+        batch = self.domain.checked(batch)
         self._keep_to_bound(batch)
         longest = self.oracle.spec.max_length
         if longest is not None and batch.shape[1] > longest:  # no fault of the target's
@@ -163,7 +159,8 @@ class Ledger:
         return np.concatenate([self._send(batch[i : i + limit], check) for i in range(0, len(batch), limit)])
 
     def _send(self, batch: Array, check: Callable[[Array, Array], None] | None = None) -> Array:
-        n_queries, length, width = batch.shape
+        n_queries, length = batch.shape[:2]
+        width = batch.shape[2] if batch.ndim == 3 else 1  # token ids
         if n_queries == 0:
             return np.empty((0,) if self.outputs is None else (0, self.outputs))
         asked = sketch(batch) if self._journal.durable else (0.0, 0.0)
@@ -261,12 +258,3 @@ def _check_budget(budget: int | None) -> int | None:
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 0:
         raise UsageError(f"budget must be a whole number of queries >= 0, not {budget!r}")
     return int(budget)
-
-
-def _tighter(asked: float | None, told: float | None) -> float | None:
-    for bound in (asked, told):
-        if bound is not None and not (np.isfinite(bound) and bound > 0):
-            raise UsageError(f"input_bound must be a finite number > 0, not {bound!r}")
-    if asked is None or told is None:
-        return asked if told is None else told
-    return min(asked, told)

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
-__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers", "retries_of"]
+__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers", "domain_of", "retries_of"]
 
 Array = NDArray[np.float64]
 
@@ -23,6 +24,7 @@ class OracleSpec:
     input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of sequences a call.
     deterministic: False when asking again may give another answer. name: for people.
     fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text where it only names the target.
+    domain: token ids or a finite list of rows; None for all rows of `width` columns within `input_bound`.
     """
 
     width: int | None = None
@@ -33,11 +35,15 @@ class OracleSpec:
     deterministic: bool = True
     name: str = "target"
     fingerprint: str | None = None
+    domain: FiniteRows | TokenIds | None = None
 
 
 @runtime_checkable
 class Oracle(Protocol):
-    """Maps a float64 batch (B, N, d) to answers (B,), or (B, m) when `spec.outputs` is m. One sequence is one query."""
+    """Maps a float64 batch (B, N, d) to answers (B,), or (B, m) when `spec.outputs` is m. One sequence is one query.
+
+    Where `spec.domain` is `TokenIds` the batch is int64 (B, N).
+    """
 
     @property
     def spec(self) -> OracleSpec: ...
@@ -58,6 +64,33 @@ def check_width(width: object) -> int:
     if width < 1:
         raise UsageError(f"width must be at least 1, not {int(width)}; pass the number of columns of a sequence")
     return int(width)
+
+
+def domain_of(spec: OracleSpec, *, width: int | None = None, input_bound: float | None = None) -> Domain:
+    """What may be sent to an oracle, when the user says `width` and `input_bound` where the oracle does not.
+
+    >>> domain_of(OracleSpec(width=4), input_bound=2.0)
+    Ball(width=4, radius=2.0)
+    """
+    told = spec.width if spec.domain is None else spec.domain.width
+    if width is not None and told is not None and width != told:
+        raise UsageError(f"width {width} but the target has width {told}; pass width={told}")
+    bound = _tighter(input_bound, spec.input_bound)
+    if spec.domain is not None:
+        if bound is not None:
+            raise UsageError("input_bound is for targets that take any rows; this one takes a finite list of them, so leave it out")
+        return spec.domain
+    columns = check_width(width if width is not None else told)
+    return Space(columns) if bound is None else Ball(columns, bound)
+
+
+def _tighter(asked: float | None, told: float | None) -> float | None:
+    for bound in (asked, told):
+        if bound is not None and not (np.isfinite(bound) and bound > 0):
+            raise UsageError(f"input_bound must be a finite number > 0, not {bound!r}")
+    if asked is None or told is None:
+        return asked if told is None else told
+    return min(asked, told)
 
 
 def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
