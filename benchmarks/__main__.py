@@ -1,8 +1,10 @@
-"""Runs benchmarks and writes what they print to docs/benchmarks.md, and the parts that README shows to README.md.
+"""Runs benchmarks and writes what they print to docs/benchmarks.md, and the parts that README shows to
+README.md.
 
     python -m benchmarks                      # every section of the page
     python -m benchmarks distillation paper   # only these; the rest of the page stays as it is
-    python -m benchmarks --fast               # small sizes, for a look; nothing is written unless --out says where
+    python -m benchmarks --fast               # small sizes, for a look; nothing is written unless --out says
+    where
 
 A script that fails leaves its old section and makes the exit status 1.
 """
@@ -20,8 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 HEADER = """# Benchmarks
 
-Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to the symmetry of the model,
-measured against the hidden truth. Queries are without verification unless a table says otherwise. Times and memory are ratios within one run:
+Written by `make bench`; every section names its command. Errors are relative errors of all parameters, up to
+the symmetry of the model,
+measured against the hidden truth. Queries are without verification unless a table says otherwise. Times and
+memory are ratios within one run:
 absolute ones depend on the machine, and on what else it does.
 """
 
@@ -46,7 +50,12 @@ SECTIONS = (
     Section("literal", "Against the paper's algorithms to the letter"),
     Section("distillation", "Against training a student"),
     Section("nuclear_norm", "Against the convex program, by cvxpy and SCS"),
-    Section("peer_art", "Against the extraction attack of ART, for the network part", ("--seeds", "4"), ("--seeds", "1", "--limit", "20")),
+    Section(
+        "peer_art",
+        "Against the extraction attack of ART, for the network part",
+        ("--seeds", "4"),
+        ("--seeds", "1", "--limit", "20"),
+    ),
     Section("published_counts", "Against the published count for several heads"),
     Section("single_head", "One head: widths, kinds, ranks", ("--seeds", "3"), ("--seeds", "1")),
     Section("multi_head", "Several heads: the bill", ("--bills",), ("--seeds", "1", "--only", "dead")),
@@ -57,15 +66,24 @@ SECTIONS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"sections: {', '.join(section.key for section in SECTIONS)}")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"sections: {', '.join(section.key for section in SECTIONS)}"
+    )
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     unknown = set(options.names) - {section.key for section in SECTIONS}
     if unknown:
-        parser.error(f"there is no section {sorted(unknown)[0]!r}; choose from {', '.join(section.key for section in SECTIONS)}")
-    page = options.out if options.out is not None else None if options.fast else ROOT / "docs" / "benchmarks.md"
+        parser.error(
+            f"there is no section {sorted(unknown)[0]!r}; choose from "
+            f"{', '.join(section.key for section in SECTIONS)}"
+        )
+    page = (
+        options.out if options.out is not None else None if options.fast else ROOT / "docs" / "benchmarks.md"
+    )
     kept = sections_of(page.read_text()) if page is not None and page.exists() else {}
     failed = []
     for section in SECTIONS:
@@ -110,7 +128,11 @@ def as_markdown(printed: str) -> str:
 
 def compose(sections: dict[str, str]) -> str:
     """The page, its sections in the order of the table."""
-    parts = [f"<!-- section {section.key} -->\n{sections[section.key]}<!-- end -->\n" for section in SECTIONS if section.key in sections]
+    parts = [
+        f"<!-- section {section.key} -->\n{sections[section.key]}<!-- end -->\n"
+        for section in SECTIONS
+        if section.key in sections
+    ]
     return "\n".join([HEADER, *parts])
 
 
@@ -120,7 +142,8 @@ def sections_of(page: str) -> dict[str, str]:
 
 
 def with_tables(text: str, sections: dict[str, str]) -> str:
-    """`text` with every block between '<!-- table NAME -->' and '<!-- end -->' replaced by the first table of that section."""
+    """`text` with every block between '<!-- table NAME -->' and '<!-- end -->' replaced by the first table
+    of that section."""
 
     def table(match: re.Match[str]) -> str:
         found = re.search(r"^\|.*?(?=^[^|]|\Z)", sections.get(match[1], ""), flags=re.DOTALL | re.MULTILINE)

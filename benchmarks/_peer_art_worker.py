@@ -1,4 +1,5 @@
-"""Runs inside the peer's own environment: extracts one stored network and prints what it cost and how well it did, as JSON."""
+"""Runs inside the peer's own environment: extracts one stored network and prints what it cost and how well
+it did, as JSON."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def main() -> None:
     started = time.perf_counter()
     report: dict[str, Any] = {"error": None, "failure": None}
     try:
-        found = FunctionallyEquivalentExtraction(target, num_neurons=m).extract(np.random.default_rng(seed).standard_normal((200, d)))
+        found = FunctionallyEquivalentExtraction(target, num_neurons=m).extract(
+            np.random.default_rng(seed).standard_normal((200, d))
+        )
         signal.alarm(0)
         rows = np.random.default_rng([9, seed]).standard_normal((2000, d))
         truth = network(rows)
@@ -54,7 +57,16 @@ def main() -> None:
         signal.alarm(0)
         report["failure"] = f"{type(failure).__name__}: {str(failure)[:80]}"
     seconds = time.perf_counter() - started
-    print(json.dumps(report | {"queries": paid[0], "seconds": seconds, "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+    print(
+        json.dumps(
+            report
+            | {
+                "queries": paid[0],
+                "seconds": seconds,
+                "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Answers with errors: every setting against its figures and against the literal theorems.
 
 Run: python -m benchmarks.answers_with_errors [--seeds 20] [SECTION ...]
-Sections: tolerance, wide, biased, rounding, noise, precision, labels, flips, identify, theorems. All of them without a name.
+Sections: tolerance, wide, biased, rounding, noise, precision, labels, flips, identify, theorems. All of them
+without a name.
 """
 
 from __future__ import annotations
@@ -15,7 +16,19 @@ import numpy as np
 from tests.cases.answers import Longest, biased_head, bounded, hard_head, relative_error, with_unit_v
 
 import unsoftmax
-from unsoftmax import FlippedLabels, Labels, Ledger, LowPrecision, Noisy, Oracle, Result, Rounded, SingleHead, WithinTolerance, as_oracle
+from unsoftmax import (
+    FlippedLabels,
+    Labels,
+    Ledger,
+    LowPrecision,
+    Noisy,
+    Oracle,
+    Result,
+    Rounded,
+    SingleHead,
+    WithinTolerance,
+    as_oracle,
+)
 from unsoftmax.learners import Learner
 from unsoftmax.outcomes import Stop
 
@@ -37,7 +50,9 @@ class Row:
         self.statuses[str(result.status)] += 1
         self.queries.append(result.queries.learning)
         if isinstance(result.model, SingleHead) and result.error_bound is not None:
-            self.errors.append(head.distance(result.model) if head.w0 is not None else relative_error(result.model.W, head.W))
+            self.errors.append(
+                head.distance(result.model) if head.w0 is not None else relative_error(result.model.W, head.W)
+            )
             self.parts.append(self.errors[-1] / result.error_bound)
             self.covered += head.distance(result.model) <= result.error_bound
 
@@ -48,14 +63,18 @@ class Row:
             return
         errors = np.array(self.errors)
         print(
-            f"| {name} | {statuses} | {np.median(errors):.1e} | {errors.max():.1e} | {errors.max() / unit:.2f} | {self.covered}/{len(errors)} "
+            f"| {name} | {statuses} | {np.median(errors):.1e} | {errors.max():.1e} | "
+            f"{errors.max() / unit:.2f} | {self.covered}/{len(errors)} "
             f"| {np.median(self.parts):.2f} | {max(self.queries):.0f} |",
             flush=True,
         )
 
 
 def header(unit: str) -> None:
-    print(f"\n| setting | status | median error of W | worst | worst / {unit} | bound covers | median error/bound | most queries |")
+    print(
+        f"\n| setting | status | median error of W | worst | worst / {unit} | bound covers | median "
+        "error/bound | most queries |"
+    )
     print("|---|---|---|---|---|---|---|---|")
 
 
@@ -72,7 +91,12 @@ def stored_as(precision: str) -> Callable[[Oracle, int], Oracle]:
 
 
 def run(
-    learner: Learner, seeds: int, heads: Callable[[int], SingleHead], wrap: Callable[[Oracle, int], Oracle], row: Row, unit_v: bool = False
+    learner: Learner,
+    seeds: int,
+    heads: Callable[[int], SingleHead],
+    wrap: Callable[[Oracle, int], Oracle],
+    row: Row,
+    unit_v: bool = False,
 ) -> Row:
     for seed in range(seeds):
         head = heads(seed)
@@ -90,8 +114,19 @@ def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None
             for R in LENGTHS:
                 boxes: list[Longest] = []
 
-                def wrap(oracle: Oracle, seed: int, tau: float = tau, decimals: int = decimals, R: float = R, boxes: list[Longest] = boxes) -> Oracle:
-                    boxes.append(bounded(Rounded(oracle, decimals) if seed % 2 else WithinTolerance(oracle, tau, seed), R))
+                def wrap(
+                    oracle: Oracle,
+                    seed: int,
+                    tau: float = tau,
+                    decimals: int = decimals,
+                    R: float = R,
+                    boxes: list[Longest] = boxes,
+                ) -> Oracle:
+                    boxes.append(
+                        bounded(
+                            Rounded(oracle, decimals) if seed % 2 else WithinTolerance(oracle, tau, seed), R
+                        )
+                    )
                     return boxes[-1]
 
                 row = run(unsoftmax.within_tolerance(tau), seeds, heads_of(d, r), wrap, Row())
@@ -103,8 +138,10 @@ def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None
         covered, total = sum(row.covered for row in rows), sum(len(row.errors) for row in rows)
         parts = [part for row in rows for part in row.parts]
         print(
-            f"\nd={d} r={r or d}: where R|v|/tau >= 100, worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} of {total}, "
-            f"median error/bound {np.median(parts):.2f}; most queries {max(max(row.queries) for row in rows):.0f} "
+            f"\nd={d} r={r or d}: where R|v|/tau >= 100, worst error {max(units):.2f} tau/(R|v|); bound "
+            f"covers in {covered} of {total}, "
+            f"median error/bound {np.median(parts):.2f}; most queries "
+            f"{max(max(row.queries) for row in rows):.0f} "
             f"(limit {unsoftmax.within_tolerance().claim.queries(d, r or d)}); longest row {longest:.9f} R",
             flush=True,
         )
@@ -118,15 +155,24 @@ BIASES = (0.1, 1.0, 5.0)
 
 
 def biased(seeds: int) -> None:
-    """Heads with a query bias 0.1, 1 and 5 times as long as W x of a typical unit row x, behind every kind of answers."""
+    """Heads with a query bias 0.1, 1 and 5 times as long as W x of a typical unit row x, behind every kind
+    of answers."""
     for d, r in ((3, None), (8, None), (16, None), (3, 2), (8, 2), (16, 2)):
         _biased_tolerance(d, r, seeds)
     header("1e-13")
     kinds: list[tuple[str, Learner, Callable[[Oracle, int], Oracle], bool]] = [
-        ("noise 0.01, R=1e4", unsoftmax.noisy(0.01), lambda oracle, seed: bounded(Noisy(oracle, 0.01, seed), 1e4), False),
+        (
+            "noise 0.01, R=1e4",
+            unsoftmax.noisy(0.01),
+            lambda oracle, seed: bounded(Noisy(oracle, 0.01, seed), 1e4),
+            False,
+        ),
         ("2 decimals, R=1e4", unsoftmax.rounded(2), rounded_to(2, 1e4), False),
         ("2 decimals, R=100", unsoftmax.rounded(2), rounded_to(2, 100.0), False),
-        *((name, unsoftmax.low_precision(name), stored_as(name), False) for name in ("float32", "bfloat16", "float16")),
+        *(
+            (name, unsoftmax.low_precision(name), stored_as(name), False)
+            for name in ("float32", "bfloat16", "float16")
+        ),
         ("labels", unsoftmax.from_labels(), lambda oracle, seed: Labels(oracle), True),
     ]
     for name, learner, wrap, unit_v in kinds:
@@ -151,7 +197,10 @@ def _biased_tolerance(d: int, r: int | None, seeds: int) -> None:
                     return off if R is None else bounded(off, R)
 
                 row = run(unsoftmax.within_tolerance(tau), seeds, biased_heads_of(d, r, bias), wrap, Row())
-                row.tell(f"d={d} r={r or d} bias={bias:g} tau={tau:g} R={'unbounded' if R is None else f'{R:g}'}", np.nan if R is None else tau / R)
+                row.tell(
+                    f"d={d} r={r or d} bias={bias:g} tau={tau:g} R={'unbounded' if R is None else f'{R:g}'}",
+                    np.nan if R is None else tau / R,
+                )
                 rows.append(row)
                 if R is not None:
                     units.append(max(row.errors, default=0.0) / (tau / R))
@@ -161,7 +210,8 @@ def _biased_tolerance(d: int, r: int | None, seeds: int) -> None:
     parts = [part for row in rows for part in row.parts]
     print(
         f"\nd={d} r={r or d}: {how}; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} "
-        f"of {total}, median error/bound {np.median(parts):.2f}; most queries {max(max(row.queries) for row in rows):.0f} "
+        f"of {total}, median error/bound {np.median(parts):.2f}; most queries "
+        f"{max(max(row.queries) for row in rows):.0f} "
         f"({biased_head(d, r).parameters} parameters)",
         flush=True,
     )
@@ -174,14 +224,12 @@ def biased_heads_of(d: int, r: int | None, bias: float) -> Callable[[int], Singl
 def rounding(seeds: int) -> None:
     header("1e-12")
     for d, r, decimals, R in ((16, None, 2, 1e4), (16, None, 0, 100.0), (16, 4, 2, 1e4), (16, 4, 0, 100.0)):
-        row = run(
-            unsoftmax.rounded(decimals),
-            seeds,
-            heads_of(d, r),
-            rounded_to(decimals, R),
-            Row(),
+        row = run(unsoftmax.rounded(decimals), seeds, heads_of(d, r), rounded_to(decimals, R), Row())
+        row.tell(
+            f"{decimals} decimals, d={d} r={r or d} R={R:g} "
+            f"({max(row.queries) / hard_head(d, r).parameters:.1f} queries a parameter)",
+            1e-12,
         )
-        row.tell(f"{decimals} decimals, d={d} r={r or d} R={R:g} ({max(row.queries) / hard_head(d, r).parameters:.1f} queries a parameter)", 1e-12)
 
 
 def noise(seeds: int) -> None:
@@ -201,14 +249,12 @@ def precision(seeds: int) -> None:
     header("1e-13")
     for kind in ("float32", "bfloat16", "float16"):
         for d, r in ((16, None), (64, 4)):
-            row = run(
-                unsoftmax.low_precision(kind),
-                seeds,
-                heads_of(d, r),
-                stored_as(kind),
-                Row(),
+            row = run(unsoftmax.low_precision(kind), seeds, heads_of(d, r), stored_as(kind), Row())
+            row.tell(
+                f"{kind} d={d} r={r or d} ({max(row.queries) / hard_head(d, r).parameters:.2f} queries a "
+                "parameter)",
+                1e-13,
             )
-            row.tell(f"{kind} d={d} r={r or d} ({max(row.queries) / hard_head(d, r).parameters:.2f} queries a parameter)", 1e-13)
 
 
 def labels(seeds: int) -> None:
@@ -224,7 +270,9 @@ def labels(seeds: int) -> None:
                 unit_v=True,
             )
             each = max(row.queries) / hard_head(d, r).parameters / 48
-            row.tell(f"labels d={d} r={r or d}, W times {scale:g} ({each:.3f} queries a parameter and bit)", 1e-12)
+            row.tell(
+                f"labels d={d} r={r or d}, W times {scale:g} ({each:.3f} queries a parameter and bit)", 1e-12
+            )
 
 
 def flips(seeds: int) -> None:
@@ -284,7 +332,9 @@ def _drop_rng(wrap: Callable[[Oracle, int], Oracle]) -> Kind:
 
 def theorems(seeds: int) -> None:
     """The literal theorems on the same answers, told B, mu and tau, and the settings' own learners."""
-    print("\n| answers | theorem | its error of W | its queries | this library | its error of W | its queries |")
+    print(
+        "\n| answers | theorem | its error of W | its queries | this library | its error of W | its queries |"
+    )
     print("|---|---|---|---|---|---|---|")
     for tau in DECIMALS:
         theirs, ours, paid = [], [], []
@@ -294,26 +344,41 @@ def theorems(seeds: int) -> None:
             mu = max(float(np.abs(head.v).min()), 2.1 * tau)
             B = float(np.linalg.norm(head.W))
             try:
-                theirs.append(relative_error(unsoftmax.theorem_6_1(B, mu, tau).estimate(Ledger(oracle))[0].W, head.W))
+                theirs.append(
+                    relative_error(unsoftmax.theorem_6_1(B, mu, tau).estimate(Ledger(oracle))[0].W, head.W)
+                )
             except Stop:  # every entry of v below the tolerance
                 theirs.append(np.inf)
-            result = unsoftmax.recover(bounded(oracle, 100.0), learner=unsoftmax.within_tolerance(tau), seed=seed)
-            ours.append(relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf)
+            result = unsoftmax.recover(
+                bounded(oracle, 100.0), learner=unsoftmax.within_tolerance(tau), seed=seed
+            )
+            ours.append(
+                relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf
+            )
             paid.append(result.queries.learning)
-        print(f"| tau={tau:g} | 6.1 | {np.median(theirs):.1e} | {16 + 256} | R=100 | {np.median(ours):.1e} | {np.median(paid):.0f} |", flush=True)
+        print(
+            f"| tau={tau:g} | 6.1 | {np.median(theirs):.1e} | {16 + 256} | R=100 | {np.median(ours):.1e} | "
+            f"{np.median(paid):.0f} |",
+            flush=True,
+        )
     for eps in (0.1, 0.03, 0.01):
         theirs, ours, paid, theirs_paid = [], [], [], 0
         for seed in range(max(1, seeds // 4)):
             head = _even_head(4, seed)
-            learner = unsoftmax.theorem_b_1(float(np.linalg.norm(head.W)), max(float(np.abs(head.v).min()), 1.01 * eps), eps)
+            learner = unsoftmax.theorem_b_1(
+                float(np.linalg.norm(head.W)), max(float(np.abs(head.v).min()), 1.01 * eps), eps
+            )
             ledger = Ledger(Labels(as_oracle(head)))
             theirs.append(relative_error(learner.estimate(ledger, np.random.default_rng(seed)).W, head.W))
             theirs_paid = ledger.bill.total
             result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.from_labels(48), seed=seed)
-            ours.append(relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf)
+            ours.append(
+                relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf
+            )
             paid.append(result.queries.learning)
         print(
-            f"| labels, d=4, eps={eps:g} | B.1 | {np.median(theirs):.1e} | {theirs_paid} | 48 bits | {np.median(ours):.1e} | {np.median(paid):.0f} |",
+            f"| labels, d=4, eps={eps:g} | B.1 | {np.median(theirs):.1e} | {theirs_paid} | 48 bits | "
+            f"{np.median(ours):.1e} | {np.median(paid):.0f} |",
             flush=True,
         )
 
@@ -326,13 +391,16 @@ def _even_head(d: int, seed: int) -> SingleHead:
 
 
 SECTIONS: dict[str, Callable[[int], None]] = {
-    "identify": identify, "theorems": theorems, "noise": noise, "precision": precision, "rounding": rounding, "tolerance": tolerance,
+    "identify": identify, "theorems": theorems, "noise": noise, "precision": precision, "rounding": rounding,
+    "tolerance": tolerance,
     "labels": labels, "flips": flips, "wide": wide, "biased": biased,
 }  # fmt: skip
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("sections", nargs="*", metavar="SECTION")
     options = parser.parse_args()

@@ -2,10 +2,14 @@
 
 python -m benchmarks.http_throughput
 
-The server runs in a process of its own (`unsoftmax serve`), once as it is and once 20 ms away, as a real one would be. The bare loop encodes
-a body with the same fast encoder, posts it over one kept-alive connection of httpx and decodes the reply, and nothing else. The oracle does
-what it does in a recovery: it cuts the batch, keeps to limits, watches time and size, checks and orders the answers. Rounds are taken in
-turns; a ratio is the median over rounds of the two times taken right after each other, so that other load meets both alike.
+The server runs in a process of its own (`unsoftmax serve`), once as it is and once 20 ms away, as a real one
+would be. The bare loop encodes
+a body with the same fast encoder, posts it over one kept-alive connection of httpx and decodes the reply, and
+nothing else. The oracle does
+what it does in a recovery: it cuts the batch, keeps to limits, watches time and size, checks and orders the
+answers. Rounds are taken in
+turns; a ratio is the median over rounds of the two times taken right after each other, so that other load
+meets both alike.
 """
 
 from __future__ import annotations
@@ -30,8 +34,19 @@ WIDTH, LENGTH, PER_REQUEST, REQUESTS, ROUNDS = 64, 2, 64, 64, 15
 
 @contextmanager
 def served(*switches: str) -> Iterator[str]:
-    command = [sys.executable, "-m", "unsoftmax", "serve", f"demo:single-head?d={WIDTH}", "--port", "0", *switches]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "unsoftmax",
+        "serve",
+        f"demo:single-head?d={WIDTH}",
+        "--port",
+        "0",
+        *switches,
+    ]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ
+    ) as process:
         assert process.stdout is not None
         try:
             yield process.stdout.readline().strip()
@@ -63,7 +78,9 @@ def measure(url: str, binary: bool, requests: int) -> tuple[float, dict[int, flo
             else:
                 read_json(reply.content)
 
-    oracles = {n: http_oracle(url, HttpOptions(batch=PER_REQUEST, concurrency=n, binary=binary)) for n in (1, 4, 16)}
+    oracles = {
+        n: http_oracle(url, HttpOptions(batch=PER_REQUEST, concurrency=n, binary=binary)) for n in (1, 4, 16)
+    }
     alone: list[float] = []
     ratios: dict[int, list[float]] = {n: [] for n in oracles}
     for _ in range(ROUNDS):
@@ -77,12 +94,18 @@ def measure(url: str, binary: bool, requests: int) -> tuple[float, dict[int, flo
 
 def main() -> None:
     print(f"{WIDTH} columns, {LENGTH} rows, {PER_REQUEST} sequences a request")
-    print(f"{'server':<13}{'tensors':<9}{'bare loop, queries/s':>22}{'ratio at concurrency 1':>26}{'4':>8}{'16':>8}")
+    print(
+        f"{'server':<13}{'tensors':<9}{'bare loop, queries/s':>22}"
+        f"{'ratio at concurrency 1':>26}{'4':>8}{'16':>8}"
+    )
     for label, switches, requests in (("loopback", (), REQUESTS), ("20 ms away", ("--delay", "0.02"), 32)):
         with served(*switches) as url:
             for kind, binary in (("bytes", True), ("JSON", False)):
                 alone, ratios = measure(url, binary, requests)
-                print(f"{label:<13}{kind:<9}{alone:>22,.0f}{ratios[1]:>26.2f}{ratios[4]:>8.2f}{ratios[16]:>8.2f}", flush=True)
+                print(
+                    f"{label:<13}{kind:<9}{alone:>22,.0f}{ratios[1]:>26.2f}{ratios[4]:>8.2f}{ratios[16]:>8.2f}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

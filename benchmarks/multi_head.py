@@ -1,11 +1,13 @@
 """Several heads, all the shapes that could go wrong: errors, bills and statuses over seeds.
 
-    python benchmarks/multi_head.py                  # every configuration, 50 seeds (10 for degenerate, 450 for mixed ones: 2,020 runs)
+    python benchmarks/multi_head.py                  # every configuration, 50 seeds (10 for degenerate, 450
+    for mixed ones: 2,020 runs)
     python benchmarks/multi_head.py --seeds 5        # a quick look
     python benchmarks/multi_head.py --only degenerate --seeds 50
     python benchmarks/multi_head.py --bills          # queries against parameters and against 4Hd² - 2H + 1
 
-A run is right when the status is EXACT, the number of heads is that of the canonical form, and the error is at most 1e-8. It is
+A run is right when the status is EXACT, the number of heads is that of the canonical form, and the error is
+at most 1e-8. It is
 silently wrong when the status says recovered and the error exceeds both 1e-8 and the error bound.
 """
 
@@ -49,7 +51,9 @@ def orthogonal_subspaces(d: int, heads: int, seed: int) -> MultiHead:
     parts = []
     for h in range(heads):
         U = basis[:, h * r : (h + 1) * r]
-        parts.append(SingleHead((U @ rng.standard_normal((r, r)) / np.sqrt(r), U), U @ rng.standard_normal(r)))
+        parts.append(
+            SingleHead((U @ rng.standard_normal((r, r)) / np.sqrt(r), U), U @ rng.standard_normal(r))
+        )
     return MultiHead(parts)
 
 
@@ -57,7 +61,12 @@ def multi_query(d: int, heads: int, seed: int) -> MultiHead:
     """All heads share their keys; queries differ."""
     rng = np.random.default_rng([2, seed])
     keys = rng.standard_normal((d, d // heads)) / np.sqrt(d // heads)
-    return MultiHead([SingleHead((keys, rng.standard_normal((d, d // heads)) / np.sqrt(d)), rng.standard_normal(d)) for _ in range(heads)])
+    return MultiHead(
+        [
+            SingleHead((keys, rng.standard_normal((d, d // heads)) / np.sqrt(d)), rng.standard_normal(d))
+            for _ in range(heads)
+        ]
+    )
 
 
 def dependent_values(d: int, heads: int, seed: int) -> MultiHead:
@@ -68,7 +77,12 @@ def dependent_values(d: int, heads: int, seed: int) -> MultiHead:
 
 def loud(d: int, heads: int, seed: int, factor: float = 40.0) -> MultiHead:
     rng = np.random.default_rng([4, seed])
-    return MultiHead([SingleHead(_gauss(rng, d), (factor if h == 0 else 1.0) * rng.standard_normal(d)) for h in range(heads)])
+    return MultiHead(
+        [
+            SingleHead(_gauss(rng, d), (factor if h == 0 else 1.0) * rng.standard_normal(d))
+            for h in range(heads)
+        ]
+    )
 
 
 def equal_heads(d: int, heads: int, seed: int) -> MultiHead:
@@ -93,7 +107,12 @@ def close(d: int, heads: int, distance: float, seed: int) -> MultiHead:
     W = _gauss(rng, d)
     E = rng.standard_normal((d, d))
     near = W + distance * np.linalg.norm(W) / np.linalg.norm(E) * E
-    return MultiHead([SingleHead(w, rng.standard_normal(d)) for w in [W, near, *(_gauss(rng, d) for _ in range(heads - 2))]])
+    return MultiHead(
+        [
+            SingleHead(w, rng.standard_normal(d))
+            for w in [W, near, *(_gauss(rng, d) for _ in range(heads - 2))]
+        ]
+    )
 
 
 def strong(d: int, heads: int, norm: float, seed: int, biases: bool = False) -> MultiHead:
@@ -110,7 +129,10 @@ def strong(d: int, heads: int, norm: float, seed: int, biases: bool = False) -> 
 def biased(d: int, heads: int, seed: int, constant: bool, r: int | None = None) -> MultiHead:
     """Query biases anywhere, not only in the range of W."""
     rng = np.random.default_rng([10, seed])
-    parts = [SingleHead(_gauss(rng, d, r), rng.standard_normal(d), rng.standard_normal(d) / np.sqrt(d)) for _ in range(heads)]
+    parts = [
+        SingleHead(_gauss(rng, d, r), rng.standard_normal(d), rng.standard_normal(d) / np.sqrt(d))
+        for _ in range(heads)
+    ]
     return MultiHead(parts, float(rng.standard_normal()) if constant else 0.0)
 
 
@@ -144,7 +166,9 @@ def shared_query(d: int, heads: int, seed: int) -> MultiHead:
     """Rank-one heads W_h = k_h qᵀ with one q."""
     rng = np.random.default_rng([21, seed])
     q = rng.standard_normal((d, 1)) / np.sqrt(d)
-    return MultiHead([SingleHead((rng.standard_normal((d, 1)), q), rng.standard_normal(d)) for _ in range(heads)])
+    return MultiHead(
+        [SingleHead((rng.standard_normal((d, 1)), q), rng.standard_normal(d)) for _ in range(heads)]
+    )
 
 
 def crowded(d: int, heads: int, r: int | None, seed: int) -> MultiHead:
@@ -156,7 +180,9 @@ def mirrored(d: int, seed: int) -> MultiHead:
     """W_1 = -W_0 with v_1 = v_0: two rows never show it."""
     rng = np.random.default_rng([23, seed])
     W, v = _gauss(rng, d), rng.standard_normal(d)
-    return MultiHead([SingleHead(W, v), SingleHead(-W, v), SingleHead(_gauss(rng, d), rng.standard_normal(d))])
+    return MultiHead(
+        [SingleHead(W, v), SingleHead(-W, v), SingleHead(_gauss(rng, d), rng.standard_normal(d))]
+    )
 
 
 def _random(heads: int, d: int, r: int | None) -> Maker:
@@ -164,8 +190,14 @@ def _random(heads: int, d: int, r: int | None) -> Maker:
 
 
 def cases() -> list[Case]:
-    table = [Case(f"random H={h} d={d} full rank", _random(h, d, d)) for h, d in ((2, 12), (4, 24), (8, 32), (16, 48))]
-    table += [Case(f"random H={h} d={d} r=d/H", _random(h, d, None)) for h, d in ((2, 12), (4, 32), (8, 64), (16, 64))]
+    table = [
+        Case(f"random H={h} d={d} full rank", _random(h, d, d))
+        for h, d in ((2, 12), (4, 24), (8, 32), (16, 48))
+    ]
+    table += [
+        Case(f"random H={h} d={d} r=d/H", _random(h, d, None))
+        for h, d in ((2, 12), (4, 32), (8, 64), (16, 64))
+    ]
     table += [
         Case("orthogonal subspaces H=4 d=24", lambda s: orthogonal_subspaces(24, 4, s)),
         Case("orthogonal subspaces H=8 d=32", lambda s: orthogonal_subspaces(32, 8, s)),
@@ -178,15 +210,23 @@ def cases() -> list[Case]:
         Case("v_1 = -v_0 H=2 d=16", lambda s: opposite_values(16, 2, s)),
         Case("distance 1e-2 H=3 d=16", lambda s: close(16, 3, 1e-2, s)),
         Case("distance 1e-4 H=3 d=16", lambda s: close(16, 3, 1e-4, s)),
-        *(Case(f"score norm {norm:g} H=8 d=32", partial(strong, 32, 8, norm)) for norm in (0.1, 1.0, 10.0, 80.0)),
-        *(Case(f"score norm {norm:g} H=8 d=32, biases", partial(strong, 32, 8, norm, biases=True)) for norm in (1.0, 80.0)),
+        *(
+            Case(f"score norm {norm:g} H=8 d=32", partial(strong, 32, 8, norm))
+            for norm in (0.1, 1.0, 10.0, 80.0)
+        ),
+        *(
+            Case(f"score norm {norm:g} H=8 d=32, biases", partial(strong, 32, 8, norm, biases=True))
+            for norm in (1.0, 80.0)
+        ),
         Case("query biases, no constant H=4 d=16", lambda s: biased(16, 4, s, False)),
         Case("query biases, constant H=4 d=16", lambda s: biased(16, 4, s, True)),
         Case("query biases, constant H=4 d=24 r=3", lambda s: biased(24, 4, s, True, 3)),
         Case("one head averages H=4 d=16", lambda s: uniform_head(16, 4, s)),
         Case("mixed", mixed, share=9.0),
     ]
-    hard = [Case(f"W_1 = {c:g} W_0 H=3 d=12", partial(proportional, 12, c)) for c in (2.0, -1.0, 0.5, -3.0, 10.0)]
+    hard = [
+        Case(f"W_1 = {c:g} W_0 H=3 d=12", partial(proportional, 12, c)) for c in (2.0, -1.0, 0.5, -3.0, 10.0)
+    ]
     hard += [
         Case("H=20 d=12 full rank", lambda s: crowded(12, 20, None, s)),
         Case("H=24 d=12 r=2", lambda s: crowded(12, 24, 2, s)),
@@ -234,12 +274,19 @@ def sweep(seeds: int, only: str | None, first: int) -> None:
         other = "; ".join(f"{n} {verdict}" for verdict, n in verdicts.items() if verdict != "right")
         reason = next((run[3][:150] for run in runs if run[0] != "right"), "")
         elapsed = (time.perf_counter() - start) / count
-        print(f"{case.name:<46} {len(right):>3}/{count:<3} {worst:>12.1e} {bill:>11.2f} {elapsed:>6.2f}  {other} {reason}", flush=True)
+        print(
+            f"{case.name:<46} {len(right):>3}/{count:<3} {worst:>12.1e} {bill:>11.2f} {elapsed:>6.2f}  "
+            f"{other} {reason}",
+            flush=True,
+        )
     print(f"all {total.total()} runs: {dict(total)}")
 
 
 def bills() -> None:
-    print(f"{'heads':<28} {'parameters':>11} {'queries':>9} {'ratio':>7} {'round trips':>12} {'4Hd²-2H+1':>11} {'saved':>7} {'error':>9}")
+    print(
+        f"{'heads':<28} {'parameters':>11} {'queries':>9} {'ratio':>7} {'round trips':>12} "
+        f"{'4Hd²-2H+1':>11} {'saved':>7} {'error':>9}"
+    )
     for d, heads, r in ((64, 12, 64), (64, 8, 8), (128, 8, 16), (384, 12, 32)):
         model = random_multi_head(d, heads, r, seed=0)
         trips = 0
@@ -255,13 +302,16 @@ def bills() -> None:
         name = f"H={heads} d={d} r={r}"
         ratio = paid / model.parameters
         print(
-            f"{name:<28} {model.parameters:>11} {paid:>9} {ratio:>7.3f} {trips:>12} {other:>11} {other / paid:>6.1f}x {error:>9.1e}",
+            f"{name:<28} {model.parameters:>11} {paid:>9} {ratio:>7.3f} {trips:>12} {other:>11} "
+            f"{other / paid:>6.1f}x {error:>9.1e}",
             flush=True,
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--only")

@@ -1,7 +1,10 @@
-"""Networks with neurons of very different sizes, or that are awkward otherwise: how runs end, and whether a success is ever wrong.
+"""Networks with neurons of very different sizes, or that are awkward otherwise: how runs end, and whether a
+success is ever wrong.
 
-`distance` is the one that error bounds are about: the canonical form Σ ±|n_j·x + o_j| + l·x + l0, all parameters together (offsets and constant in
-units of the hyperplanes' typical distance from the origin), root of the summed squared differences over that of the parameters. Loud folds outweigh
+`distance` is the one that error bounds are about: the canonical form Σ ±|n_j·x + o_j| + l·x + l0, all
+parameters together (offsets and constant in
+units of the hyperplanes' typical distance from the origin), root of the summed squared differences over that
+of the parameters. Loud folds outweigh
 faint ones in it; of those the certificate's caveat says how faint a fold may be and still be seen.
 
 Run: python -m benchmarks.network_fuzz [--seeds 5] [--decades 2 4 6 9 12] [--only KIND] [--list]
@@ -29,7 +32,9 @@ KINDS: dict[str, Maker] = {
     "outputs": lambda d, m, decades, rng: spread_network(d, m, decades, rng, ("outputs",)),
     "biases": lambda d, m, decades, rng: spread_network(d, m, decades, rng, ("biases",)),
     "all": lambda d, m, decades, rng: spread_network(d, m, decades, rng, PARTS),
-    "rows and outputs, no biases": lambda d, m, decades, rng: spread_network(d, m, decades, rng, ("rows", "outputs"), biased=False),
+    "rows and outputs, no biases": lambda d, m, decades, rng: spread_network(
+        d, m, decades, rng, ("rows", "outputs"), biased=False
+    ),
     "Transformer, all": lambda d, m, decades, rng: spread_transformer(d, m, decades, rng),
     "Transformer, no biases": lambda d, m, decades, rng: spread_transformer(d, m, decades, rng, biased=False),
     **AWKWARD,
@@ -57,7 +62,10 @@ def attack(kind: str, decades: float, seeds: int, show: bool) -> Counter[str]:
                 continue
             bound = result.error_bound or 0.0
             distance = hidden.distance(result.model) if type(result.model) is type(hidden) else np.inf  # type: ignore[arg-type]
-            beyond, untrue = distance > bound, result.status is Status.EXACT and distance > result.model.exact_at
+            beyond, untrue = (
+                distance > bound,
+                result.status is Status.EXACT and distance > result.model.exact_at,
+            )
             counts["beyond"] += beyond
             counts["untrue"] += untrue
             if show and (beyond or untrue):
@@ -67,13 +75,18 @@ def attack(kind: str, decades: float, seeds: int, show: bool) -> Counter[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--decades", type=float, nargs="+", default=[2.0, 4.0, 6.0, 9.0, 12.0])
     parser.add_argument("--only", choices=tuple(KINDS))
     parser.add_argument("--list", action="store_true", help="one line for every success that is wrong")
     options = parser.parse_args()
-    print(f"| kind | decades | runs | {' | '.join(COLUMNS)} | distance above bound | EXACT, distance above exact_at |")
+    print(
+        f"| kind | decades | runs | {' | '.join(COLUMNS)} | distance above bound | EXACT, distance above "
+        "exact_at |"
+    )
     print(f"|---|---|---|{'---|' * len(COLUMNS)}---|---|")
     total: Counter[str] = Counter()
     for kind in [options.only] if options.only else KINDS:
@@ -82,7 +95,10 @@ def main() -> None:
             total += counts
             cells = [counts[name] for name in ("runs", *COLUMNS, "beyond", "untrue")]
             print(f"| {kind} | {decades:g} | {' | '.join(map(str, cells))} |", flush=True)
-    print(f"\n{total['runs']} runs: {total['beyond']} successes further off than their bound, {total['untrue']} EXACT ones further off than exact_at")
+    print(
+        f"\n{total['runs']} runs: {total['beyond']} successes further off than their bound, "
+        f"{total['untrue']} EXACT ones further off than exact_at"
+    )
 
 
 if __name__ == "__main__":

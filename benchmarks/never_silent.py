@@ -1,4 +1,5 @@
-"""Boxes outside the class: how they end, over widths × seeds. Run: python -m benchmarks.never_silent [--seeds 10]"""
+"""Boxes outside the class: how they end, over widths × seeds. Run: python -m benchmarks.never_silent
+[--seeds 10]"""
 
 from __future__ import annotations
 
@@ -29,7 +30,10 @@ def main() -> None:
                 ends[str(result.status)] += 1
                 most, reason = max(most, result.queries.total), result.reason
                 if result.model is not None:
-                    silent += result.status is Status.EXACT or deviation_on_fresh_inputs(box, result.model, d) >= 1e-9
+                    silent += (
+                        result.status is Status.EXACT
+                        or deviation_on_fresh_inputs(box, result.model, d) >= 1e-9
+                    )
         test = reason.split("'")[1] if reason.startswith("failed the test '") else reason[:60]
         print(f"| {name} | {', '.join(f'{n} {s}' for s, n in ends.items())} | {most} | {test} |", flush=True)
     print(f"\n{silent} boxes were reported as recovered and answer otherwise on fresh inputs")

@@ -1,10 +1,13 @@
-"""Low rank from exact measurements: the shipped convex solver, cvxpy with SCS, and the range finder that needs no program.
+"""Low rank from exact measurements: the shipped convex solver, cvxpy with SCS, and the range finder that
+needs no program.
 
     python -m benchmarks.nuclear_norm            # d = 16, 32, 64
     python -m benchmarks.nuclear_norm --fast     # d = 16
 
-The two convex solvers get the same Gaussian pairs, 3.5 times r(2d - r) of them; the range finder chooses its own. Measurements cost nothing here, so
-that solvers alone are compared: their time without loading code, and the peak of their process, libraries included. All are multiples of
+The two convex solvers get the same Gaussian pairs, 3.5 times r(2d - r) of them; the range finder chooses its
+own. Measurements cost nothing here, so
+that solvers alone are compared: their time without loading code, and the peak of their process, libraries
+included. All are multiples of
 the range finder's within one run; SCS at d = 64 takes minutes.
 """
 
@@ -86,7 +89,9 @@ def job(method: str, d: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -106,11 +111,17 @@ def main() -> None:
         taken: list[tuple[int, float, float]] = []
         for method in METHODS:
             command = [sys.executable, "-m", "benchmarks.nuclear_norm", "--job", method, str(d)]
-            m, error, seconds, memory = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1])
+            m, error, seconds, memory = json.loads(
+                subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
+            )
             taken.append((m, seconds, memory))
             fewer, times, larger = m / taken[0][0], seconds / taken[0][1], memory / taken[0][2]
             against = f"{seconds / taken[1][1]:,.1f}" if len(taken) > 1 else ""
-            print(f"| {d} | {RANK} | {method} | {m:,} | {fewer:.2f} | {error:.0e} | {times:,.0f} | {against} | {larger:.1f} |", flush=True)
+            print(
+                f"| {d} | {RANK} | {method} | {m:,} | {fewer:.2f} | {error:.0e} | {times:,.0f} | {against} "
+                f"| {larger:.1f} |",
+                flush=True,
+            )
     return None
 
 

@@ -1,4 +1,5 @@
-"""Every statement of the paper, claimed against measured, and where its constant is loose or its literal algorithm fails.
+"""Every statement of the paper, claimed against measured, and where its constant is loose or its literal
+algorithm fails.
 
 python -m benchmarks.paper            # the full grids of `unsoftmax reproduce`
 python -m benchmarks.paper --fast
@@ -15,7 +16,9 @@ from unsoftmax.lab.reproduce import reproduce
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--fast", action="store_true")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()

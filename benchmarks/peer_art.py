@@ -1,7 +1,10 @@
-"""Side by side on the same networks: this library and FunctionallyEquivalentExtraction of the Adversarial Robustness Toolbox.
+"""Side by side on the same networks: this library and FunctionallyEquivalentExtraction of the Adversarial
+Robustness Toolbox.
 
-The toolbox is installed into an environment of its own (a temporary directory, or --environment DIR to keep it); it is told the number of
-neurons, gets float64 answers (g and -g, because it wants two outputs), and its queries are counted by a wrapper around the target.
+The toolbox is installed into an environment of its own (a temporary directory, or --environment DIR to keep
+it); it is told the number of
+neurons, gets float64 answers (g and -g, because it wants two outputs), and its queries are counted by a
+wrapper around the target.
 Run: python -m benchmarks.peer_art [--seeds 6] [--limit 60] [--environment DIR]
 """
 
@@ -39,13 +42,29 @@ def environment(folder: Path) -> Path:
 
 def peer(python: Path, d: int, m: int, seed: int, limit: int, folder: Path) -> dict[str, Any]:
     network, stored = hidden(d, m, seed), folder / "network.npz"
-    np.savez(stored, A=network.A, u=network.u, b=network.b if network.b is not None else np.zeros(network.neurons), c=np.array(network.c))
+    np.savez(
+        stored,
+        A=network.A,
+        u=network.u,
+        b=network.b if network.b is not None else np.zeros(network.neurons),
+        c=np.array(network.c),
+    )
     worker = Path(__file__).with_name("_peer_art_worker.py")
     done = subprocess.run(
-        [str(python), "-W", "ignore", str(worker), str(stored), str(seed), str(limit)], capture_output=True, text=True, check=False, env={}
+        [str(python), "-W", "ignore", str(worker), str(stored), str(seed), str(limit)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={},
     )
     if done.returncode != 0:
-        return {"error": None, "failure": done.stderr.strip().splitlines()[-1][:80], "queries": 0, "seconds": 0.0, "megabytes": 0.0}
+        return {
+            "error": None,
+            "failure": done.stderr.strip().splitlines()[-1][:80],
+            "queries": 0,
+            "seconds": 0.0,
+            "megabytes": 0.0,
+        }
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return answer
 
@@ -66,7 +85,10 @@ def row(name: str, runs: list[dict[str, Any]], base: list[dict[str, Any]]) -> No
     good = [run for run in runs if run["error"] is not None and run["error"] <= SUCCESS]
     typical = f"{np.median([run['error'] for run in good]):.0e}" if good else "-"
     reasons = sorted({str(run["failure"]).split(":")[0] for run in runs if run["failure"]})
-    medians = [[float(np.median([run[name] for run in some])) for some in (runs, base)] for name in ("queries", "seconds", "megabytes")]
+    medians = [
+        [float(np.median([run[name] for run in some])) for some in (runs, base)]
+        for name in ("queries", "seconds", "megabytes")
+    ]
     ratios = " | ".join(f"{mine / own:,.1f}" if own else "" for mine, own in medians)
     print(
         f"| {name:<28} | {len(good)}/{len(runs)} | {typical} | {medians[0][0]:,.0f} | {ratios} | "
@@ -90,17 +112,28 @@ def main() -> None:
         try:
             python = environment(options.environment or folder / "environment")
         except subprocess.CalledProcessError as error:
-            raise SystemExit(f"the toolbox cannot be installed here ({error}); nothing is compared") from error
+            raise SystemExit(
+                f"the toolbox cannot be installed here ({error}); nothing is compared"
+            ) from error
         print(
-            f"Success: relative function error of at most {SUCCESS:g}. Medians over {options.seeds} networks with biases, {options.limit} s at most; "
-            "the toolbox is told the number of neurons. Queries (ours with verification), time without loading code and the peak of memory with it, "
+            f"Success: relative function error of at most {SUCCESS:g}. Medians over {options.seeds} "
+            f"networks with biases, {options.limit} s at most; "
+            "the toolbox is told the number of neurons. Queries (ours with verification), time without "
+            "loading code and the peak of memory with it, "
             "as multiples of ours.\n"
         )
-        print("| network | success | error of successes | queries | queries / ours | time / ours | memory / ours | otherwise |")
+        print(
+            "| network | success | error of successes | queries | queries / ours | time / ours | memory / "
+            "ours | otherwise |"
+        )
         print("|---|---|---|---|---|---|---|---|")
         for d, m in SIZES:
             base = [alone(__spec__.name, {"d": d, "m": m, "seed": seed}) for seed in range(options.seeds)]
-            row(f"ART, d={d} m={m}", [peer(python, d, m, seed, options.limit, folder) for seed in range(options.seeds)], base)
+            row(
+                f"ART, d={d} m={m}",
+                [peer(python, d, m, seed, options.limit, folder) for seed in range(options.seeds)],
+                base,
+            )
             row(f"unsoftmax, d={d} m={m}", base, base)
     return None
 

@@ -1,7 +1,10 @@
-"""How many measurements each solver needs: success against m / (r(2d - r)). Run: python -m benchmarks.phase_diagram [--seeds 20] [--out FILE.svg]
+"""How many measurements each solver needs: success against m / (r(2d - r)). Run: python -m
+benchmarks.phase_diagram [--seeds 20] [--out FILE.svg]
 
-Gaussian pairs and exact measurements, so that only the solvers are compared; success is a relative error of W of at most 1e-8. The range finder
-chooses its own pairs: it is counted through the oracle, and its dot is at the measurements that it took. With --learner, Theorem 5.1 itself is
+Gaussian pairs and exact measurements, so that only the solvers are compared; success is a relative error of W
+of at most 1e-8. The range finder
+chooses its own pairs: it is counted through the oracle, and its dot is at the measurements that it took. With
+--learner, Theorem 5.1 itself is
 run through answers at d = 64, at its measured thresholds.
 """
 
@@ -34,7 +37,9 @@ def rate(solver: str, d: int, r: int, ratio: float, seeds: int) -> float:
         if solver == "nuclear norm":
             found = NuclearNorm(iterations=800).solve(A, B, t).matrix.dense()
         else:
-            found = FixedRank(r, restarts=4 if d * r > 200 else 10, steps=30).solve(A, B, t, rng).matrix.dense()
+            found = (
+                FixedRank(r, restarts=4 if d * r > 200 else 10, steps=30).solve(A, B, t, rng).matrix.dense()
+            )
         hits += bool(np.linalg.norm(found - W) <= 1e-8 * np.linalg.norm(W))
         if seed == 3 and hits == 0:  # hopeless: four failures in a row are not followed up
             return 0.0
@@ -66,7 +71,9 @@ def learner(seeds: int) -> None:
         print(f"| 64 | {r} | {C:g} | {queries:,} | {hits} of {seeds} |", flush=True)
 
 
-def draw(curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]], widths: tuple[int, ...], path: Path) -> None:
+def draw(
+    curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]], widths: tuple[int, ...], path: Path
+) -> None:
     """One panel a size and rank."""
     import matplotlib
 
@@ -74,7 +81,13 @@ def draw(curves: dict[tuple[int, int], dict[str, list[tuple[float, float]]]], wi
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(
-        len(widths), len(RANKS), figsize=(10, 2.5 * len(widths)), sharex=True, sharey=True, squeeze=False, constrained_layout=True
+        len(widths),
+        len(RANKS),
+        figsize=(10, 2.5 * len(widths)),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        constrained_layout=True,
     )
     styles = {"nuclear norm": "o-", "fixed rank": "s-", "range finder": "D"}
     for (d, r), lines in curves.items():

@@ -1,4 +1,5 @@
-"""Two-layer ReLU networks: counts, errors and queries over sizes × families × seeds; bumps against thoroughness; digits against queries.
+"""Two-layer ReLU networks: counts, errors and queries over sizes × families × seeds; bumps against
+thoroughness; digits against queries.
 
 Run: python -m benchmarks.relu_networks [--seeds 20] [--only grid|hard|bumps|polish]
 """
@@ -21,13 +22,16 @@ HARD_SIZES = ((8, 12), (16, 64), (64, 96), (1, 6), (2, 5), (8, 1))
 
 
 def function_error(hidden: ReluNetwork, found: ReluNetwork, seed: int) -> float:
-    """Root mean square of the difference over that of the function, on Gaussian rows of the size of its kinks' distance."""
+    """Root mean square of the difference over that of the function, on Gaussian rows of the size of its
+    kinks' distance."""
     rows = hidden.folds.reach * np.random.default_rng([9, seed]).standard_normal((2000, hidden.width))
     size = float(np.sqrt(np.mean(hidden(rows) ** 2)))
     return float(np.sqrt(np.mean((hidden(rows) - found(rows)) ** 2))) / (size if size > 0 else 1.0)
 
 
-def measure(name: str, make: Callable[[int], ReluNetwork], seeds: int, learner: ReluNetworkLearner | None = None) -> None:
+def measure(
+    name: str, make: Callable[[int], ReluNetwork], seeds: int, learner: ReluNetworkLearner | None = None
+) -> None:
     statuses: Counter[str] = Counter()
     errors, parameters, covered, learning, total, seconds, right = [], [], 0, [], [], [], 0
     for seed in range(seeds):
@@ -45,8 +49,10 @@ def measure(name: str, make: Callable[[int], ReluNetwork], seeds: int, learner: 
             parameters.append(hidden.distance(result.model))
             covered += parameters[-1] <= result.error_bound
     print(
-        f"| {name:<42} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<24} | {right}/{seeds} | {max(errors, default=np.nan):.0e} | "
-        f"{max(parameters, default=np.nan):.0e} | {covered}/{len(errors)} | {np.mean(learning):.3f} | {max(learning):.3f} | {np.mean(total):.3f} | "
+        f"| {name:<42} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<24} | {right}/{seeds} | "
+        f"{max(errors, default=np.nan):.0e} | "
+        f"{max(parameters, default=np.nan):.0e} | {covered}/{len(errors)} | {np.mean(learning):.3f} | "
+        f"{max(learning):.3f} | {np.mean(total):.3f} | "
         f"{max(total):.3f} | {np.mean(seconds):.2f} |",
         flush=True,
     )
@@ -54,7 +60,10 @@ def measure(name: str, make: Callable[[int], ReluNetwork], seeds: int, learner: 
 
 def heading() -> None:
     print("queries in units of m(d + 2), m: number of kinks; learning: without verification\n")
-    print("| networks | status | kinks right | worst function error | worst distance | within bound | learning, mean | max | total, mean | max | s |")
+    print(
+        "| networks | status | kinks right | worst function error | worst distance | within bound | "
+        "learning, mean | max | total, mean | max | s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|")
 
 
@@ -63,7 +72,13 @@ def grid(seeds: int) -> None:
     for biased in (False, True):
         for d, m in GRID:
             name = f"d={d} m={m}{' biases' if biased else ''}"
-            measure(name, lambda seed, d=d, m=m, biased=biased: gaussian(d, m, np.random.default_rng([1, seed, d, m]), biased), seeds)  # type: ignore[misc]
+            measure(
+                name,
+                lambda seed, d=d, m=m, biased=biased: gaussian(  # type: ignore[misc]
+                    d, m, np.random.default_rng([1, seed, d, m]), biased
+                ),
+                seeds,
+            )
 
 
 def hard(seeds: int) -> None:
@@ -72,12 +87,22 @@ def hard(seeds: int) -> None:
         for d, m in HARD_SIZES:
             for name, maker in HARD.items():
                 label = f"{name}, d={d} m={m}{' biases' if biased else ''}"
-                measure(label, lambda seed, d=d, m=m, b=biased, f=maker: f(d, m, np.random.default_rng([2, seed]), b), seeds)  # type: ignore[misc]
+                measure(
+                    label,
+                    lambda seed, d=d, m=m, b=biased, f=maker: f(d, m, np.random.default_rng([2, seed]), b),  # type: ignore[misc]
+                    seeds,
+                )
 
 
 def bumps(seeds: int) -> None:
-    print("\nA bump (three parallel neurons that cancel outside a slab) on top of a random network, d=8 m=16, hyperplanes about 1 from the origin\n")
-    print("| slab width | thoroughness | found | refused | silently missed | stated blind spot | queries, mean |")
+    print(
+        "\nA bump (three parallel neurons that cancel outside a slab) on top of a random network, d=8 m=16, "
+        "hyperplanes about 1 from the origin\n"
+    )
+    print(
+        "| slab width | thoroughness | found | refused | silently missed | stated blind spot | queries, "
+        "mean |"
+    )
     print("|---|---|---|---|---|---|---|")
     for width in (0.3, 0.1, 0.03, 0.01):
         for thoroughness in (0.25, 1.0, 4.0, 16.0, 64.0):
@@ -95,7 +120,11 @@ def bumps(seeds: int) -> None:
                 spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
                 found += hidden.distance(result.model) < 1e-6
                 missed += hidden.distance(result.model) >= 1e-6
-            print(f"| {width} | {thoroughness:g} | {found} | {refused} | {missed} | {np.median(spots):.2g} | {np.mean(queries):.0f} |", flush=True)
+            print(
+                f"| {width} | {thoroughness:g} | {found} | {refused} | {missed} | {np.median(spots):.2g} | "
+                f"{np.mean(queries):.0f} |",
+                flush=True,
+            )
 
 
 def polish(seeds: int) -> None:
@@ -105,7 +134,12 @@ def polish(seeds: int) -> None:
         for share, goal in ((0.0, 1e-10), (0.03, 1e-10), (0.1, 1e-12), (0.3, 1e-13), (1.0, 1e-15)):
             learner = ReluNetworkLearner(polish=share, goal=goal)
             name = f"d={d} m={m} biases, polish={share:g}"
-            measure(name, lambda seed, d=d, m=m: gaussian(d, m, np.random.default_rng([1, seed, d, m]), True), seeds, learner)  # type: ignore[misc]
+            measure(
+                name,
+                lambda seed, d=d, m=m: gaussian(d, m, np.random.default_rng([1, seed, d, m]), True),  # type: ignore[misc]
+                seeds,
+                learner,
+            )
 
 
 def main() -> None:

@@ -1,4 +1,5 @@
-"""One head: errors and queries over widths × kinds × seeds. Run: python -m benchmarks.single_head [--seeds 20]"""
+"""One head: errors and queries over widths × kinds × seeds. Run: python -m benchmarks.single_head [--seeds
+20]"""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def measure(name: str, targets: list[SingleHead]) -> None:
     worst = max(errors, default=np.nan)
     cover = f"{sum(ratio <= 1 for ratio in bounds)}/{len(bounds)}"
     print(
-        f"| {name:<32} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<12} | {worst:.1e} | {max(ratios):.3f} "
+        f"| {name:<32} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<12} | {worst:.1e} | "
+        f"{max(ratios):.3f} "
         f"| {'yes' if max(over) <= 0 else f'over by {max(over):.0f}':<9} | {cover} |",
         flush=True,
     )

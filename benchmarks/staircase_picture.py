@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from unsoftmax import random_multi_head
-from unsoftmax.audit.staircase import draw_staircase
+from unsoftmax.audit.drawings.head_switches import draw_staircase
 
 
 def main() -> None:

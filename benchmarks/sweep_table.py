@@ -1,4 +1,5 @@
-"""2,000 small cells: a local pool, Dask with 2 workers, Dask with a worker killed on the way, and a driver killed on the way give one table.
+"""2,000 small cells: a local pool, Dask with 2 workers, Dask with a worker killed on the way, and a driver
+killed on the way give one table.
 
 python -m benchmarks.sweep_table            # 2,000 cells, a few minutes
 python -m benchmarks.sweep_table --fast     # 100 cells
@@ -41,7 +42,9 @@ seed = {{count = {seeds}}}
 
 def start(spec: Path, out: Path, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "unsoftmax", "sweep", str(spec), "--out", str(out), *options]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
 
 
 def finished_cells(out: Path) -> int:
@@ -84,7 +87,9 @@ def a_worker(pid: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--fast", action="store_true")
     seeds = 10 if parser.parse_args().fast else 200
     cells = 10 * seeds
@@ -118,7 +123,12 @@ def main() -> None:
             out, began = Path(place, str(number)), time.perf_counter()
             driver = start(spec, out, *options)
             if victim == "worker":
-                when(out, cells // 3, lambda driver=driver: os.kill(a_worker(driver.pid), signal.SIGKILL), driver)  # type: ignore[misc]
+                when(
+                    out,
+                    cells // 3,
+                    lambda driver=driver: os.kill(a_worker(driver.pid), signal.SIGKILL),  # type: ignore[misc]
+                    driver,
+                )
             elif victim == "driver":
                 when(out, cells // 3, driver.kill, driver)
                 driver.communicate()
@@ -126,7 +136,10 @@ def main() -> None:
                 driver = start(spec, out, *options)
                 name += f" ({before:,} cells kept)"
             finish(name, driver, out, began)
-    print(f"\n{'One table, bit for bit.' if len(digests) == 1 else 'The tables differ.'} Exit status 1: some cells fail on purpose, as rows.")
+    print(
+        f"\n{'One table, bit for bit.' if len(digests) == 1 else 'The tables differ.'} Exit status 1: some "
+        "cells fail on purpose, as rows."
+    )
     raise SystemExit(len(digests) != 1)
 
 

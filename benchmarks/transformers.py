@@ -1,4 +1,5 @@
-"""One-layer Transformers: W, function, queries and coverage over sizes × kinds × seeds, and the two meters side by side.
+"""One-layer Transformers: W, function, queries and coverage over sizes × kinds × seeds, and the two meters
+side by side.
 
 Run: python -m benchmarks.transformers [--seeds 5]
 """
@@ -22,12 +23,16 @@ Maker = Callable[[int, int, int], Transformer]
 
 def silent(d: int, m: int, seed: int) -> Transformer:
     """Aᵀu = 0."""
-    return Transformer(random_transformer(d, 1, seed=seed).W, no_linear_part(d, m, np.random.default_rng([5, seed]), False))
+    return Transformer(
+        random_transformer(d, 1, seed=seed).W, no_linear_part(d, m, np.random.default_rng([5, seed]), False)
+    )
 
 
 def query_bias(d: int, m: int, seed: int) -> Transformer:
     model = random_transformer(d, m, seed=seed, biases=True)
-    return Transformer(model.W, model.network, np.random.default_rng([6, seed]).standard_normal(d) / np.sqrt(d))
+    return Transformer(
+        model.W, model.network, np.random.default_rng([6, seed]).standard_normal(d) / np.sqrt(d)
+    )
 
 
 KINDS: dict[str, Maker] = {
@@ -55,14 +60,18 @@ def function_error(hidden: Transformer, found: Transformer, seed: int) -> float:
     return float(np.sqrt(np.mean(np.square(differences)) / np.mean(np.square(values))))
 
 
-def measure(name: str, make: Callable[[int], Transformer], seeds: int, learner: TransformerLearner | None = None) -> None:
+def measure(
+    name: str, make: Callable[[int], Transformer], seeds: int, learner: TransformerLearner | None = None
+) -> None:
     statuses: Counter[str] = Counter()
     attention, functions, learning, total, seconds = [], [], [], [], []
     covered = 0
     for seed in range(seeds):
         hidden = make(seed)
         started = time.perf_counter()
-        result = unsoftmax.recover(lambda X, hidden=hidden: hidden(X), width=hidden.width, seed=seed, learner=learner)
+        result = unsoftmax.recover(
+            lambda X, hidden=hidden: hidden(X), width=hidden.width, seed=seed, learner=learner
+        )
         seconds.append(time.perf_counter() - started)
         statuses[str(result.status)] += 1
         learning.append(result.queries.learning / hidden.parameters)
@@ -72,8 +81,10 @@ def measure(name: str, make: Callable[[int], Transformer], seeds: int, learner: 
             functions.append(function_error(hidden, result.model, seed))
             covered += hidden.distance(result.model) <= result.error_bound
     print(
-        f"| {name:<34} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<10} | {max(attention, default=np.nan):.0e} | "
-        f"{max(functions, default=np.nan):.0e} | {covered}/{len(attention)} | {np.mean(learning):.3f} | {np.mean(total):.3f} | {max(total):.3f} | "
+        f"| {name:<34} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<10} | "
+        f"{max(attention, default=np.nan):.0e} | "
+        f"{max(functions, default=np.nan):.0e} | {covered}/{len(attention)} | {np.mean(learning):.3f} | "
+        f"{np.mean(total):.3f} | {max(total):.3f} | "
         f"{np.mean(seconds):.1f} |",
         flush=True,
     )
@@ -81,7 +92,10 @@ def measure(name: str, make: Callable[[int], Transformer], seeds: int, learner: 
 
 def heading() -> None:
     print("queries over parameters of the canonical form; learning: without verification\n")
-    print("| Transformers | status | worst W | worst function | within bound | learning, mean | total, mean | total, max | s |")
+    print(
+        "| Transformers | status | worst W | worst function | within bound | learning, mean | total, mean | "
+        "total, max | s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
 
 

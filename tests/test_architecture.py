@@ -46,7 +46,11 @@ def test_no_room_imports_downstream() -> None:
         if room not in ROOMS:
             continue
         for imported in _imports(path):
-            if imported in ROOMS and ROOMS.index(imported) > ROOMS.index(room) and (name.as_posix(), imported) not in LATE:
+            if (
+                imported in ROOMS
+                and ROOMS.index(imported) > ROOMS.index(room)
+                and (name.as_posix(), imported) not in LATE
+            ):
                 wrong.append(f"{name} imports {imported}")
     assert wrong == []
 

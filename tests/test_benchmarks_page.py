@@ -31,17 +31,26 @@ def test_the_tables_of_readme_are_those_of_the_page() -> None:
 
 
 def test_one_section_is_replaced_and_the_others_stay() -> None:
-    page = compose({"paper": "## A\n\n`x`\n\n| a |\n|---|\n| 1 |\n", "distillation": as_markdown("plain words")})
+    page = compose(
+        {"paper": "## A\n\n`x`\n\n| a |\n|---|\n| 1 |\n", "distillation": as_markdown("plain words")}
+    )
     kept = sections_of(page)
     assert kept["distillation"] == "```text\nplain words\n```\n"
     text = "before\n<!-- table paper -->\nold\n<!-- end -->\nafter"
     assert with_tables(text, kept) == "before\n<!-- table paper -->\n| a |\n|---|\n| 1 |\n<!-- end -->\nafter"
-    assert with_tables("<!-- table none -->\nold\n<!-- end -->", kept) == "<!-- table none -->\nold\n<!-- end -->"
+    assert (
+        with_tables("<!-- table none -->\nold\n<!-- end -->", kept)
+        == "<!-- table none -->\nold\n<!-- end -->"
+    )
 
 
-def test_a_script_that_fails_keeps_its_old_section_and_the_others_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_that_fails_keeps_its_old_section_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(page_of_benchmarks, "SECTIONS", (Section("broken", "One"), Section("sound", "Two")))
-    monkeypatch.setattr(page_of_benchmarks, "run", lambda module, arguments: None if module == "broken" else "| new |\n")
+    monkeypatch.setattr(
+        page_of_benchmarks, "run", lambda module, arguments: None if module == "broken" else "| new |\n"
+    )
     page = tmp_path / "page.md"
     page.write_text(compose({"broken": "| old |\n", "sound": "| old |\n"}))
     monkeypatch.setattr(sys, "argv", ["benchmarks", "--out", str(page)])

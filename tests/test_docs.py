@@ -26,7 +26,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_our_own_results_say_what_they_assume_and_where_they_are_tested() -> None:
-    own = (ROOT / "docs" / "theory-map.md").read_text().split("## Our own results")[1].split("## What is measured")[0]
+    own = (
+        (ROOT / "docs" / "theory-map.md")
+        .read_text()
+        .split("## Our own results")[1]
+        .split("## What is measured")[0]
+    )
     results = re.split(r"^### ", own, flags=re.MULTILINE)[1:]
     assert len(results) >= 10
     for result in results:

@@ -1,4 +1,5 @@
-"""Every command and every sweep in README and docs: all are parsed as they stand, and what does not take minutes is run as a reader would."""
+"""Every command and every sweep in README and docs: all are parsed as they stand, and what does not take
+minutes is run as a reader would."""
 
 from __future__ import annotations
 
@@ -39,10 +40,17 @@ TOO_LONG = {  # parsed here; run by `make bench`, or on small grids by tests/lab
 def commands(page: Path) -> list[list[str]]:
     """The lines after a dollar sign, cut into words, without comments."""
     blocks = re.findall(r"```console\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    return [shlex.split(line[2:], comments=True) for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [
+        shlex.split(line[2:], comments=True)
+        for block in blocks
+        for line in block.splitlines()
+        if line.startswith("$ ")
+    ]
 
 
-ALL = [pytest.param(words, id=f"{page.name}: {' '.join(words)}") for page in PAGES for words in commands(page)]
+ALL = [
+    pytest.param(words, id=f"{page.name}: {' '.join(words)}") for page in PAGES for words in commands(page)
+]
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -71,39 +79,65 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: Path, tmp_path: Pa
     prepare(tmp_path)
     port = free_port()
     with ExitStack() as servers, endpoint(tmp_path, page):
-        host = servers.enter_context(serving(tmp_path, ["unsoftmax", "serve", "model.safetensors", "--name", "ranker"], free_port()))
+        host = servers.enter_context(
+            serving(tmp_path, ["unsoftmax", "serve", "model.safetensors", "--name", "ranker"], free_port())
+        )
         for words in commands(page):
             if words[0] != "unsoftmax" or " ".join(words) in TOO_LONG:
                 continue
-            words = [re.sub(r"https://host/v2/models/\w+", host, word).replace(":8080", f":{port}") for word in words]
+            words = [
+                re.sub(r"https://host/v2/models/\w+", host, word).replace(":8080", f":{port}")
+                for word in words
+            ]
             if words[1] == "serve":
                 servers.pop_all().close()
                 servers.enter_context(serving(tmp_path, words, port))
                 continue
             command = [sys.executable, "-m", *words]
-            done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment(tmp_path), check=False, timeout=300)
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env=environment(tmp_path),
+                check=False,
+                timeout=300,
+            )
             assert done.returncode == 0, (words, done.stdout, done.stderr)
 
 
 def prepare(folder: Path) -> None:
-    """What the pages take for granted: a model under several names, a package, an endpoint, a small sweep and its table."""
+    """What the pages take for granted: a model under several names, a package, an endpoint, a small sweep
+    and its table."""
     head = unsoftmax.random_single_head(6, 2, seed=3, biases=True)
     for name in ("A", "B", "recovered", "original", "hidden", "model"):
         head.save(folder / f"{name}.safetensors")
     (folder / "mypackage").mkdir()
-    (folder / "mypackage" / "mymodule.py").write_text("import unsoftmax\ncallable = unsoftmax.random_single_head(64, 8, seed=1)\n")
-    (folder / "widths.toml").write_text('name = "widths"\n[grid]\nd = [2, 3]\nnoise = ["exact", "tolerance=1e-6"]\n')
+    (folder / "mypackage" / "mymodule.py").write_text(
+        "import unsoftmax\ncallable = unsoftmax.random_single_head(64, 8, seed=1)\n"
+    )
+    (folder / "widths.toml").write_text(
+        'name = "widths"\n[grid]\nd = [2, 3]\nnoise = ["exact", "tolerance=1e-6"]\n'
+    )
 
 
 def environment(folder: Path) -> dict[str, str]:
-    return dict(os.environ) | {"PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])}
+    return dict(os.environ) | {
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    }
 
 
 @contextmanager
 def serving(folder: Path, words: list[str], port: int) -> Iterator[str]:
     """A server of the page, on a port that is free; gives its address."""
     words = [word for word in words if word not in ("--port", "8080")] + ["--port", str(port)]
-    server = subprocess.Popen([sys.executable, "-m", *words], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder)
+    server = subprocess.Popen(
+        [sys.executable, "-m", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=folder,
+    )
     assert server.stdout is not None
     address = server.stdout.readline().strip()
     assert address.startswith("http://127.0.0.1:"), words
@@ -117,7 +151,8 @@ def serving(folder: Path, words: list[str], port: int) -> Iterator[str]:
 
 @contextmanager
 def endpoint(folder: Path, page: Path) -> Iterator[None]:
-    """The JSON endpoint that a page describes, if it does: the same templates, with an address and a width that are there."""
+    """The JSON endpoint that a page describes, if it does: the same templates, with an address and a width
+    that are there."""
     blocks = re.findall(r"```json\n(.*?)```", page.read_text(), flags=re.DOTALL)
     if not blocks:
         yield
@@ -127,7 +162,9 @@ def endpoint(folder: Path, page: Path) -> Iterator[None]:
     class Answering(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             batch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["instances"]
-            body = json.dumps({"predictions": [{"score": float(answer)} for answer in head(np.asarray(batch))]}).encode()
+            body = json.dumps(
+                {"predictions": [{"score": float(answer)} for answer in head(np.asarray(batch))]}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -138,7 +175,11 @@ def endpoint(folder: Path, page: Path) -> Iterator[None]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answering)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    described = json.loads(blocks[0]) | {"url": f"http://127.0.0.1:{server.server_port}/score", "width": 6, "rate": 5000}
+    described = json.loads(blocks[0]) | {
+        "url": f"http://127.0.0.1:{server.server_port}/score",
+        "width": 6,
+        "rate": 5000,
+    }
     (folder / "endpoint.json").write_text(json.dumps(described))
     try:
         yield

@@ -31,7 +31,9 @@ def test_a_box_outside_the_class_is_never_a_success(name: str, d: int) -> None:
         box = BOXES[name](d, seed)
         result = unsoftmax.recover(box, width=d, seed=seed)
         assert result.status is not Status.EXACT, result.reason
-        if result.status is Status.WITHIN_BOUND:  # only where the head behind lying answers was found all the same
+        if (
+            result.status is Status.WITHIN_BOUND
+        ):  # only where the head behind lying answers was found all the same
             assert deviation_on_fresh_inputs(box, result.unwrap(), d) < 1e-9
             continue
         assert result.model is None
@@ -41,7 +43,8 @@ def test_a_box_outside_the_class_is_never_a_success(name: str, d: int) -> None:
 
 @pytest.mark.parametrize("seed", [5, 11])
 def test_a_lying_cache_does_not_end_as_a_head_with_enormous_scores(seed: int) -> None:
-    """Short rows all answered alike look like scores without measure, whose every deviation such scores would excuse."""
+    """Short rows all answered alike look like scores without measure, whose every deviation such scores
+    would excuse."""
     assert unsoftmax.recover(BOXES["cache_by_rounded_input"](1, seed), width=1, seed=seed).model is None
 
 
@@ -58,11 +61,14 @@ def test_mean_pooling_is_inside() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_several_weak_heads_behind_errors_do_not_pass_for_one(seed: int) -> None:
-    """Where rows are short and answers off, one head fits several nearly; what it misses must stay within what the bound explains."""
+    """Where rows are short and answers off, one head fits several nearly; what it misses must stay within
+    what the bound explains."""
     layer = unsoftmax.random_multi_head(4, 2, seed=seed, scale=(0.1, 5.0)[seed % 2])
     layer = unsoftmax.MultiHead([unsoftmax.SingleHead(head.matrix, 0.05 * head.v) for head in layer.heads])
     off = (
-        unsoftmax.Noisy(unsoftmax.as_oracle(layer), 1e-3, seed) if seed % 4 > 1 else unsoftmax.WithinTolerance(unsoftmax.as_oracle(layer), 1e-3, seed)
+        unsoftmax.Noisy(unsoftmax.as_oracle(layer), 1e-3, seed)
+        if seed % 4 > 1
+        else unsoftmax.WithinTolerance(unsoftmax.as_oracle(layer), 1e-3, seed)
     )
     result = unsoftmax.recover(unsoftmax.BoundedInputs(off, 8.0), seed=seed)
     if result.model is None:

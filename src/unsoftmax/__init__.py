@@ -23,7 +23,7 @@ _HOMES = {
     "Defences": "audit.defend",
     "Equivalence": "models",
     "FlippedLabels": "oracles",
-    "Folds": "models",
+    "CanonicalNetwork": "models",
     "FunctionOracle": "oracles",
     "HttpOptions": "oracles.http",
     "Labels": "oracles",
@@ -42,12 +42,12 @@ _HOMES = {
     "OracleSpec": "oracles",
     "OutsideClass": "outcomes",
     "PlainNetwork": "models",
-    "Plan": "planning",
+    "Plan": "recovery.plan",
     "Pool": "oracles.pool",
     "Progress": "ledger",
     "ReluNetwork": "models",
     "ReluNetworkLearner": "learners",
-    "Result": "result",
+    "Result": "recovery.result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
     "SigmoidMeter": "meters",
@@ -61,12 +61,12 @@ _HOMES = {
     "UsageError": "errors",
     "WithinTolerance": "oracles",
     "appendix_c": "learners",
-    "as_oracle": "targets",
+    "as_oracle": "recovery.targets",
     "audit_target": "audit.pipeline",
     "clipped": "learners",
     "defend": "audit.defend",
     "equivalent": "models",
-    "fit": "fitting",
+    "fit": "recovery.fit",
     "from_labels": "learners",
     "from_torch": "models",
     "http_oracle": "oracles.http",
@@ -76,13 +76,13 @@ _HOMES = {
     "milli_2019": "learners",
     "noisy": "learners",
     "plain_network": "models",
-    "plan": "planning",
+    "plan": "recovery.plan",
     "random_multi_head": "models",
     "random_relu_network": "models",
     "random_single_head": "models",
     "random_transformer": "models",
-    "recover": "recovery",
-    "recover_network": "network_recovery",
+    "recover": "recovery.recover",
+    "recover_network": "recovery.network",
     "rounded": "learners",
     "theorem_4_1": "learners",
     "theorem_5_1": "learners",
@@ -109,7 +109,6 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
-    from unsoftmax.fitting import fit as fit
     from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
@@ -131,8 +130,8 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
+    from unsoftmax.models import CanonicalNetwork as CanonicalNetwork
     from unsoftmax.models import Equivalence as Equivalence
-    from unsoftmax.models import Folds as Folds
     from unsoftmax.models import MultiHead as MultiHead
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
@@ -148,7 +147,6 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import random_transformer as random_transformer
     from unsoftmax.models import to_torch as to_torch
     from unsoftmax.models import witness_pair as witness_pair
-    from unsoftmax.network_recovery import recover_network as recover_network
     from unsoftmax.oracles import BoundedInputs as BoundedInputs
     from unsoftmax.oracles import Clipped as Clipped
     from unsoftmax.oracles import FlippedLabels as FlippedLabels
@@ -168,11 +166,13 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
-    from unsoftmax.planning import Plan as Plan
-    from unsoftmax.planning import plan as plan
-    from unsoftmax.recovery import recover as recover
-    from unsoftmax.result import Result as Result
-    from unsoftmax.targets import as_oracle as as_oracle
+    from unsoftmax.recovery.fit import fit as fit
+    from unsoftmax.recovery.network import recover_network as recover_network
+    from unsoftmax.recovery.plan import Plan as Plan
+    from unsoftmax.recovery.plan import plan as plan
+    from unsoftmax.recovery.recover import recover as recover
+    from unsoftmax.recovery.result import Result as Result
+    from unsoftmax.recovery.targets import as_oracle as as_oracle
 
 
 def __getattr__(name: str) -> Any:

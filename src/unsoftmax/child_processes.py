@@ -1,4 +1,5 @@
-"""How worker processes are started: one BLAS thread each, deaf to Ctrl-C (the driver hears it and decides), and gone when their parent is."""
+"""How worker processes are started: one BLAS thread each, deaf to Ctrl-C (the driver hears it and decides),
+and gone when their parent is."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ _THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 @contextmanager
 def undisturbed_children() -> Iterator[None]:
-    """Processes and threads started inside use one BLAS thread (several on a busy machine are many times slower, and change last bits), and never
-    see an interrupt: a blocked signal stays blocked in children. One that comes meanwhile is not lost; it is delivered at the end.
+    """Processes and threads started inside use one BLAS thread (several on a busy machine are many times
+    slower, and change last bits), and never see an interrupt: a blocked signal stays blocked in children. One
+    that comes meanwhile is not lost; it is delivered at the end.
 
     >>> with undisturbed_children():
     ...     os.environ["OPENBLAS_NUM_THREADS"]
@@ -26,7 +28,11 @@ def undisturbed_children() -> Iterator[None]:
     """
     before = {name: os.environ.get(name) for name in _THREADS}
     os.environ.update(dict.fromkeys(_THREADS, "1"))
-    masked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if hasattr(signal, "pthread_sigmask") else None
+    masked = (
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        if hasattr(signal, "pthread_sigmask")
+        else None
+    )
     try:
         yield
     finally:

@@ -1,10 +1,19 @@
-"""The errors that users see: wrong use, a faulty oracle, a bad file. Learning outcomes are statuses, not errors."""
+"""The errors that users see: wrong use, a faulty oracle, a bad file. Learning outcomes are statuses, not
+errors."""
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["LedgerFault", "LedgerRefused", "ModelFileError", "NotRecovered", "OracleFault", "UnsoftmaxError", "UsageError"]
+__all__ = [
+    "LedgerFault",
+    "LedgerRefused",
+    "ModelFileError",
+    "NotRecovered",
+    "OracleFault",
+    "UnsoftmaxError",
+    "UsageError",
+]
 
 
 class UnsoftmaxError(Exception):
@@ -20,15 +29,18 @@ class ModelFileError(UsageError):
 
 
 class OracleFault(UnsoftmaxError):
-    """The oracle did not answer, or answered with something that is no answer (NaN, wrong length, wrong type)."""
+    """The oracle did not answer, or answered with something that is no answer (NaN, wrong length, wrong
+    type)."""
 
 
 class LedgerRefused(UsageError):
-    """A ledger file that cannot serve this run: of another target, seed, learner or version, damaged, or in use."""
+    """A ledger file that cannot serve this run: of another target, seed, learner or version, damaged, or in
+    use."""
 
 
 class LedgerFault(OracleFault):
-    """The ledger could not be written, so nothing more was asked. Run again with the same ledger once the cause is gone."""
+    """The ledger could not be written, so nothing more was asked. Run again with the same ledger once the
+    cause is gone."""
 
 
 class NotRecovered(UnsoftmaxError):

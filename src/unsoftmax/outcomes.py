@@ -41,13 +41,15 @@ class Stop(Exception):
 
 
 class NotIdentifiable(Stop):
-    """Different parameters give this same function; the reason says which part is visible and which is not."""
+    """Different parameters give this same function; the reason says which part is visible and which is
+    not."""
 
     status = Status.NOT_IDENTIFIABLE
 
 
 class OutsideClass(Stop):
-    """The box is none of the known functions: `test` names the property that failed, `evidence` the figures."""
+    """The box is none of the known functions: `test` names the property that failed, `evidence` the
+    figures."""
 
     status = Status.OUTSIDE_CLASS
 
@@ -57,7 +59,8 @@ class OutsideClass(Stop):
 
 
 class Unresolved(Stop):
-    """The family may fit, but not at this precision, input bound or effort; the reason says what would help."""
+    """The family may fit, but not at this precision, input bound or effort; the reason says what would
+    help."""
 
     status = Status.UNRESOLVED
 

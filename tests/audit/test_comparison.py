@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax.audit.comparison import compare_models
+from unsoftmax.audit.compare import compare_models
 
 MultiHead, SingleHead = unsoftmax.MultiHead, unsoftmax.SingleHead
 
@@ -21,7 +21,10 @@ def test_symmetries_keep_the_function(seed: int) -> None:
     layer = biased_layer(seed)
     first, second, third = layer.heads
     part = rng.uniform(0.2, 0.8)
-    halves = [SingleHead(first.matrix, part * first.v, first.w0), SingleHead(first.matrix, (1 - part) * first.v, first.w0)]
+    halves = [
+        SingleHead(first.matrix, part * first.v, first.w0),
+        SingleHead(first.matrix, (1 - part) * first.v, first.w0),
+    ]
     silent = SingleHead(rng.standard_normal((8, 8)), np.zeros(8))
     gauge = np.linalg.qr(rng.standard_normal((2, 2)))[0] @ np.diag([2.0, 0.25])
     left, right = (factor for factor in (second.matrix.left, second.matrix.right))  # type: ignore[union-attr]

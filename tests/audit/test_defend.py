@@ -13,12 +13,22 @@ HEAD = unsoftmax.random_single_head(16, seed=0)
 
 @pytest.fixture(scope="module")
 def table() -> dict[str, DefenceRow]:
-    chosen = ["", "decimals=2", "tolerance=0.01+input-bound=8", "decimals=2+budget=700+input-bound=8", "labels", "budget=130", "precision=float32"]
+    chosen = [
+        "",
+        "decimals=2",
+        "tolerance=0.01+input-bound=8",
+        "decimals=2+budget=700+input-bound=8",
+        "labels",
+        "budget=130",
+        "precision=float32",
+    ]
     rows = unsoftmax.defend(HEAD, defences=chosen).rows
     return dict(zip(chosen, rows, strict=True))
 
 
-def test_rounding_alone_does_not_protect_but_a_norm_bound_costs_the_attacker(table: dict[str, DefenceRow]) -> None:
+def test_rounding_alone_does_not_protect_but_a_norm_bound_costs_the_attacker(
+    table: dict[str, DefenceRow],
+) -> None:
     alone, bounded = table["decimals=2"], table["tolerance=0.01+input-bound=8"]
     assert alone.parameter_error is not None
     assert alone.parameter_error < 1e-9
@@ -49,9 +59,13 @@ def test_processes_give_the_same_table() -> None:
     small = unsoftmax.random_single_head(5, seed=1)
     chosen = ["decimals=3", "precision=float16"]
     seen: list[tuple[int, int]] = []
-    one = unsoftmax.defend(small, defences=chosen, progress=lambda done, whole, label: seen.append((done, whole)))
+    one = unsoftmax.defend(
+        small, defences=chosen, progress=lambda done, whole, label: seen.append((done, whole))
+    )
     two = unsoftmax.defend(small, defences=chosen, workers=2)
-    assert [(row.label, row.queries, row.parameter_error) for row in one.rows] == [(row.label, row.queries, row.parameter_error) for row in two.rows]
+    assert [(row.label, row.queries, row.parameter_error) for row in one.rows] == [
+        (row.label, row.queries, row.parameter_error) for row in two.rows
+    ]
     assert seen == [(1, 2), (2, 2)]
 
 
@@ -63,33 +77,53 @@ def test_given_sequences_price_the_users() -> None:
     assert row.refused == 1.0
 
 
-def made(label: str, kind: str, leak: float | None, distortion: float, *, attacked: bool = True) -> DefenceRow:
-    return DefenceRow(label, ((kind, 1.0),), "EXACT", "", 100, leak, leak, leak, distortion, 0.0, 0.0, attacked)
+def made(
+    label: str, kind: str, leak: float | None, distortion: float, *, attacked: bool = True
+) -> DefenceRow:
+    return DefenceRow(
+        label, ((kind, 1.0),), "EXACT", "", 100, leak, leak, leak, distortion, 0.0, 0.0, attacked
+    )
 
 
 def test_advice_follows_from_the_figures() -> None:
-    weak, good, harsh = made("weak", "decimals", 1e-9, 1e-3), made("good", "tolerance", 0.01, 5e-3), made("harsh", "noise", None, 0.5)
+    weak, good, harsh = (
+        made("weak", "decimals", 1e-9, 1e-3),
+        made("good", "tolerance", 0.01, 5e-3),
+        made("harsh", "noise", None, 0.5),
+    )
     budget = made("budget", "budget", None, 0.0)
     untested = made("untested", "precision", None, 1e-9, attacked=False)
     advice = Defences((weak, good, harsh, budget, untested), 50, "", False, 0).advice
-    assert advice.startswith("No defence that keeps honest answers within 1% stopped this attack; 'good' does most")
+    assert advice.startswith(
+        "No defence that keeps honest answers within 1% stopped this attack; 'good' does most"
+    )
     assert "'harsh' stops it" in advice
     assert "untested" not in advice
-    assert Defences((weak, made("kind", "noise", None, 1e-3)), 50, "", False, 0).advice.startswith("Use 'kind'")
+    assert Defences((weak, made("kind", "noise", None, 1e-3)), 50, "", False, 0).advice.startswith(
+        "Use 'kind'"
+    )
     assert "could be put to the test" in Defences((untested,), 50, "", False, 0).advice
-    assert "kept anything" in Defences((made("vain", "max-length", 1e-13, 0.0), untested), 50, "", False, 0).advice
+    assert (
+        "kept anything"
+        in Defences((made("vain", "max-length", 1e-13, 0.0), untested), 50, "", False, 0).advice
+    )
 
 
 def test_biases_behind_short_floats_that_this_library_cannot_read_are_no_advice() -> None:
     rng = np.random.default_rng(5)
-    head = unsoftmax.SingleHead(rng.standard_normal((4, 4)) / 2, rng.standard_normal(4), w0=rng.standard_normal(4), c=0.7)
+    head = unsoftmax.SingleHead(
+        rng.standard_normal((4, 4)) / 2, rng.standard_normal(4), w0=rng.standard_normal(4), c=0.7
+    )
     chosen = ["precision=float32+input-bound=4.2", "labels+input-bound=4.2", "decimals=2+input-bound=4.2"]
     table = unsoftmax.defend(head, defences=chosen)
     assert [row.attacked for row in table.rows] == [False, False, True]
     assert "float32" not in table.advice
 
 
-@pytest.mark.parametrize("text", ["decimals=nan", "decimals=2.7", "max-length=inf", "budget=inf", "tolerance=nan", "input-bound=two"])
+@pytest.mark.parametrize(
+    "text",
+    ["decimals=nan", "decimals=2.7", "max-length=inf", "budget=inf", "tolerance=nan", "input-bound=two"],
+)
 def test_numbers_that_are_none_are_refused_before_anything_runs(text: str) -> None:
     with pytest.raises(unsoftmax.UsageError, match="number"):
         unsoftmax.defend("demo:single-head?d=4", defences=[text])
@@ -108,7 +142,12 @@ def test_what_nobody_attacked_is_no_evidence() -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("cipher=2", "no defence 'cipher'"), ("decimals=x", "needs a number"), ("input-bound=-1", "bound"), ("precision=float8", "float8")],
+    [
+        ("cipher=2", "no defence 'cipher'"),
+        ("decimals=x", "needs a number"),
+        ("input-bound=-1", "bound"),
+        ("precision=float8", "float8"),
+    ],
 )
 def test_wrong_defences_are_refused(text: str, words: str) -> None:
     with pytest.raises(unsoftmax.UsageError, match=words):

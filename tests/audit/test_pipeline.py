@@ -36,7 +36,9 @@ def findings(done: unsoftmax.Audit) -> dict[str, str]:
 @pytest.mark.parametrize("answers", WRAPPERS)
 def test_findings_of_one_head_behind_every_answer_model(answers: str) -> None:
     wrap, repeatability = WRAPPERS[answers]
-    done = unsoftmax.audit_target(wrap(unsoftmax.as_oracle(unsoftmax.random_single_head(6, 3, seed=4))), seed=1)
+    done = unsoftmax.audit_target(
+        wrap(unsoftmax.as_oracle(unsoftmax.random_single_head(6, 3, seed=4))), seed=1
+    )
     found = findings(done)
     assert found["answers"] == answers
     assert found["repeatability"] == repeatability
@@ -68,7 +70,15 @@ def test_families_are_named_and_recovered(target: str, family: str, bias: str) -
 
 def test_every_finding_states_its_price_and_the_first_look_adds_up() -> None:
     done = unsoftmax.audit_target("demo:single-head?d=8&biases=1")
-    first = ("width", "answers", "repeatability", "constant", "order of rows", "copies of a row", "single rows")
+    first = (
+        "width",
+        "answers",
+        "repeatability",
+        "constant",
+        "order of rows",
+        "copies of a row",
+        "single rows",
+    )
     priced = sum(finding.queries for finding in done.findings if finding.subject in first)
     assert priced <= done.result.queries.by_phase["identify"] <= priced + 60
     assert done.result.queries.by_phase["identify"] <= 160
@@ -90,7 +100,9 @@ def test_answers_with_errors_never_make_several_heads_one(seed: int) -> None:
     assert done.result.model is None
     assert done.result.status is unsoftmax.Status.UNRESOLVED
     assert findings(done)["family"] == "multi-head"
-    assert set(done.result.queries.by_phase) == {"identify"}  # nothing is spent on what no learner is there for
+    assert set(done.result.queries.by_phase) == {
+        "identify"
+    }  # nothing is spent on what no learner is there for
     head = unsoftmax.random_single_head(6, seed=seed)
     done = unsoftmax.audit_target(unsoftmax.Rounded(unsoftmax.as_oracle(head), 3), seed=seed)
     assert findings(done)["family"] == "single-head"
@@ -133,13 +145,24 @@ def test_nothing_is_spent_over_the_limit_without_confirmation(tmp_path: Path) ->
 
     ledger = tmp_path / "audit.ledger"
     done = unsoftmax.audit_target(
-        "demo:single-head?d=16", ledger=ledger, confirm_above=300, confirm=refuse, on_plan=plans.append, price_per_thousand=5.0
+        "demo:single-head?d=16",
+        ledger=ledger,
+        confirm_above=300,
+        confirm=refuse,
+        on_plan=plans.append,
+        price_per_thousand=5.0,
     )
     assert done.result.status is unsoftmax.Status.BUDGET_SPENT
     assert done.result.queries.total == plans[0].paid <= 300
     assert len(asked) == 1
     assert "for " in asked[0]
-    done = unsoftmax.audit_target("demo:single-head?d=16", ledger=ledger, confirm_above=300, confirm=lambda text: True, price_per_thousand=5.0)
+    done = unsoftmax.audit_target(
+        "demo:single-head?d=16",
+        ledger=ledger,
+        confirm_above=300,
+        confirm=lambda text: True,
+        price_per_thousand=5.0,
+    )
     assert done.result.status is unsoftmax.Status.EXACT
     assert done.cost == pytest.approx(5.0 * done.result.queries.total / 1000)
     assert done.result.queries.total <= plans[0].paid + plans[0].at_most
@@ -176,7 +199,9 @@ def test_a_tolerance_that_is_none_is_refused(tolerance: float) -> None:
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("answers", ["exact", "rounded to 2 decimals", "labels"])
 def test_no_sequence_is_longer_than_the_target_takes(rows: int, answers: str) -> None:
-    oracle = LimitedLength(WRAPPERS[answers][0](unsoftmax.as_oracle(unsoftmax.random_single_head(4, seed=0))), rows)
+    oracle = LimitedLength(
+        WRAPPERS[answers][0](unsoftmax.as_oracle(unsoftmax.random_single_head(4, seed=0))), rows
+    )
     done = unsoftmax.audit_target(oracle)
     if (rows, answers) == (1, "exact"):  # x·v is a network without neurons, and has neither heads nor a rank
         assert done.result.status is unsoftmax.Status.EXACT
@@ -206,7 +231,9 @@ def test_wrong_use_is_refused_before_the_first_query() -> None:
 def test_the_user_may_override(tmp_path: Path) -> None:
     done = unsoftmax.audit_target("demo:single-head?d=6", tolerance=0.0, family="single-head")
     assert done.result.status is unsoftmax.Status.EXACT
-    assert "told by the user" in next(finding.evidence for finding in done.findings if finding.subject == "answers")
+    assert "told by the user" in next(
+        finding.evidence for finding in done.findings if finding.subject == "answers"
+    )
     vectors = unsoftmax.audit_target("demo:multi-head?d=8&heads=2&outputs=4&seed=1")
     assert findings(vectors)["answers"] == "vectors of 4 numbers"
     assert vectors.result.status.recovered

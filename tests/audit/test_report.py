@@ -1,4 +1,5 @@
-"""The page: self-contained, every figure there, hostile names stay text; in a real browser where there is one."""
+"""The page: self-contained, every figure there, hostile names stay text; in a real browser where there is
+one."""
 
 from __future__ import annotations
 
@@ -55,10 +56,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("report")
     done = unsoftmax.audit_target("demo:single-head?d=8&r=3", price_per_thousand=2.0)
     assert done.result.model is not None
-    table = unsoftmax.defend(done.result.model, defences=["", "decimals=2", "budget=10", "tolerance=0.01+input-bound=9"], stand_in=True)
+    table = unsoftmax.defend(
+        done.result.model,
+        defences=["", "decimals=2", "budget=10", "tolerance=0.01+input-bound=9"],
+        stand_in=True,
+    )
     hostile = replace(done.findings[0], value=HOSTILE, evidence=HOSTILE)
     findings = (hostile, *done.findings)
-    done = replace(done, target=HOSTILE, defences=table, findings=findings, result=replace(done.result, findings=findings, reason=HOSTILE))
+    done = replace(
+        done,
+        target=HOSTILE,
+        defences=table,
+        findings=findings,
+        result=replace(done.result, findings=findings, reason=HOSTILE),
+    )
     unsoftmax.write_report(done, place)
     several = unsoftmax.audit_target("demo:multi-head?d=8&heads=3&seed=1")
     unsoftmax.write_report(several, place / "several")
@@ -68,7 +79,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_statically(folder: Path) -> None:
-    """What a parser can see: no scripts, nothing fetched, links that lead somewhere, figures in place, hostile names as text."""
+    """What a parser can see: no scripts, nothing fetched, links that lead somewhere, figures in place,
+    hostile names as text."""
     text = (folder / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert not {"script", "iframe", "object", "embed", "base", "form"} & set(page.tags)
@@ -128,7 +140,19 @@ def test_page_and_data_tell_the_same(folder: Path) -> None:
     assert facts["defences"]["advice"] in words
     assert facts["target"] == HOSTILE
     assert facts["price"]["total"] == pytest.approx(2.0 * facts["queries"]["total"] / 1000)
-    for key in ("status", "family", "width", "heads", "rank", "parameters", "queries", "certificate", "error_bound", "artifacts", "reason"):
+    for key in (
+        "status",
+        "family",
+        "width",
+        "heads",
+        "rank",
+        "parameters",
+        "queries",
+        "certificate",
+        "error_bound",
+        "artifacts",
+        "reason",
+    ):
         assert key in facts
     assert facts["model_heads"][0]["rank"] == 3
     assert len(facts["model_heads"][0]["spectrum"]) == 3
@@ -140,31 +164,54 @@ def test_page_and_data_tell_the_same(folder: Path) -> None:
 
 
 def browser() -> tuple[Any, str] | None:
-    """Playwright and the Chromium on the path; None without them, which only a run that demands a browser may not have."""
-    path = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
+    """Playwright and the Chromium on the path; None without them, which only a run that demands a browser
+    may not have."""
+    path = next(
+        (
+            found
+            for name in ("chromium", "chromium-browser", "google-chrome")
+            if (found := shutil.which(name))
+        ),
+        None,
+    )
     try:
         module = importlib.import_module("playwright.sync_api")
     except ImportError:
         module = None
     if path is None or module is None:
         if os.environ.get("UNSOFTMAX_REQUIRE_BROWSER"):
-            missing = "Chromium on the path (apt-get install chromium)" if path is None else "the Python package playwright"
+            missing = (
+                "Chromium on the path (apt-get install chromium)"
+                if path is None
+                else "the Python package playwright"
+            )
             pytest.fail(f"the report must be opened in a browser here, but {missing} is missing")
         return None
     return module, path
 
 
 @pytest.mark.filterwarnings("default")  # the driver's own, not ours
-def test_a_browser_shows_it_without_errors_requests_or_sideways_scrolling(folder: Path, tmp_path: Path) -> None:
+def test_a_browser_shows_it_without_errors_requests_or_sideways_scrolling(
+    folder: Path, tmp_path: Path
+) -> None:
     found = browser()
     if found is None:
         for place in (folder, folder / "several", folder / "nothing"):
             check_statically(place)
         return
     module, path = found
-    flags = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    flags = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+    ]
     with module.sync_playwright() as driver:
-        context = driver.chromium.launch_persistent_context(str(tmp_path / "profile"), executable_path=path, args=flags, headless=True)
+        context = driver.chromium.launch_persistent_context(
+            str(tmp_path / "profile"), executable_path=path, args=flags, headless=True
+        )
         for place in (folder, folder / "several", folder / "nothing"):
             for width in (1280, 390):
                 for scheme in ("light", "dark"):
@@ -196,5 +243,14 @@ def _check_shown(context: Any, report: Path, width: int, scheme: str) -> None:
         link = page.locator("nav a").nth(index)
         link.click()
         assert page.evaluate("document.querySelector(location.hash) !== null")
-    assert len(set(page.locator("body").evaluate("body => [getComputedStyle(body).color, getComputedStyle(body).backgroundColor]"))) == 2
+    assert (
+        len(
+            set(
+                page.locator("body").evaluate(
+                    "body => [getComputedStyle(body).color, getComputedStyle(body).backgroundColor]"
+                )
+            )
+        )
+        == 2
+    )
     page.close()

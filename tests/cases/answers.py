@@ -1,4 +1,5 @@
-"""What may be done to answers, by name; and heads for them: unit v with one zero and one tiny entry, W of spectral norm about two."""
+"""What may be done to answers, by name; and heads for them: unit v with one zero and one tiny entry, W of
+spectral norm about two."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from unsoftmax import BoundedInputs, Oracle, SingleHead, as_oracle
 from unsoftmax.models import Model
 from unsoftmax.oracles import Array, OracleSpec
 
-__all__ = ["ANSWERS", "Longest", "biased_head", "bounded", "distance", "hard_head", "relative_error", "with_unit_v"]
+__all__ = [
+    "ANSWERS",
+    "Longest",
+    "biased_head",
+    "bounded",
+    "distance",
+    "hard_head",
+    "relative_error",
+    "with_unit_v",
+]
 
 
 ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
@@ -31,7 +41,11 @@ ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
 
 def hard_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0) -> SingleHead:
     rng = np.random.default_rng([seed, d, 0 if r is None else r])
-    W = rng.standard_normal((d, d)) / np.sqrt(d) if r is None else rng.standard_normal((d, r)) @ rng.standard_normal((r, d)) / np.sqrt(d * r)
+    W = (
+        rng.standard_normal((d, d)) / np.sqrt(d)
+        if r is None
+        else rng.standard_normal((d, r)) @ rng.standard_normal((r, d)) / np.sqrt(d * r)
+    )
     v = rng.standard_normal(d)
     if d > 2:
         v[int(rng.integers(d))] = 0.0

@@ -1,4 +1,5 @@
-"""Networks that are awkward by so many decades: neurons that nearly cancel or coincide, parts that drown others. Shared by tests and benchmarks."""
+"""Networks that are awkward by so many decades: neurons that nearly cancel or coincide, parts that drown
+others. Shared by tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from unsoftmax.oracles import Array
 AwkwardMaker = Callable[[int, int, float, np.random.Generator], ReluNetwork]
 
 
-def _with_twins(d: int, m: int, gap: float, rng: np.random.Generator, outputs: Callable[[Array], Array]) -> ReluNetwork:
+def _with_twins(
+    d: int, m: int, gap: float, rng: np.random.Generator, outputs: Callable[[Array], Array]
+) -> ReluNetwork:
     """A third of the neurons get a twin whose hyperplane differs by `gap`, in direction or in offset."""
     base = gaussian(d, m, rng, True)
     assert base.b is not None
@@ -22,7 +25,12 @@ def _with_twins(d: int, m: int, gap: float, rng: np.random.Generator, outputs: C
     turned = rng.random(k) < 0.5
     A = base.A[:k] + gap * (turned * length)[:, None] * rng.standard_normal((k, d))
     b = base.b[:k] + gap * ~turned * length * rng.standard_normal(k)
-    return ReluNetwork(np.vstack([base.A, A]), np.concatenate([base.u, outputs(base.u[:k])]), np.concatenate([base.b, b]), base.c)
+    return ReluNetwork(
+        np.vstack([base.A, A]),
+        np.concatenate([base.u, outputs(base.u[:k])]),
+        np.concatenate([base.b, b]),
+        base.c,
+    )
 
 
 def nearly_cancelling(d: int, m: int, decades: float, rng: np.random.Generator) -> ReluNetwork:
@@ -48,7 +56,7 @@ def through_one_point(d: int, m: int, decades: float, rng: np.random.Generator) 
 
 
 def beside_a_linear_part(d: int, m: int, decades: float, rng: np.random.Generator) -> ReluNetwork:
-    """Folds 10^-decades as steep as the linear part."""
+    """CanonicalNetwork 10^-decades as steep as the linear part."""
     base = gaussian(d, m, rng, bool(rng.integers(2)))
     return ReluNetwork(base.A, base.u, base.b, base.c, 10.0**decades * rng.standard_normal(d))
 
@@ -69,13 +77,16 @@ def in_other_units(d: int, m: int, decades: float, rng: np.random.Generator) -> 
 
 def one_dimension(d: int, m: int, decades: float, rng: np.random.Generator) -> ReluNetwork:
     """Kinks on a line, at distances and of sizes spread over so many decades."""
-    a, u, b = (rng.choice([-1.0, 1.0], m) * 10.0 ** rng.uniform(-decades / 2, decades / 2, m) for _ in range(3))
+    a, u, b = (
+        rng.choice([-1.0, 1.0], m) * 10.0 ** rng.uniform(-decades / 2, decades / 2, m) for _ in range(3)
+    )
     return ReluNetwork(a[:, None], u, b, float(rng.standard_normal()))
 
 
 AWKWARD: dict[str, AwkwardMaker] = {
     make.__name__.replace("_", " "): make
     for make in (
-        nearly_cancelling, nearly_coinciding, almost_gone, through_one_point, beside_a_linear_part, beside_a_constant, in_other_units, one_dimension,
+        nearly_cancelling, nearly_coinciding, almost_gone, through_one_point, beside_a_linear_part,
+        beside_a_constant, in_other_units, one_dimension,
     )
 }  # fmt: skip

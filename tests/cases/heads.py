@@ -94,10 +94,20 @@ def one_loud_entry(d: int, rng: np.random.Generator) -> SingleHead:
 
 
 REQUIRED: dict[str, Callable[[int, np.random.Generator], SingleHead]] = {
-    case.__name__: case for case in (plain, saturating, one_hot_v, tiny_v, antisymmetric, ill_conditioned, zero_W, biases)
+    case.__name__: case
+    for case in (plain, saturating, one_hot_v, tiny_v, antisymmetric, ill_conditioned, zero_W, biases)
 }
 MORE: dict[str, Callable[[int, np.random.Generator], SingleHead]] = {
-    case.__name__: case for case in (query_bias_only, constant_only, zero_W_with_bias, large_scales, small_scales, permutation, one_loud_entry)
+    case.__name__: case
+    for case in (
+        query_bias_only,
+        constant_only,
+        zero_W_with_bias,
+        large_scales,
+        small_scales,
+        permutation,
+        one_loud_entry,
+    )
 }
 ALL = REQUIRED | MORE
 
@@ -108,7 +118,8 @@ def make(kind: str, d: int, seed: int) -> SingleHead:
 
 
 def low_rank(d: int, r: int, seed: int, *, decades: float = 0.0, v: str = "random") -> SingleHead:
-    """Rank r with singular values decaying over `decades`; v random, orthogonal to the range of W, or inside it."""
+    """Rank r with singular values decaying over `decades`; v random, orthogonal to the range of W, or
+    inside it."""
     rng = np.random.default_rng([seed, d, r])
     left, right = (np.linalg.qr(rng.standard_normal((d, r)))[0] for _ in range(2))
     readout = rng.standard_normal(d)

@@ -32,7 +32,12 @@ def biases_and_constant(d: int, seed: int) -> MultiHead:
 
 def bias_outside_range_no_constant(d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng(seed)
-    return MultiHead([SingleHead(gaussian(rng, d, 2), rng.standard_normal(d), rng.standard_normal(d) / np.sqrt(d)) for _ in range(3)])
+    return MultiHead(
+        [
+            SingleHead(gaussian(rng, d, 2), rng.standard_normal(d), rng.standard_normal(d) / np.sqrt(d))
+            for _ in range(3)
+        ]
+    )
 
 
 def orthogonal_subspaces(d: int, seed: int) -> MultiHead:
@@ -40,13 +45,20 @@ def orthogonal_subspaces(d: int, seed: int) -> MultiHead:
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
     r = d // 3
     parts = [basis[:, h * r : (h + 1) * r] for h in range(3)]
-    return MultiHead([SingleHead((U @ rng.standard_normal((r, r)), U), U @ rng.standard_normal(r)) for U in parts])
+    return MultiHead(
+        [SingleHead((U @ rng.standard_normal((r, r)), U), U @ rng.standard_normal(r)) for U in parts]
+    )
 
 
 def shared_keys(d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng(seed)
     keys = rng.standard_normal((d, 3)) / np.sqrt(3)
-    return MultiHead([SingleHead((keys, rng.standard_normal((d, 3)) / np.sqrt(d)), rng.standard_normal(d)) for _ in range(3)])
+    return MultiHead(
+        [
+            SingleHead((keys, rng.standard_normal((d, 3)) / np.sqrt(d)), rng.standard_normal(d))
+            for _ in range(3)
+        ]
+    )
 
 
 def parallel_values(d: int, seed: int) -> MultiHead:
@@ -63,7 +75,9 @@ def cancelling_values(d: int, seed: int) -> MultiHead:
 
 def one_loud(d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng(seed)
-    return MultiHead([SingleHead(gaussian(rng, d), factor * rng.standard_normal(d)) for factor in (40.0, 1.0, 1.0)])
+    return MultiHead(
+        [SingleHead(gaussian(rng, d), factor * rng.standard_normal(d)) for factor in (40.0, 1.0, 1.0)]
+    )
 
 
 def equal_and_dead(d: int, seed: int) -> MultiHead:
@@ -71,7 +85,9 @@ def equal_and_dead(d: int, seed: int) -> MultiHead:
     W = gaussian(rng, d)
     values = rng.standard_normal((4, d))
     values[2] = 0.0
-    return MultiHead([SingleHead(w, v) for w, v in zip((W, W, gaussian(rng, d), gaussian(rng, d)), values, strict=True)])
+    return MultiHead(
+        [SingleHead(w, v) for w, v in zip((W, W, gaussian(rng, d), gaussian(rng, d)), values, strict=True)]
+    )
 
 
 def close(d: int, seed: int) -> MultiHead:
@@ -83,7 +99,9 @@ def close(d: int, seed: int) -> MultiHead:
 
 def strong_scores(d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng(seed)
-    return MultiHead([SingleHead(80.0 / np.sqrt(d) * gaussian(rng, d), rng.standard_normal(d)) for _ in range(3)])
+    return MultiHead(
+        [SingleHead(80.0 / np.sqrt(d) * gaussian(rng, d), rng.standard_normal(d)) for _ in range(3)]
+    )
 
 
 def weak_scores(d: int, seed: int) -> MultiHead:
@@ -93,7 +111,9 @@ def weak_scores(d: int, seed: int) -> MultiHead:
 
 def one_averages(d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng(seed)
-    return MultiHead([SingleHead(factor * gaussian(rng, d), rng.standard_normal(d)) for factor in (0.0, 1.0, 1.0)])
+    return MultiHead(
+        [SingleHead(factor * gaussian(rng, d), rng.standard_normal(d)) for factor in (0.0, 1.0, 1.0)]
+    )
 
 
 def more_heads_than_columns(d: int, seed: int) -> MultiHead:

@@ -1,4 +1,5 @@
-"""Networks that are hard in one way each: coinciding, cancelling, dead, degenerate, badly scaled. Shared by tests and benchmarks."""
+"""Networks that are hard in one way each: coinciding, cancelling, dead, degenerate, badly scaled. Shared
+by tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -28,19 +29,31 @@ def gaussian(d: int, m: int, rng: np.random.Generator, biased: bool) -> ReluNetw
 def parallel(d: int, m: int, rng: np.random.Generator, biased: bool) -> ReluNetwork:
     A, u, b = _parts(d, m, rng, biased)
     k = max(1, m // 3)
-    return _network(np.vstack([A, 2.0 * A[:k]]), np.concatenate([u, rng.standard_normal(k)]), np.concatenate([b, b[:k] + biased]), biased)
+    return _network(
+        np.vstack([A, 2.0 * A[:k]]),
+        np.concatenate([u, rng.standard_normal(k)]),
+        np.concatenate([b, b[:k] + biased]),
+        biased,
+    )
 
 
 def duplicate(d: int, m: int, rng: np.random.Generator, biased: bool) -> ReluNetwork:
     A, u, b = _parts(d, m, rng, biased)
     k = max(1, m // 3)
-    return _network(np.vstack([A, A[:k]]), np.concatenate([u, rng.standard_normal(k)]), np.concatenate([b, b[:k]]), biased)
+    return _network(
+        np.vstack([A, A[:k]]), np.concatenate([u, rng.standard_normal(k)]), np.concatenate([b, b[:k]]), biased
+    )
 
 
 def opposite(d: int, m: int, rng: np.random.Generator, biased: bool) -> ReluNetwork:
     A, u, b = _parts(d, m, rng, biased)
     k = max(1, m // 3)
-    return _network(np.vstack([A, -A[:k]]), np.concatenate([u, rng.standard_normal(k)]), np.concatenate([b, -b[:k]]), biased)
+    return _network(
+        np.vstack([A, -A[:k]]),
+        np.concatenate([u, rng.standard_normal(k)]),
+        np.concatenate([b, -b[:k]]),
+        biased,
+    )
 
 
 def cancelling(d: int, m: int, rng: np.random.Generator, biased: bool) -> ReluNetwork:
@@ -100,16 +113,20 @@ def scaled(inputs: float, outputs: float) -> Maker:
 HARD: dict[str, Maker] = {
     make.__name__.replace("_", " "): make
     for make in (
-        parallel, duplicate, opposite, cancelling, cancelling_opposite, no_linear_part, dead_neuron, rank_one, low_rank, unit_rows, uneven_rows,
+        parallel, duplicate, opposite, cancelling, cancelling_opposite, no_linear_part, dead_neuron,
+        rank_one, low_rank, unit_rows, uneven_rows,
     )
 } | {
     f"inputs {inputs:g}, answers {outputs:g}": scaled(inputs, outputs)
-    for inputs, outputs in ((1e-6, 1.0), (1e-3, 1.0), (1e3, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6), (1e6, 1e-6), (1e-6, 1e6))
+    for inputs, outputs in (
+        (1e-6, 1.0), (1e-3, 1.0), (1e3, 1.0), (1e6, 1.0), (1.0, 1e-6), (1.0, 1e6), (1e6, 1e-6), (1e-6, 1e6)
+    )
 }  # fmt: skip
 
 
 def with_bump(d: int, m: int, width: float, rng: np.random.Generator) -> ReluNetwork:
-    """A Gaussian network and three parallel neurons that cancel outside a slab of this width, about 1 from the origin."""
+    """A Gaussian network and three parallel neurons that cancel outside a slab of this width, about 1 from
+    the origin."""
     base = gaussian(d, m, rng, True)
     a = rng.standard_normal(d)
     a /= np.linalg.norm(a)
@@ -117,5 +134,8 @@ def with_bump(d: int, m: int, width: float, rng: np.random.Generator) -> ReluNet
     height = float(rng.standard_normal()) / width
     assert base.b is not None
     return ReluNetwork(
-        np.vstack([base.A, a, a, a]), np.concatenate([base.u, height * np.array([1.0, -2.0, 1.0])]), np.concatenate([base.b, offsets]), base.c
+        np.vstack([base.A, a, a, a]),
+        np.concatenate([base.u, height * np.array([1.0, -2.0, 1.0])]),
+        np.concatenate([base.b, offsets]),
+        base.c,
     )

@@ -1,4 +1,5 @@
-"""Boxes that are no single attention head, many of them nearly. Each is made from (d, seed) and must never be 'recovered'."""
+"""Boxes that are no single attention head, many of them nearly. Each is made from (d, seed) and must never
+be 'recovered'."""
 
 from __future__ import annotations
 
@@ -118,7 +119,9 @@ def cache_by_rounded_input(d: int, seed: int) -> Box:
 
     def box(X: Array) -> Array:
         answers = attend(X)
-        return np.array([seen.setdefault(np.round(x, 2).tobytes(), float(y)) for x, y in zip(X, answers, strict=True)])
+        return np.array(
+            [seen.setdefault(np.round(x, 2).tobytes(), float(y)) for x, y in zip(X, answers, strict=True)]
+        )
 
     return box
 
@@ -258,9 +261,13 @@ BOXES: dict[str, Callable[[int, int], Box]] = {
     box.__name__: box
     for box in (
         max_pooling, tanh_on_top, positional_term, first_row_asks, hard_max, small_sine, tiny_sine,
-        scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows, sees_last_sixteen_rows,
-        drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse, every_fiftieth_answer_stale,
-        batch_normalised, float32_answers, labels_of_wrong_thing, quadratic_values, mean_of_two_powers, key_norms_matter,
-        linear_attention, sigmoid_attention, residual_stream, score_cap, causal_dropout, shifted_at_seven_rows, shifted_beyond_sixty_four_rows,
+        scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows,
+        sees_last_sixteen_rows,
+        drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse,
+        every_fiftieth_answer_stale,
+        batch_normalised, float32_answers, labels_of_wrong_thing, quadratic_values, mean_of_two_powers,
+        key_norms_matter,
+        linear_attention, sigmoid_attention, residual_stream, score_cap, causal_dropout,
+        shifted_at_seven_rows, shifted_beyond_sixty_four_rows,
     )
 }  # fmt: skip

@@ -104,7 +104,9 @@ def leaky_step(d: int, seed: int) -> Box:
 BOXES: dict[str, Callable[[int, int], Box]] = {
     box.__name__: box
     for box in (
-        gelu_network, three_layers, network_per_row, network_of_last_row, network_before_attention, absolute_sine, length_matters,
-        position_matters, two_heads_before_network, sigmoid_weights, rounded_answers, noisy_answers, float32_answers, leaky_step,
+        gelu_network, three_layers, network_per_row, network_of_last_row, network_before_attention,
+        absolute_sine, length_matters,
+        position_matters, two_heads_before_network, sigmoid_weights, rounded_answers, noisy_answers,
+        float32_answers, leaky_step,
     )
 }  # fmt: skip

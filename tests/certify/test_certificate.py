@@ -74,7 +74,11 @@ def test_limits_of_the_oracle_are_kept() -> None:
 
 def test_planned_verification_is_an_upper_limit() -> None:
     for d in (1, 4, 30):
-        for kind in ("demo:single-head?d={}", "demo:single-head?d={}&biases=1", "demo:single-head?d={}&scale=50"):
+        for kind in (
+            "demo:single-head?d={}",
+            "demo:single-head?d={}&biases=1",
+            "demo:single-head?d={}&scale=50",
+        ):
             target = kind.format(d)
             result = unsoftmax.recover(target)
             planned = unsoftmax.plan(target)

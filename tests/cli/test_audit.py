@@ -1,4 +1,5 @@
-"""audit, defend and compare as users run them; in this process, where a process of its own would show nothing more."""
+"""audit, defend and compare as users run them; in this process, where a process of its own would show
+nothing more."""
 
 from __future__ import annotations
 
@@ -25,7 +26,16 @@ def invoke_json(*arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def test_audit_writes_a_report_and_a_second_run_pays_nothing(tmp_path: Path) -> None:
-    arguments = ("audit", "demo:single-head?d=6&r=2", "--price-per-1k", "3", "--out", str(tmp_path / "new"), "--defences", "none")
+    arguments = (
+        "audit",
+        "demo:single-head?d=6&r=2",
+        "--price-per-1k",
+        "3",
+        "--out",
+        str(tmp_path / "new"),
+        "--defences",
+        "none",
+    )
     status, facts = invoke_json(*arguments)
     assert (status, facts["status"], facts["rank"]) == (0, "EXACT", [2])
     assert facts["price"]["total"] == pytest.approx(3 * facts["queries"]["total"] / 1000)
@@ -54,7 +64,9 @@ def test_audit_asks_before_it_spends(tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert "no terminal to ask at" in done.stderr
     assert "--yes" in done.stderr
-    done = invoke("audit", "demo:single-head?d=8", "--confirm-above", "200", "--yes", "--out", out, "--defences", "none")
+    done = invoke(
+        "audit", "demo:single-head?d=8", "--confirm-above", "200", "--yes", "--out", out, "--defences", "none"
+    )
     assert done.exit_code == 0
     done = invoke("audit", "demo:single-head?d=64", "--confirm-above", "10", "--out", str(tmp_path / "other"))
     assert done.exit_code == 2
@@ -64,7 +76,9 @@ def test_audit_asks_before_it_spends(tmp_path: Path) -> None:
 
 def test_audit_of_what_is_no_attention(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "curved_box.py").write_text("import numpy as np\ndef f(X):\n    return np.tanh(X[:, -1, 0])\n")
+    (tmp_path / "curved_box.py").write_text(
+        "import numpy as np\ndef f(X):\n    return np.tanh(X[:, -1, 0])\n"
+    )
     status, facts = invoke_json("audit", "curved_box:f", "--width", "3")
     assert (status, facts["heads"]) == (1, None)
     assert facts["verdict"].startswith("Nothing was recovered")
@@ -73,7 +87,16 @@ def test_audit_of_what_is_no_attention(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_defend_prints_a_table_and_advice(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = ("defend", "demo:single-head?d=4", "--defence", "decimals=2", "--defence", "decimals=2+input-bound=6", "--workers", "1")
+    arguments = (
+        "defend",
+        "demo:single-head?d=4",
+        "--defence",
+        "decimals=2",
+        "--defence",
+        "decimals=2+input-bound=6",
+        "--workers",
+        "1",
+    )
     done = invoke(*arguments, "--out", str(out))
     assert done.exit_code == 0, done.stderr
     assert "rounded to 2 decimals + rows of norm ≤ 6" in done.stdout
@@ -81,14 +104,21 @@ def test_defend_prints_a_table_and_advice(tmp_path: Path) -> None:
     assert (out / "defences.svg").read_text().startswith("<svg")
     status, facts = invoke_json(*arguments)
     assert status == 0
-    assert [row["label"] for row in facts["rows"]] == ["rounded to 2 decimals", "rounded to 2 decimals + rows of norm ≤ 6"]
+    assert [row["label"] for row in facts["rows"]] == [
+        "rounded to 2 decimals",
+        "rounded to 2 decimals + rows of norm ≤ 6",
+    ]
     assert facts["advice"]
 
 
 def test_defend_recovers_first_what_only_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "hidden_box.py").write_text("import unsoftmax\nf = lambda X: unsoftmax.random_single_head(4, seed=1)(X)\n")
-    status, facts = invoke_json("defend", "hidden_box:f", "--width", "4", "--defence", "decimals=2", "--workers", "1")
+    (tmp_path / "hidden_box.py").write_text(
+        "import unsoftmax\nf = lambda X: unsoftmax.random_single_head(4, seed=1)(X)\n"
+    )
+    status, facts = invoke_json(
+        "defend", "hidden_box:f", "--width", "4", "--defence", "decimals=2", "--workers", "1"
+    )
     assert (status, facts["stand_in"]) == (0, True)
 
 
@@ -99,7 +129,9 @@ def test_compare_says_same_or_shows_the_difference(tmp_path: Path) -> None:
     done = invoke("compare", str(one), str(two))
     assert done.exit_code == 0
     assert done.stdout.startswith("Same function")
-    status, facts = invoke_json("compare", str(one), "demo:multi-head?d=6&heads=3&seed=2", "--out", str(tmp_path))
+    status, facts = invoke_json(
+        "compare", str(one), "demo:multi-head?d=6&heads=3&seed=2", "--out", str(tmp_path)
+    )
     assert (status, facts["same"]) == (1, False)
     sequence = np.load(facts["artifacts"]["separating"])
     other = unsoftmax.random_multi_head(6, 3, seed=2)
@@ -112,7 +144,9 @@ def test_compare_says_same_or_shows_the_difference(tmp_path: Path) -> None:
 
 def test_compare_recovers_first_what_only_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "twin_box.py").write_text("import unsoftmax\nf = lambda X: unsoftmax.random_single_head(4, seed=1)(X)\n")
+    (tmp_path / "twin_box.py").write_text(
+        "import unsoftmax\nf = lambda X: unsoftmax.random_single_head(4, seed=1)(X)\n"
+    )
     done = invoke("compare", "twin_box:f", "demo:single-head?d=4&seed=1", "--width", "4")
     assert done.exit_code == 0, done.output
 
@@ -121,7 +155,8 @@ def test_compare_knows_what_labels_and_rounding_hide(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     lines = [
         "import numpy as np, unsoftmax",
-        "plain, biased = unsoftmax.random_single_head(4, seed=1), unsoftmax.random_single_head(4, seed=2, biases=True)",
+        "plain, biased = unsoftmax.random_single_head(4, seed=1), unsoftmax.random_single_head(4, seed=2, "
+        "biases=True)",
         "labels = lambda X: (plain(X) > 0).astype(float)",
         "rounded = lambda X: np.round(biased(X), 2)",
     ]
@@ -129,5 +164,12 @@ def test_compare_knows_what_labels_and_rounding_hide(tmp_path: Path, monkeypatch
     done = invoke("compare", "hiding_box:labels", "demo:single-head?d=4&seed=1", "--width", "4")
     assert done.exit_code == 0, done.output
     assert "v of length 1" in done.stderr
-    assert invoke("compare", "hiding_box:labels", "demo:single-head?d=4&seed=3", "--width", "4").exit_code == 1
-    assert invoke("compare", "hiding_box:rounded", "demo:single-head?d=4&seed=2&biases=1", "--width", "4").exit_code == 0
+    assert (
+        invoke("compare", "hiding_box:labels", "demo:single-head?d=4&seed=3", "--width", "4").exit_code == 1
+    )
+    assert (
+        invoke(
+            "compare", "hiding_box:rounded", "demo:single-head?d=4&seed=2&biases=1", "--width", "4"
+        ).exit_code
+        == 0
+    )

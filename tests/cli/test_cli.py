@@ -23,7 +23,14 @@ def broken(X):
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "unsoftmax", *arguments], capture_output=True, text=True, cwd=cwd, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "unsoftmax", *arguments],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        timeout=120,
+        check=False,
+    )
 
 
 def run_json(*arguments: str, cwd: Path | None = None) -> tuple[int, dict[str, Any]]:
@@ -32,7 +39,9 @@ def run_json(*arguments: str, cwd: Path | None = None) -> tuple[int, dict[str, A
 
 
 def test_recover_writes_the_model_and_tells_the_facts(tmp_path: Path) -> None:
-    status, facts = run_json("recover", "demo:single-head?d=12&r=3&seed=4", "--seed", "2", "--out", str(tmp_path / "new"))
+    status, facts = run_json(
+        "recover", "demo:single-head?d=12&r=3&seed=4", "--seed", "2", "--out", str(tmp_path / "new")
+    )
     assert status == 0
     assert facts["status"] == "EXACT"
     assert (facts["family"], facts["width"], facts["heads"], facts["rank"]) == ("single-head", 12, 1, [3])
@@ -85,7 +94,9 @@ def test_a_callable_of_the_working_directory(tmp_path: Path) -> None:
         (("demo", "nonsense"), 2, "no demo"),
     ],
 )
-def test_wrong_usage_ends_with_two_and_a_sentence(arguments: tuple[str, ...], status: int, words: str) -> None:
+def test_wrong_usage_ends_with_two_and_a_sentence(
+    arguments: tuple[str, ...], status: int, words: str
+) -> None:
     done = run(*arguments)
     assert done.returncode == status
     assert words in done.stderr

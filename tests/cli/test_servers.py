@@ -29,7 +29,9 @@ TOKEN = "tok-51f8e2-private"
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "unsoftmax", *arguments]
     plain = {name: value for name, value in os.environ.items() if name != "UNSOFTMAX_HTTP_TOKEN"}
-    return subprocess.run(command, capture_output=True, text=True, env=plain | environment, timeout=120, check=False)
+    return subprocess.run(
+        command, capture_output=True, text=True, env=plain | environment, timeout=120, check=False
+    )
 
 
 def run_here(*arguments: str) -> Any:
@@ -41,7 +43,9 @@ def run_here(*arguments: str) -> Any:
 def served(*arguments: str, **environment: str) -> Iterator[str]:
     """`unsoftmax serve` in its own process; its address."""
     command = [sys.executable, "-m", "unsoftmax", "serve", *arguments, "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    ) as process:
         assert process.stdout is not None
         text = ""
         while not text.rstrip().endswith("}"):
@@ -61,7 +65,9 @@ def test_a_served_file_is_recovered_and_the_ledger_tells(tmp_path: Path) -> None
     with served(path, "--fault", "unavailable=0.1", "--fault", "drop=0.05") as url:
         spent = run("recover", url, "--ledger", ledger, "--budget", "30", "--json")
         assert (spent.returncode, json.loads(spent.stdout)["status"]) == (1, "BUDGET_SPENT")
-        done = run("recover", url, "--ledger", ledger, "--concurrency", "2", "--out", str(tmp_path / "out"), "--json")
+        done = run(
+            "recover", url, "--ledger", ledger, "--concurrency", "2", "--out", str(tmp_path / "out"), "--json"
+        )
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["status"], done.stderr) == (0, "EXACT", "")
     assert HEAD.distance(unsoftmax.load(facts["artifacts"]["model"])) < 1e-9  # type: ignore[arg-type]
@@ -96,19 +102,31 @@ def test_without_the_token_exit_3_and_with_it_no_trace_of_it(tmp_path: Path) -> 
     with served(path, "--need-token", UNSOFTMAX_HTTP_TOKEN=TOKEN) as url:
         absent = run("recover", url, "--ledger", str(ledger))
         wrong = run("recover", url, "--ledger", str(ledger), UNSOFTMAX_HTTP_TOKEN=TOKEN + "-wrong")
-        done = run("recover", url, "--ledger", str(ledger), "--out", str(tmp_path / "out"), UNSOFTMAX_HTTP_TOKEN=TOKEN)
+        done = run(
+            "recover",
+            url,
+            "--ledger",
+            str(ledger),
+            "--out",
+            str(tmp_path / "out"),
+            UNSOFTMAX_HTTP_TOKEN=TOKEN,
+        )
     assert (absent.returncode, absent.stdout, absent.stderr.count("\n")) == (3, "", 1)
     assert "set UNSOFTMAX_HTTP_TOKEN" in absent.stderr
     assert wrong.returncode == 3
     assert done.returncode == 0
     shown = run_here("ledger", "show", str(ledger), "--json")
-    assert not any(TOKEN in out for process in (absent, wrong, done, shown) for out in (process.stdout, process.stderr))
+    assert not any(
+        TOKEN in out for process in (absent, wrong, done, shown) for out in (process.stdout, process.stderr)
+    )
     assert not any(TOKEN.encode() in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
 
 
 def test_an_interrupt_ends_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
     ledger = tmp_path / "run.ledger"
-    with ModelServer(unsoftmax.as_oracle(HEAD), delay=0.0, faults=Faults(slow=0.3, slow_seconds=20.0)) as server:
+    with ModelServer(
+        unsoftmax.as_oracle(HEAD), delay=0.0, faults=Faults(slow=0.3, slow_seconds=20.0)
+    ) as server:
         command = [sys.executable, "-m", "unsoftmax", "recover", server.url, "--ledger", str(ledger)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             while server.seen == server.queries or not server.seen:  # until a slow answer is under way
@@ -131,7 +149,9 @@ def test_killed_at_any_moment_the_same_bits_come_out(tmp_path: Path) -> None:
         whole = json.loads(plain.stdout)["queries"]["total"]
         before = server.queries
         for share in (0.2, 0.8):
-            with subprocess.Popen([sys.executable, "-m", "unsoftmax", "recover", server.url, *arguments]) as process:
+            with subprocess.Popen(
+                [sys.executable, "-m", "unsoftmax", "recover", server.url, *arguments]
+            ) as process:
                 while server.queries - before < share * whole:
                     time.sleep(0.001)
                 process.kill()
@@ -171,7 +191,9 @@ def test_wrong_use_is_exit_2(arguments: tuple[str, ...], match: str, monkeypatch
 
 
 def test_defences_can_be_served() -> None:
-    with served("demo:single-head?d=3", "--round", "2", "--noise", "0.1", "--norm-bound", "5", "--rate-limit", "1000") as url:
+    with served(
+        "demo:single-head?d=3", "--round", "2", "--noise", "0.1", "--norm-bound", "5", "--rate-limit", "1000"
+    ) as url:
         oracle: Any = unsoftmax.as_oracle(url)
         answer = float(oracle(np.ones((1, 1, 3)))[0])
         assert round(answer, 2) == answer

@@ -39,7 +39,9 @@ def test_the_same_seed_gives_the_same_bytes_here_or_in_processes(tmp_path: Path)
 
 
 def test_charts_are_the_same_bytes(tmp_path: Path) -> None:
-    chart = Chart("c", "x", "y", (Line("a", (1.0, 2.0), (3.0, 4.0)), Line("b", (1.0, 2.0), (5.0, 6.0), bound=True)))
+    chart = Chart(
+        "c", "x", "y", (Line("a", (1.0, 2.0), (3.0, 4.0)), Line("b", (1.0, 2.0), (5.0, 6.0), bound=True))
+    )
     assert draw(chart, tmp_path / "a.png").read_bytes() == draw(chart, tmp_path / "b.png").read_bytes()
 
 
@@ -66,7 +68,18 @@ def test_control_c_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "unsoftmax", "reproduce", "--fast", "--theorem", "sanity", "--out", str(tmp_path), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "unsoftmax",
+        "reproduce",
+        "--fast",
+        "--theorem",
+        "sanity",
+        "--out",
+        str(tmp_path),
+        "--json",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     facts = json.loads(done.stdout)

@@ -49,7 +49,9 @@ def test_a_ledger_of_many_workers_is_replayed_by_one(tmp_path: Path) -> None:
     assert sum(asked) == 0
 
 
-def test_a_worker_that_dies_is_replaced_and_its_share_billed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_dies_is_replaced_and_its_share_billed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MORTAL", str(tmp_path / "mark"))
     (tmp_path / "mark").touch()
     whole = unsoftmax.recover(SharedOracle("tests.lab.hostile:mortal", None), width=5)
@@ -80,7 +82,17 @@ def test_wrong_use_is_refused() -> None:
 
 def test_the_command_asks_through_dask_and_its_ledger_is_replayed_without(tmp_path: Path) -> None:
     def run(dask: str, *options: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "unsoftmax", "recover", "demo:single-head?d=6", "--dask", dask, "--json", *options]
+        command = [
+            sys.executable,
+            "-m",
+            "unsoftmax",
+            "recover",
+            "demo:single-head?d=6",
+            "--dask",
+            dask,
+            "--json",
+            *options,
+        ]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
     first = run("local", "--ledger", str(tmp_path / "books"))

@@ -13,7 +13,17 @@ from pathlib import Path
 import pytest
 
 import unsoftmax
-from unsoftmax.lab.sweep import COLUMNS, Cell, Plot, SweepProgress, plot_table, read_spec, read_table, run_cell, sweep
+from unsoftmax.lab.sweep import (
+    COLUMNS,
+    Cell,
+    Plot,
+    SweepProgress,
+    plot_table,
+    read_spec,
+    read_table,
+    run_cell,
+    sweep,
+)
 from unsoftmax.lab.sweep.spec import parse_spec
 
 SMALL = """
@@ -34,7 +44,11 @@ learner = ["tests.lab.hostile:failing"]
 
 def test_a_grid_over_families_holds_no_cell_twice() -> None:
     spec = parse_spec('[grid]\nfamily = ["single-head", "multi-head"]\nheads = [2, 3]\nd = [4]', "x")
-    assert [(cell.family, cell.heads) for cell in spec.cells] == [("single-head", None), ("multi-head", 2), ("multi-head", 3)]
+    assert [(cell.family, cell.heads) for cell in spec.cells] == [
+        ("single-head", None),
+        ("multi-head", 2),
+        ("multi-head", 3),
+    ]
     assert len({cell.key for cell in spec.cells}) == 3
 
 
@@ -134,11 +148,19 @@ def test_tables_keep_every_bit_and_finished_cells_are_not_run_again(tmp_path: Pa
     more = sweep(parse_spec(SMALL + "[[grid]]\nd = [2]", "small"), tmp_path, workers=1)
     assert (more.cells, more.computed) == (19, 1)
     assert sweep(spec, tmp_path, workers=1, retry_failed=True).computed == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cells.sqlite", "provenance.json", "spec.toml", "table.csv", "times.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cells.sqlite",
+        "provenance.json",
+        "spec.toml",
+        "table.csv",
+        "times.csv",
+    ]
 
 
 def test_a_cell_that_kills_its_worker_is_a_row_and_takes_nobody_along(tmp_path: Path) -> None:
-    spec = parse_spec('[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly")
+    spec = parse_spec(
+        '[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly"
+    )
     done = sweep(spec, tmp_path, workers=2)
     rows = read_table(done.table)
     assert [row["status"] for row in rows if row["learner"] == "default"] == ["EXACT"] * 2
@@ -147,7 +169,9 @@ def test_a_cell_that_kills_its_worker_is_a_row_and_takes_nobody_along(tmp_path: 
 
 
 def test_a_cell_that_kills_dask_workers_is_the_same_row(tmp_path: Path) -> None:
-    spec = parse_spec('[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly")
+    spec = parse_spec(
+        '[[grid]]\nd = [2]\nlearner = ["tests.lab.hostile:deadly", "default"]\n\n[[grid]]\nd = [3]', "deadly"
+    )
     done = sweep(spec, tmp_path / "dask", workers=2, dask="local")
     assert (done.failed, done.workers_lost > 0) == (1, True)
     assert done.table.read_bytes() == sweep(spec, tmp_path / "here", workers=2).table.read_bytes()
@@ -162,10 +186,21 @@ def test_dask_gives_the_same_table(tmp_path: Path) -> None:
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("[grid]\nd = [2, 3, 4]\nseed = {count = 20}")
-    command = [sys.executable, "-m", "unsoftmax", "sweep", str(tmp_path / "s.toml"), "--workers", "1", "--out"]
+    command = [
+        sys.executable,
+        "-m",
+        "unsoftmax",
+        "sweep",
+        str(tmp_path / "s.toml"),
+        "--workers",
+        "1",
+        "--out",
+    ]
     driver = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.DEVNULL)
     store = tmp_path / "killed" / "cells.sqlite"
-    while driver.poll() is None and not (store.exists() and store.stat().st_size > 24_000):  # some rows are safe
+    while driver.poll() is None and not (
+        store.exists() and store.stat().st_size > 24_000
+    ):  # some rows are safe
         time.sleep(0.02)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
@@ -178,15 +213,29 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [("--workers", "1"), ("--dask", "local", "--workers", "1")])
 def test_control_c_says_how_to_go_on_and_nothing_else(options: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("[grid]\nd = [8]\nseed = {count = 2000}")
-    command = [sys.executable, "-m", "unsoftmax", "sweep", str(tmp_path / "s.toml"), "--out", str(tmp_path / "o"), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "unsoftmax",
+        "sweep",
+        str(tmp_path / "s.toml"),
+        "--out",
+        str(tmp_path / "o"),
+        *options,
+    ]
     driver = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     store = tmp_path / "o" / "cells.sqlite"
-    while driver.poll() is None and not (store.exists() and store.stat().st_size > 16_000):  # some rows are safe
+    while driver.poll() is None and not (
+        store.exists() and store.stat().st_size > 16_000
+    ):  # some rows are safe
         time.sleep(0.02)
     os.killpg(driver.pid, signal.SIGINT)  # as a terminal does it: to the driver and to its workers
     _, said = driver.communicate()
     assert driver.returncode == 130
-    assert said == f"unsoftmax: interrupted; finished cells are kept in {tmp_path / 'o'}: run the same command again to go on\n"
+    assert said == (
+        f"unsoftmax: interrupted; finished cells are kept in {tmp_path / 'o'}: run the same command "
+        "again to go on\n"
+    )
 
 
 def test_a_full_disk_is_a_sentence_and_what_was_finished_is_safe(tmp_path: Path) -> None:
@@ -194,7 +243,9 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_is_safe(tmp_path: Path)
     limit = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))"
     limit += "; runpy.run_module('unsoftmax', run_name='__main__')"
     arguments = ["sweep", str(tmp_path / "s.toml"), "--workers", "1", "--out", str(tmp_path / "o")]
-    done = subprocess.run([sys.executable, "-c", limit, *arguments], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", limit, *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 2
     assert "those kept before are safe, so make room and run the same command again" in done.stderr
     assert "Traceback" not in done.stderr
@@ -204,7 +255,10 @@ def test_a_full_disk_is_a_sentence_and_what_was_finished_is_safe(tmp_path: Path)
 def test_two_drivers_do_not_share_a_folder(tmp_path: Path) -> None:
     from unsoftmax.lab.sweep.store import Store
 
-    with Store(tmp_path / "cells.sqlite"), pytest.raises(unsoftmax.UsageError, match="in use by another sweep"):
+    with (
+        Store(tmp_path / "cells.sqlite"),
+        pytest.raises(unsoftmax.UsageError, match="in use by another sweep"),
+    ):
         Store(tmp_path / "cells.sqlite")
 
 
@@ -222,7 +276,12 @@ def test_cells_of_other_code_are_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_plots_come_from_the_table_and_are_the_same_bytes(tmp_path: Path) -> None:
-    rows = [run_cell(Cell(d=d, noise=noise, seed=seed)) for d in (2, 4) for noise in ("exact", "tolerance=1e-3") for seed in (0, 1)]
+    rows = [
+        run_cell(Cell(d=d, noise=noise, seed=seed))
+        for d in (2, 4)
+        for noise in ("exact", "tolerance=1e-3")
+        for seed in (0, 1)
+    ]
     for plot in (Plot("d", "error", "noise"), Plot("noise", "recovered"), Plot("d", "queries_per_parameter")):
         pictures = [plot_table(rows, plot, tmp_path / f"{name}.png").read_bytes() for name in "ab"]
         assert pictures[0] == pictures[1]
@@ -247,7 +306,11 @@ def test_a_plot_without_figures_costs_nothing_but_a_note(tmp_path: Path) -> None
 
 def test_a_table_that_is_none_says_so(tmp_path: Path) -> None:
     row = ["x"] * len(COLUMNS)
-    for name, text in (("foreign.csv", "a,b\n1,2\n"), ("damaged.csv", ",".join(COLUMNS) + "\n" + ",".join(row) + "\n"), ("bytes.csv", "\udcff")):
+    for name, text in (
+        ("foreign.csv", "a,b\n1,2\n"),
+        ("damaged.csv", ",".join(COLUMNS) + "\n" + ",".join(row) + "\n"),
+        ("bytes.csv", "\udcff"),
+    ):
         (tmp_path / name).write_text(text, errors="surrogateescape")
         with pytest.raises(unsoftmax.UsageError, match=r"no table of a sweep|cannot read the table"):
             read_table(tmp_path / name)
@@ -263,7 +326,15 @@ def test_the_command(tmp_path: Path) -> None:
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "unsoftmax", "sweep", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120, env=dict(os.environ))
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=False,
+            timeout=120,
+            env=dict(os.environ),
+        )
 
     done = run("s.toml", "--workers", "1", "--out", "o")
     assert (done.returncode, done.stderr) == (0, "")
@@ -274,5 +345,8 @@ def test_the_command(tmp_path: Path) -> None:
     assert run("o/table.csv").returncode == 2
     assert run("none.toml").returncode == 2
     none = run("s.toml", "--workers", "0", "--out", "p", "--json")
-    assert (none.returncode, json.loads(none.stdout)["reason"]) == (2, "at least one worker is needed, not 0; leave the number out for one a core")
+    assert (none.returncode, json.loads(none.stdout)["reason"]) == (
+        2,
+        "at least one worker is needed, not 0; leave the number out for one a core",
+    )
     assert run("s.toml", "--dask", "tcp://127.0.0.1:9", "--workers", "0").returncode == 2

@@ -54,7 +54,9 @@ def test_every_kind_is_told(kind: str) -> None:
 def test_an_exact_curved_function_is_exact() -> None:
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((9, 6)), rng.standard_normal(9)
-    found = unsoftmax.identify(Ledger(as_oracle(lambda X: np.maximum(X.mean(axis=1) @ A.T + b, 0).sum(axis=1)), width=6), rng)
+    found = unsoftmax.identify(
+        Ledger(as_oracle(lambda X: np.maximum(X.mean(axis=1) @ A.T + b, 0).sum(axis=1)), width=6), rng
+    )
     assert found.kind == "exact"
 
 
@@ -88,7 +90,11 @@ def test_round_parameters_are_not_taken_for_rounded_answers() -> None:
 def test_small_errors_never_end_as_exact(tau: float) -> None:
     for seed in range(3):
         head = hard_head(8, seed=seed)
-        oracles = (WithinTolerance(as_oracle(head), 8 * tau, seed), Rounded(as_oracle(head), int(-np.log10(tau))), Noisy(as_oracle(head), tau, seed))
+        oracles = (
+            WithinTolerance(as_oracle(head), 8 * tau, seed),
+            Rounded(as_oracle(head), int(-np.log10(tau))),
+            Noisy(as_oracle(head), tau, seed),
+        )
         for oracle in oracles:
             result = unsoftmax.recover(oracle, seed=seed)
             assert result.status is not Status.EXACT or tau < 1e-11, (type(oracle).__name__, result.reason)

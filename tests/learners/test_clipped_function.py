@@ -1,4 +1,5 @@
-"""A box whose answers stop at a limit: whatever the status, a recovered model answers like the box, at the limit too."""
+"""A box whose answers stop at a limit: whatever the status, a recovered model answers like the box, at the
+limit too."""
 
 from __future__ import annotations
 

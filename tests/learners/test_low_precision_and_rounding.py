@@ -11,12 +11,17 @@ from unsoftmax import LowPrecision, Rounded, SingleHead, Status, as_oracle
 from unsoftmax.oracles import Array
 
 
-@pytest.mark.parametrize(("precision", "most", "accuracy"), [("float32", 3.0, 1e-13), ("bfloat16", 8.5, 1e-12), ("float16", 5.5, 1e-4)])
+@pytest.mark.parametrize(
+    ("precision", "most", "accuracy"),
+    [("float32", 3.0, 1e-13), ("bfloat16", 8.5, 1e-12), ("float16", 5.5, 1e-4)],
+)
 @pytest.mark.parametrize(("d", "r"), [(16, None), (24, 3)])
 def test_low_precision_answers(precision: str, most: float, accuracy: float, d: int, r: int | None) -> None:
     for seed, scale in enumerate((1.0, 1e-2, 30.0)):
         head = hard_head(d, r, seed=seed, scale=scale)
-        result = unsoftmax.recover(LowPrecision(as_oracle(head), precision), learner=unsoftmax.low_precision(precision), seed=seed)
+        result = unsoftmax.recover(
+            LowPrecision(as_oracle(head), precision), learner=unsoftmax.low_precision(precision), seed=seed
+        )
         assert result.status is Status.WITHIN_BOUND, result.reason
         model = result.unwrap()
         assert isinstance(model, SingleHead)
@@ -43,7 +48,9 @@ def test_low_precision_inside_the_target_is_not_called_better_than_it_is() -> No
         x = X.astype(np.float32)
         scores = np.einsum("bnd,bd->bn", x, x[:, -1] @ W.T)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-        return np.asarray(np.einsum("bn,bn->b", weights / weights.sum(axis=1, keepdims=True), x @ v), dtype=np.float64)
+        return np.asarray(
+            np.einsum("bn,bn->b", weights / weights.sum(axis=1, keepdims=True), x @ v), dtype=np.float64
+        )
 
     for seed in range(3):
         result = unsoftmax.recover(box, width=6, seed=seed)
@@ -53,7 +60,8 @@ def test_low_precision_inside_the_target_is_not_called_better_than_it_is() -> No
 
 
 @pytest.mark.parametrize(
-    ("d", "r", "decimals", "R", "most"), [(16, None, 2, 1e4, 8.0), (16, None, 0, 100.0, 70.0), (16, 4, 0, 100.0, 70.0), (10, 2, 0, 100.0, 90.0)]
+    ("d", "r", "decimals", "R", "most"),
+    [(16, None, 2, 1e4, 8.0), (16, None, 0, 100.0, 70.0), (16, 4, 0, 100.0, 70.0), (10, 2, 0, 100.0, 90.0)],
 )
 def test_rounded_answers_on_a_known_grid(d: int, r: int | None, decimals: int, R: float, most: float) -> None:
     learner = unsoftmax.rounded(decimals)
@@ -102,7 +110,9 @@ def test_the_bound_covers_scores_that_short_rows_hardly_move() -> None:
     """Steps come from b·v alone here, so a step in the right place says little about W."""
     for seed in range(3):
         head = hard_head(3, seed=seed, scale=1e-6)
-        result = unsoftmax.recover(bounded(Rounded(as_oracle(head), 6), 10.0), learner=unsoftmax.rounded(6), seed=seed)
+        result = unsoftmax.recover(
+            bounded(Rounded(as_oracle(head), 6), 10.0), learner=unsoftmax.rounded(6), seed=seed
+        )
         assert result.model is None or distance(head, result.model) <= (result.error_bound or 0.0), seed
 
 
@@ -112,8 +122,13 @@ def test_a_query_bias_below_the_tolerance_is_in_the_bound(size: float) -> None:
         head = hard_head(d, seed=6)
         biased = SingleHead(head.W, head.v, size * np.linspace(0.5, 1.0, d))
         for decimals, R in ((0, 100.0), (6, 10.0)):
-            result = unsoftmax.recover(bounded(Rounded(as_oracle(biased), decimals), R), learner=unsoftmax.rounded(decimals))
-            assert result.model is None or distance(biased, result.model) <= (result.error_bound or 0.0), (d, decimals)
+            result = unsoftmax.recover(
+                bounded(Rounded(as_oracle(biased), decimals), R), learner=unsoftmax.rounded(decimals)
+            )
+            assert result.model is None or distance(biased, result.model) <= (result.error_bound or 0.0), (
+                d,
+                decimals,
+            )
 
 
 def test_rows_stay_within_the_bound_where_v_hears_no_score() -> None:

@@ -27,7 +27,9 @@ def test_heads_are_recovered_up_to_their_canonical_form(kind: str, seed: int) ->
     assert error <= result.error_bound
 
 
-@pytest.mark.parametrize(("d", "heads", "r", "limit"), [(48, 8, 48, 1.06), (64, 8, 8, 1.25), (48, 4, 12, 1.15)])
+@pytest.mark.parametrize(
+    ("d", "heads", "r", "limit"), [(48, 8, 48, 1.06), (64, 8, 8, 1.25), (48, 4, 12, 1.15)]
+)
 def test_the_bill_is_near_the_number_of_parameters(d: int, heads: int, r: int, limit: float) -> None:
     hidden = random_multi_head(d, heads, r, seed=1)
     result = unsoftmax.recover(lambda X: hidden(X), width=d)
@@ -71,7 +73,9 @@ def test_a_single_head_is_also_a_sum_of_heads() -> None:
 def test_mirrored_heads_are_noticed() -> None:
     rng = np.random.default_rng(0)
     W, v = gaussian(rng, 10), rng.standard_normal(10)
-    hidden = MultiHead([SingleHead(W, v), SingleHead(-W, v), SingleHead(gaussian(rng, 10), rng.standard_normal(10))])
+    hidden = MultiHead(
+        [SingleHead(W, v), SingleHead(-W, v), SingleHead(gaussian(rng, 10), rng.standard_normal(10))]
+    )
     result = unsoftmax.recover(lambda X: hidden(X), width=10)
     if result.status.recovered:
         assert isinstance(result.model, MultiHead)
@@ -122,7 +126,9 @@ def test_float32_answers_end_within_an_honest_bound() -> None:
 
 
 def _with_skip(hidden: MultiHead) -> unsoftmax.FunctionOracle:
-    return unsoftmax.FunctionOracle(lambda X: hidden(X) + 0.3 * X[:, -1, 0], unsoftmax.OracleSpec(width=hidden.width))
+    return unsoftmax.FunctionOracle(
+        lambda X: hidden(X) + 0.3 * X[:, -1, 0], unsoftmax.OracleSpec(width=hidden.width)
+    )
 
 
 def _two_layers(hidden: MultiHead) -> unsoftmax.FunctionOracle:
@@ -134,7 +140,9 @@ def _two_layers(hidden: MultiHead) -> unsoftmax.FunctionOracle:
 
 
 def _length_scale(hidden: MultiHead) -> unsoftmax.FunctionOracle:
-    return unsoftmax.FunctionOracle(lambda X: hidden(X) * (1 + 0.01 * (X.shape[1] > 4)), unsoftmax.OracleSpec(width=hidden.width))
+    return unsoftmax.FunctionOracle(
+        lambda X: hidden(X) * (1 + 0.01 * (X.shape[1] > 4)), unsoftmax.OracleSpec(width=hidden.width)
+    )
 
 
 def _first_row_asks(hidden: MultiHead) -> unsoftmax.FunctionOracle:
@@ -145,7 +153,10 @@ def _hard_max(hidden: MultiHead) -> unsoftmax.FunctionOracle:
     def box(X: Array) -> Array:
         scores = hidden.scores(X)
         return np.asarray(
-            sum(np.take_along_axis(X, scores[:, :, h].argmax(1)[:, None, None], 1)[:, 0] @ head.v for h, head in enumerate(hidden.heads))
+            sum(
+                np.take_along_axis(X, scores[:, :, h].argmax(1)[:, None, None], 1)[:, 0] @ head.v
+                for h, head in enumerate(hidden.heads)
+            )
         )
 
     return unsoftmax.FunctionOracle(box, unsoftmax.OracleSpec(width=hidden.width))

@@ -1,4 +1,5 @@
-"""Networks whose neurons differ by orders of magnitude, nearly cancel or nearly coincide: whatever is reported as success is within its bound."""
+"""Networks whose neurons differ by orders of magnitude, nearly cancel or nearly coincide: whatever is
+reported as success is within its bound."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ def _is_honest(result: Result, hidden: ReluNetwork | Transformer) -> bool:
         return True
     assert result.error_bound is not None
     distance = hidden.distance(result.model)  # type: ignore[arg-type]
-    return distance <= result.error_bound and (result.status is not Status.EXACT or distance <= result.model.exact_at)
+    return distance <= result.error_bound and (
+        result.status is not Status.EXACT or distance <= result.model.exact_at
+    )
 
 
 @pytest.mark.parametrize("decades", [4.0, 9.0, 12.0])
@@ -37,7 +40,9 @@ def test_neurons_of_very_different_sizes(parts: tuple[str, ...], decades: float)
 @pytest.mark.parametrize("decades", [9.0, 12.0])
 def test_faint_neurons_without_biases(decades: float) -> None:
     for seed in range(4):
-        hidden = spread_network(6, 8, decades, np.random.default_rng([22, seed]), ("rows", "outputs"), biased=False)
+        hidden = spread_network(
+            6, 8, decades, np.random.default_rng([22, seed]), ("rows", "outputs"), biased=False
+        )
         result = unsoftmax.recover_network(hidden, seed=seed)
         assert result.status is Status.EXACT, result.reason
         assert _is_honest(result, hidden)

@@ -7,7 +7,18 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import biased_head, bounded, distance, hard_head
-from unsoftmax import Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax import (
+    Clipped,
+    FlippedLabels,
+    Labels,
+    LowPrecision,
+    Noisy,
+    Rounded,
+    SingleHead,
+    Status,
+    WithinTolerance,
+    as_oracle,
+)
 from unsoftmax.oracles import Array
 
 
@@ -16,7 +27,12 @@ from unsoftmax.oracles import Array
 def test_error_bound_and_row_lengths(d: int, r: int | None, bias: float) -> None:
     for seed, (tau, R) in enumerate([(1e-2, 10.0), (1e-2, 100.0), (1e-4, 1e4)]):
         head = biased_head(d, r, seed=seed, bias=bias)
-        oracle = bounded(Rounded(as_oracle(head), 4) if tau < 1e-3 and seed % 2 else WithinTolerance(as_oracle(head), tau, seed), R)
+        oracle = bounded(
+            Rounded(as_oracle(head), 4)
+            if tau < 1e-3 and seed % 2
+            else WithinTolerance(as_oracle(head), tau, seed),
+            R,
+        )
         result = unsoftmax.recover(oracle, learner=unsoftmax.within_tolerance(tau), seed=seed)
         assert result.status is Status.WITHIN_BOUND, result.reason
         error = distance(head, result.unwrap())
@@ -41,7 +57,12 @@ def test_adversarial_errors_stay_under_the_bound() -> None:
         y = head(X)
         return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), 0.1))
 
-    boxes = (towards_zero, lambda X: head(X) + 0.1 * np.sign(head(X)), lambda X: head(X) + 0.09, lambda X: np.round(head(X) / 0.2) * 0.2)
+    boxes = (
+        towards_zero,
+        lambda X: head(X) + 0.1 * np.sign(head(X)),
+        lambda X: head(X) + 0.09,
+        lambda X: np.round(head(X) / 0.2) * 0.2,
+    )
     for box in boxes:
         result = unsoftmax.recover(box, width=10, tolerance=0.1, input_bound=1e3)
         assert result.status is Status.WITHIN_BOUND, result.reason
@@ -77,7 +98,9 @@ def test_noise_and_repeats(r: int | None) -> None:
     errors = []
     for repeats in (1, 100):
         head = biased_head(8, r, seed=4, bias=1.0)
-        result = unsoftmax.recover(bounded(Noisy(as_oracle(head), 0.01, 4), 1e3), learner=unsoftmax.noisy(0.01, repeats=repeats))
+        result = unsoftmax.recover(
+            bounded(Noisy(as_oracle(head), 0.01, 4), 1e3), learner=unsoftmax.noisy(0.01, repeats=repeats)
+        )
         assert result.status is Status.WITHIN_BOUND, result.reason
         errors.append(distance(head, result.unwrap()))
         assert errors[-1] <= (result.error_bound or 0.0) < 1e-3
@@ -91,7 +114,9 @@ def test_low_precision_ends_where_it_ends_without_a_bias(precision: str, exact: 
         head = biased_head(d, r, seed=seed, bias=bias)
         box = LowPrecision(as_oracle(head), precision)
         oracle = bounded(box, 1e9 if R is None else R)
-        result = unsoftmax.recover(box if R is None else oracle, learner=unsoftmax.low_precision(precision), seed=seed)
+        result = unsoftmax.recover(
+            box if R is None else oracle, learner=unsoftmax.low_precision(precision), seed=seed
+        )
         assert result.status is Status.WITHIN_BOUND, result.reason
         error = distance(head, result.unwrap())
         assert error <= exact
@@ -114,7 +139,9 @@ def test_rounded_answers_end_at_float64(decimals: int, R: float) -> None:
 def test_labels_tell_w0_too(bias: float) -> None:
     for seed, (d, r, R) in enumerate([(3, None, None), (6, None, 100.0), (8, 2, None)]):
         head = biased_head(d, r, seed=seed, bias=bias)
-        oracle = bounded(Labels(as_oracle(SingleHead(head.W, 7.0 * head.v, head.w0))), 1e9 if R is None else R)
+        oracle = bounded(
+            Labels(as_oracle(SingleHead(head.W, 7.0 * head.v, head.w0))), 1e9 if R is None else R
+        )
         result = unsoftmax.recover(oracle, learner=unsoftmax.from_labels(), seed=seed)
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-10
@@ -133,7 +160,9 @@ def test_clipped_answers_with_errors() -> None:
 
 
 def test_flipped_labels_and_a_query_bias_are_refused_by_name() -> None:
-    result = unsoftmax.recover(FlippedLabels(as_oracle(biased_head(5, seed=4)), 0.05, 1), learner=unsoftmax.from_labels(24, 0.05))
+    result = unsoftmax.recover(
+        FlippedLabels(as_oracle(biased_head(5, seed=4)), 0.05, 1), learner=unsoftmax.from_labels(24, 0.05)
+    )
     assert result.status is Status.OUTSIDE_CLASS
     assert "query bias" in result.reason
 
@@ -148,14 +177,20 @@ def test_coarse_steps_leave_what_the_tolerance_tells() -> None:
 
 def test_the_answers_are_identified_and_the_bias_is_found() -> None:
     head = biased_head(6, seed=3, bias=1.0)
-    for oracle in (LowPrecision(as_oracle(head), "float32"), bounded(Rounded(as_oracle(head), 2), 1e3), WithinTolerance(as_oracle(head), 1e-3)):
+    for oracle in (
+        LowPrecision(as_oracle(head), "float32"),
+        bounded(Rounded(as_oracle(head), 2), 1e3),
+        WithinTolerance(as_oracle(head), 1e-3),
+    ):
         result = unsoftmax.recover(oracle)
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-5
 
 
 def test_short_rows_are_refused_with_advice() -> None:
-    result = unsoftmax.recover(WithinTolerance(as_oracle(biased_head(8, bias=5.0)), 0.1), tolerance=0.1, input_bound=3.0)
+    result = unsoftmax.recover(
+        WithinTolerance(as_oracle(biased_head(8, bias=5.0)), 0.1), tolerance=0.1, input_bound=3.0
+    )
     assert result.status is Status.UNRESOLVED
     assert "input_bound" in result.reason
     assert result.model is None
@@ -210,5 +245,12 @@ def test_a_skip_term_or_a_temperature_is_not_taken_for_a_biased_head() -> None:
         for options in ({"tolerance": 1e-3, "input_bound": 100.0}, {"tolerance": 1e-2, "input_bound": 10.0}):
             result = unsoftmax.recover(box, width=5, **options)  # type: ignore[arg-type]
             assert not result.status.recovered, result.reason
-        assert unsoftmax.recover(LowPrecision(as_oracle(box), "bfloat16"), width=5, learner=unsoftmax.low_precision("bfloat16")).model is None
-        assert unsoftmax.recover(Labels(as_oracle(box)), width=5, learner=unsoftmax.from_labels()).model is None
+        assert (
+            unsoftmax.recover(
+                LowPrecision(as_oracle(box), "bfloat16"), width=5, learner=unsoftmax.low_precision("bfloat16")
+            ).model
+            is None
+        )
+        assert (
+            unsoftmax.recover(Labels(as_oracle(box)), width=5, learner=unsoftmax.from_labels()).model is None
+        )

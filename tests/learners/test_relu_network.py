@@ -1,4 +1,5 @@
-"""The network learner: sizes × kinds × seeds, bumps, digits against queries, refusals; and Milli et al. 2019."""
+"""The network learner: sizes × kinds × seeds, bumps, digits against queries, refusals; and Milli et al.
+2019."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ DEEPER = np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]])
 def _function_error(hidden: ReluNetwork, found: object) -> float:
     assert isinstance(found, ReluNetwork)
     rows = hidden.folds.reach * np.random.default_rng(7).standard_normal((1000, hidden.width))
-    return float(np.sqrt(np.mean((hidden(rows) - found(rows)) ** 2)) / max(np.sqrt(np.mean(hidden(rows) ** 2)), 1e-300))
+    return float(
+        np.sqrt(np.mean((hidden(rows) - found(rows)) ** 2)) / max(np.sqrt(np.mean(hidden(rows) ** 2)), 1e-300)
+    )
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -141,7 +144,11 @@ def test_hyperplanes_too_close_to_tell_apart_are_said_to_be_given_as_one() -> No
     rng = np.random.default_rng(3)
     base = gaussian(5, 8, rng, True)
     assert base.b is not None
-    hidden = ReluNetwork(np.vstack([base.A, base.A[:1]]), np.append(base.u, 0.7), np.append(base.b, base.b[0] + 2e-8 * np.linalg.norm(base.A[0])))
+    hidden = ReluNetwork(
+        np.vstack([base.A, base.A[:1]]),
+        np.append(base.u, 0.7),
+        np.append(base.b, base.b[0] + 2e-8 * np.linalg.norm(base.A[0])),
+    )
     result = unsoftmax.recover_network(hidden, seed=1)
     assert result.status.recovered
     assert isinstance(result.model, ReluNetwork)
@@ -157,7 +164,9 @@ def test_thoroughness_buys_a_smaller_blind_spot() -> None:
         result = unsoftmax.recover_network(hidden, learner=ReluNetworkLearner(thoroughness=thoroughness))
         assert result.certificate is not None
         spots.append(float(result.certificate.caveat.split("narrower than ")[1].split(",")[0]))
-    assert spots[1] == pytest.approx(spots[0] / 10.0, rel=0.3)  # measured on the rows, so by chance a little more or less
+    assert spots[1] == pytest.approx(
+        spots[0] / 10.0, rel=0.3
+    )  # measured on the rows, so by chance a little more or less
 
 
 @pytest.mark.parametrize("distance", [3e5, 3e6, 1e8])
@@ -177,7 +186,10 @@ def test_a_kink_far_beyond_the_others_is_found_or_at_least_not_missed_in_silence
     [
         (lambda X: np.tanh(X @ np.ones(3)), Status.OUTSIDE_CLASS, "piecewise linear"),
         (
-            lambda X: np.maximum(np.maximum(X, 0) @ np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]]) + 0.2, 0) @ np.array([1.0, -1.5]),
+            lambda X: (
+                np.maximum(np.maximum(X, 0) @ np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]]) + 0.2, 0)
+                @ np.array([1.0, -1.5])
+            ),
             Status.OUTSIDE_CLASS,
             "",
         ),
@@ -199,11 +211,15 @@ def test_noise_is_refused() -> None:
     def noisy(X: Array) -> Array:
         return np.asarray(hidden(X) + 1e-6 * rng.standard_normal(len(X)))
 
-    assert not unsoftmax.recover_network(noisy, width=4, learner=ReluNetworkLearner(max_neurons=64)).status.recovered
+    assert not unsoftmax.recover_network(
+        noisy, width=4, learner=ReluNetworkLearner(max_neurons=64)
+    ).status.recovered
 
 
 def test_bounded_rows_serve_networks_without_biases_only() -> None:
-    assert unsoftmax.recover_network(random_relu_network(4, 6, seed=1), input_bound=0.5).status is Status.EXACT
+    assert (
+        unsoftmax.recover_network(random_relu_network(4, 6, seed=1), input_bound=0.5).status is Status.EXACT
+    )
     refused = unsoftmax.recover_network(random_relu_network(4, 6, seed=1, biases=True), input_bound=0.5)
     assert refused.status is Status.UNRESOLVED
     assert "input_bound" in refused.reason
@@ -248,7 +264,10 @@ def test_milli_recovers_independent_rows(d: int, m: int) -> None:
     [
         (random_relu_network(4, 7, seed=1), "linearly dependent"),
         (random_relu_network(4, 3, seed=1, biases=True), "has biases"),
-        (ReluNetwork(np.vstack([np.eye(4), -np.eye(4)[:1]]), [1.0, 2.0, 3.0, -1.0, 0.5]), "share a hyperplane"),
+        (
+            ReluNetwork(np.vstack([np.eye(4), -np.eye(4)[:1]]), [1.0, 2.0, 3.0, -1.0, 0.5]),
+            "share a hyperplane",
+        ),
     ],
 )
 def test_milli_says_what_it_cannot(network: ReluNetwork, words: str) -> None:

@@ -24,7 +24,9 @@ def test_recovers_at_exactly_the_claimed_count(d: int, r: int, C: float, scale: 
 
 
 def test_too_small_a_C_is_said() -> None:
-    result = unsoftmax.recover(unsoftmax.random_single_head(16, 2, seed=0), learner=unsoftmax.theorem_5_1(2, C=1.2))
+    result = unsoftmax.recover(
+        unsoftmax.random_single_head(16, 2, seed=0), learner=unsoftmax.theorem_5_1(2, C=1.2)
+    )
     assert result.status is Status.UNRESOLVED
     assert result.model is None
     assert "C = 1.2 is too small" in result.reason
@@ -36,7 +38,9 @@ def test_too_small_a_rank_is_said() -> None:
 
 
 def test_biases_do_not_pass() -> None:
-    result = unsoftmax.recover(unsoftmax.random_single_head(8, 1, seed=0, biases=True), learner=unsoftmax.theorem_5_1(1))
+    result = unsoftmax.recover(
+        unsoftmax.random_single_head(8, 1, seed=0, biases=True), learner=unsoftmax.theorem_5_1(1)
+    )
     assert not result.status.recovered
 
 

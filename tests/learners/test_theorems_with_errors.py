@@ -45,10 +45,14 @@ def test_theorem_6_1_bound_is_not_vacuous() -> None:
 def test_theorem_6_1_says_which_tau_it_needs() -> None:
     head = _head(5, 0, 1)
     mu = float(np.abs(head.v[head.v != 0]).min())
-    result = unsoftmax.recover(WithinTolerance(as_oracle(head), 1e-2), learner=unsoftmax.theorem_6_1(1.0, mu, 1e-2))
+    result = unsoftmax.recover(
+        WithinTolerance(as_oracle(head), 1e-2), learner=unsoftmax.theorem_6_1(1.0, mu, 1e-2)
+    )
     assert result.status is Status.UNRESOLVED
     assert "tau = " in result.reason
-    fine = unsoftmax.recover(WithinTolerance(as_oracle(head), 1e-7), learner=unsoftmax.theorem_6_1(1.0, mu, 1e-7))
+    fine = unsoftmax.recover(
+        WithinTolerance(as_oracle(head), 1e-7), learner=unsoftmax.theorem_6_1(1.0, mu, 1e-7)
+    )
     assert fine.status is Status.WITHIN_BOUND
     assert fine.queries.learning == 30
     assert distance(head, fine.unwrap()) <= (fine.error_bound or 0.0)

@@ -1,4 +1,5 @@
-"""Transformers end to end: kinds × sizes × seeds, the family found by itself, both meters, and boxes that are none."""
+"""Transformers end to end: kinds × sizes × seeds, the family found by itself, both meters, and boxes that
+are none."""
 
 from __future__ import annotations
 
@@ -10,11 +11,21 @@ import pytest
 import unsoftmax
 from tests.cases.networks import no_linear_part
 from tests.cases.outside_networks import BOXES
-from unsoftmax import ReluNetwork, SingleHead, Status, Transformer, TransformerLearner, UsageError, random_transformer
+from unsoftmax import (
+    ReluNetwork,
+    SingleHead,
+    Status,
+    Transformer,
+    TransformerLearner,
+    UsageError,
+    random_transformer,
+)
 
 
 def _silent(d: int, m: int, seed: int) -> Transformer:
-    return Transformer(random_transformer(d, 1, seed=seed).W, no_linear_part(d, m, np.random.default_rng([5, seed]), False))
+    return Transformer(
+        random_transformer(d, 1, seed=seed).W, no_linear_part(d, m, np.random.default_rng([5, seed]), False)
+    )
 
 
 def _query_bias(d: int, m: int, seed: int) -> Transformer:
@@ -32,7 +43,9 @@ KINDS: dict[str, Callable[[int, int, int], Transformer]] = {
     "residual": lambda d, m, seed: random_transformer(d, m, seed=seed, residual=1.0),
     "odd residual": lambda d, m, seed: random_transformer(d, m, seed=seed, residual=0.37, biases=True),
     "query bias": _query_bias,
-    "no scores": lambda d, m, seed: Transformer(np.zeros((d, d)), random_transformer(d, m, seed=seed).network),
+    "no scores": lambda d, m, seed: Transformer(
+        np.zeros((d, d)), random_transformer(d, m, seed=seed).network
+    ),
 }
 
 
@@ -75,7 +88,9 @@ def test_low_rank_attention_costs_its_degrees_of_freedom() -> None:
     result = unsoftmax.recover(random_transformer(d, 6, r, seed=2), learner=TransformerLearner())
     measurements = r * (2 * d - r)
     assert measurements <= result.queries.by_phase["scores"] <= measurements + d + d + 60
-    assert TransformerLearner().claim.queries.holds(result.queries.by_phase["scores"] + result.queries.by_phase["piece"], d, r)
+    assert TransformerLearner().claim.queries.holds(
+        result.queries.by_phase["scores"] + result.queries.by_phase["piece"], d, r
+    )
 
 
 @pytest.mark.parametrize("r", [None, 2])
@@ -89,7 +104,10 @@ def test_the_antisymmetric_pair_takes_two_queries_a_measurement(r: int | None) -
 
 
 def test_the_antisymmetric_pair_says_why_it_cannot() -> None:
-    for model, words in ((_silent(6, 6, 1), "Aᵀu = 0"), (random_transformer(6, 6, seed=1, biases=True), "biases")):
+    for model, words in (
+        (_silent(6, 6, 1), "Aᵀu = 0"),
+        (random_transformer(6, 6, seed=1, biases=True), "biases"),
+    ):
         result = unsoftmax.recover(model, learner=TransformerLearner(meter="antisymmetric"))
         assert result.status is Status.UNRESOLVED
         assert words in result.reason
@@ -99,7 +117,9 @@ def test_the_antisymmetric_pair_says_why_it_cannot() -> None:
 
 def test_a_linear_network_is_a_single_head() -> None:
     model = random_transformer(5, 4, seed=2)
-    linear = Transformer(model.W, ReluNetwork([[1.0, 2.0, 0.0, 1.0, 1.0], [-1.0, -2.0, 0.0, -1.0, -1.0]], [1.5, -1.5]))
+    linear = Transformer(
+        model.W, ReluNetwork([[1.0, 2.0, 0.0, 1.0, 1.0], [-1.0, -2.0, 0.0, -1.0, -1.0]], [1.5, -1.5])
+    )
     found = unsoftmax.recover(linear)
     assert found.status is Status.EXACT, found.reason
     assert isinstance(found.model, SingleHead)
@@ -126,7 +146,9 @@ def test_a_network_alone_is_recognised() -> None:
 
 def test_bounded_rows_without_biases() -> None:
     hidden = random_transformer(6, 6, seed=4)
-    result = unsoftmax.recover(unsoftmax.BoundedInputs(unsoftmax.FunctionOracle(hidden, unsoftmax.OracleSpec(width=6)), 3.0))
+    result = unsoftmax.recover(
+        unsoftmax.BoundedInputs(unsoftmax.FunctionOracle(hidden, unsoftmax.OracleSpec(width=6)), 3.0)
+    )
     assert result.status is Status.EXACT, result.reason
 
 

@@ -7,10 +7,21 @@ import pytest
 import torch
 
 import unsoftmax
-from unsoftmax import MultiHead, SingleHead, Status, from_torch, random_multi_head, random_single_head, to_torch
+from unsoftmax import (
+    MultiHead,
+    SingleHead,
+    Status,
+    from_torch,
+    random_multi_head,
+    random_single_head,
+    to_torch,
+)
 
 
-@pytest.mark.parametrize(("d", "m", "r", "claimed"), [(24, 24, 24, 24 + 26), (24, 24, 4, 24 + 26), (24, 6, 4, 24 + 8 * 4 + 20), (12, 1, 12, 170)])
+@pytest.mark.parametrize(
+    ("d", "m", "r", "claimed"),
+    [(24, 24, 24, 24 + 26), (24, 24, 4, 24 + 26), (24, 6, 4, 24 + 8 * 4 + 20), (12, 1, 12, 170)],
+)
 def test_one_head_costs_its_parameters_divided_by_the_outputs(d: int, m: int, r: int, claimed: int) -> None:
     head = random_single_head(d, r, seed=m)
     hidden = SingleHead(head.matrix, np.random.default_rng(m).standard_normal((d, m)))
@@ -79,7 +90,10 @@ def test_a_torch_layer_is_recovered_and_rebuilt(answers: str) -> None:
     rebuilt = to_torch(result.model, 4)
     with torch.no_grad():
         rows = torch.from_numpy(X)
-        there, here = layer(rows, rows, rows, need_weights=False)[0], rebuilt(rows, rows, rows, need_weights=False)[0]
+        there, here = (
+            layer(rows, rows, rows, need_weights=False)[0],
+            rebuilt(rows, rows, rows, need_weights=False)[0],
+        )
     assert float((there - here).abs().max()) < 1e-9
 
 
@@ -88,7 +102,9 @@ def test_a_constant_is_not_identifiable() -> None:
     assert result.status is Status.NOT_IDENTIFIABLE
 
 
-@pytest.mark.parametrize("box", [lambda X: X.max(axis=1), lambda X: np.tanh(X.mean(axis=1)), lambda X: X[:, 0]])
+@pytest.mark.parametrize(
+    "box", [lambda X: X.max(axis=1), lambda X: np.tanh(X.mean(axis=1)), lambda X: X[:, 0]]
+)
 def test_other_boxes_are_refused(box: object) -> None:
     result = unsoftmax.recover(box, width=6, outputs=6)
     assert result.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED), result.reason

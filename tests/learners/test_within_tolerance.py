@@ -12,12 +12,16 @@ from unsoftmax.oracles import Array
 
 
 @pytest.mark.parametrize(("d", "r"), [(16, None), (16, 4), (16, 1), (33, 3), (5, None)])
-@pytest.mark.parametrize(("tau", "decimals", "R"), [(0.5, 0, 100.0), (0.005, 2, 10.0), (5e-5, 4, 1e4), (0.05, 1, 1e6)])
+@pytest.mark.parametrize(
+    ("tau", "decimals", "R"), [(0.5, 0, 100.0), (0.005, 2, 10.0), (5e-5, 4, 1e4), (0.05, 1, 1e6)]
+)
 def test_error_and_queries_meet_the_claim(d: int, r: int | None, tau: float, decimals: int, R: float) -> None:
     learner = unsoftmax.within_tolerance(tau)
     for seed in range(2):
         head = hard_head(d, r, seed=seed)
-        oracle = bounded(Rounded(as_oracle(head), decimals) if seed else WithinTolerance(as_oracle(head), tau, seed), R)
+        oracle = bounded(
+            Rounded(as_oracle(head), decimals) if seed else WithinTolerance(as_oracle(head), tau, seed), R
+        )
         result = unsoftmax.recover(oracle, learner=learner, seed=seed)
         assert result.status is Status.WITHIN_BOUND, result.reason
         model = result.unwrap()
@@ -39,7 +43,12 @@ def test_adversarial_errors_stay_under_the_bound() -> None:
         y = head(X)
         return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), 0.1))
 
-    boxes = (towards_zero, lambda X: head(X) + 0.1 * np.sign(head(X)), lambda X: head(X) + 0.09, lambda X: np.round(head(X) / 0.2) * 0.2)
+    boxes = (
+        towards_zero,
+        lambda X: head(X) + 0.1 * np.sign(head(X)),
+        lambda X: head(X) + 0.09,
+        lambda X: np.round(head(X) / 0.2) * 0.2,
+    )
     for box in boxes:
         result = unsoftmax.recover(box, width=12, tolerance=0.1, input_bound=1e3)
         assert result.status is Status.WITHIN_BOUND, result.reason
@@ -66,23 +75,33 @@ def test_the_advised_bound_is_enough() -> None:
     refused = unsoftmax.recover(WithinTolerance(as_oracle(head), 0.05), tolerance=0.05, input_bound=3.0)
     assert refused.status is Status.UNRESOLVED
     advised = float(refused.reason.split("rows of norm ")[-1].split(" ")[0])
-    assert unsoftmax.recover(WithinTolerance(as_oracle(head), 0.05), tolerance=0.05, input_bound=3 * advised).status is Status.WITHIN_BOUND
+    assert (
+        unsoftmax.recover(
+            WithinTolerance(as_oracle(head), 0.05), tolerance=0.05, input_bound=3 * advised
+        ).status
+        is Status.WITHIN_BOUND
+    )
 
 
 def test_a_constant_is_recovered() -> None:
     head = hard_head(6, seed=1)
     with_constant = SingleHead(head.W, head.v, None, 3.25)
-    result = unsoftmax.recover(WithinTolerance(as_oracle(with_constant), 0.01), tolerance=0.01, input_bound=1e4)
+    result = unsoftmax.recover(
+        WithinTolerance(as_oracle(with_constant), 0.01), tolerance=0.01, input_bound=1e4
+    )
     assert result.status is Status.WITHIN_BOUND, result.reason
     assert distance(with_constant, result.unwrap()) <= (result.error_bound or 0.0) + 0.01
 
 
 def test_a_head_whose_loudest_direction_hears_nothing() -> None:
-    """vᵀW = 0: the carrier is silent for every b, and no direction of W may be taken for an error of its row."""
+    """vᵀW = 0: the carrier is silent for every b, and no direction of W may be taken for an error of its
+    row."""
     head = hard_head(9, seed=3)
     u = head.v / np.linalg.norm(head.v)
     quiet = SingleHead(head.W - np.outer(u, u @ head.W), head.v)
-    result = unsoftmax.recover(bounded(WithinTolerance(as_oracle(quiet), 0.01), 1e3), learner=unsoftmax.within_tolerance(0.01))
+    result = unsoftmax.recover(
+        bounded(WithinTolerance(as_oracle(quiet), 0.01), 1e3), learner=unsoftmax.within_tolerance(0.01)
+    )
     assert result.status is Status.WITHIN_BOUND, result.reason
     assert distance(quiet, result.unwrap()) <= (result.error_bound or 0.0) < 1e-3
 
@@ -104,7 +123,11 @@ def test_another_function_is_no_head_with_errors() -> None:
     def two_heads(X: Array) -> Array:
         return np.asarray(hard_head(5, seed=1)(X) + hard_head(5, seed=2)(X))
 
-    for box in (lambda X: np.maximum(X.mean(axis=1) @ A.T, 0).sum(axis=1), two_heads, lambda X: np.tanh(hard_head(5, seed=3)(X))):
+    for box in (
+        lambda X: np.maximum(X.mean(axis=1) @ A.T, 0).sum(axis=1),
+        two_heads,
+        lambda X: np.tanh(hard_head(5, seed=3)(X)),
+    ):
         result = unsoftmax.recover(box, width=5, tolerance=1e-4, input_bound=100.0)
         assert not result.status.recovered, result.reason
 
@@ -137,7 +160,9 @@ def test_noise_meets_its_figures_and_repeats_pay(r: int | None) -> None:
 def test_accuracy_is_bought_with_repeats() -> None:
     head = hard_head(6, seed=0)
     results = [
-        unsoftmax.recover(bounded(Noisy(as_oracle(head), 0.01, 1), 100.0), learner=unsoftmax.noisy(0.01, accuracy=accuracy))
+        unsoftmax.recover(
+            bounded(Noisy(as_oracle(head), 0.01, 1), 100.0), learner=unsoftmax.noisy(0.01, accuracy=accuracy)
+        )
         for accuracy in (1e-2, 1e-4)
     ]
     assert results[1].queries.learning > 5 * results[0].queries.learning
@@ -149,13 +174,20 @@ def test_a_constant_has_a_bound_of_its_own(constant: float) -> None:
     for seed in range(3):
         plain = hard_head(5, seed=seed)
         head = SingleHead(plain.W, plain.v, None, constant)
-        result = unsoftmax.recover(WithinTolerance(as_oracle(head), 1e-3, seed), tolerance=1e-3, input_bound=1e3, seed=seed)
-        if constant == 4e-4 and result.model is None:  # hidden by the tolerance, it may end the run, but not wrongly
+        result = unsoftmax.recover(
+            WithinTolerance(as_oracle(head), 1e-3, seed), tolerance=1e-3, input_bound=1e3, seed=seed
+        )
+        if (
+            constant == 4e-4 and result.model is None
+        ):  # hidden by the tolerance, it may end the run, but not wrongly
             continue
         assert isinstance(result.model, SingleHead)
         assert result.error_bound is not None
         assert result.constant_bound is not None
         assert abs(float(result.model.c) - constant) <= result.constant_bound <= 0.01
-        assert head.distance(SingleHead(result.model.matrix, result.model.v, result.model.w0, constant)) <= result.error_bound
+        assert (
+            head.distance(SingleHead(result.model.matrix, result.model.v, result.model.w0, constant))
+            <= result.error_bound
+        )
         assert result.as_json()["constant_bound"] == result.constant_bound
     assert unsoftmax.recover("demo:single-head?d=4").constant_bound is None

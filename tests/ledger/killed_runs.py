@@ -1,7 +1,10 @@
-"""Driver of the kill tests, run as its own process: forks a recovery, which kills itself, until one of them finishes.
+"""Driver of the kill tests, run as its own process: forks a recovery, which kills itself, until one of them
+finishes.
 
-python killed_runs.py LEDGER MODE K: MODE 'in-flight' kills while the oracle holds batch K + 1 of a run, 'in-write' inside the transaction that
-keeps batch K + 1. Prints one JSON object: the model's bytes, the bill, the number of runs, and what the target saw.
+python killed_runs.py LEDGER MODE K: MODE 'in-flight' kills while the oracle holds batch K + 1 of a run,
+'in-write' inside the transaction that
+keeps batch K + 1. Prints one JSON object: the model's bytes, the bill, the number of runs, and what the
+target saw.
 """
 
 from __future__ import annotations
@@ -23,7 +26,9 @@ HIDDEN = unsoftmax.random_single_head(6, 3, seed=5, biases=True)
 
 
 def digest(model: Any) -> str:
-    return sha256(b"".join(np.ascontiguousarray(part).tobytes() for _, part in sorted(model.tensors().items()))).hexdigest()
+    return sha256(
+        b"".join(np.ascontiguousarray(part).tobytes() for _, part in sorted(model.tensors().items()))
+    ).hexdigest()
 
 
 def die() -> None:
@@ -31,7 +36,8 @@ def die() -> None:
 
 
 class Target:
-    """Notes every batch in a file before answering it, so that the note survives; dies while holding the last."""
+    """Notes every batch in a file before answering it, so that the note survives; dies while holding the
+    last."""
 
     def __init__(self, log: Path, die_at: int | None) -> None:
         self.log, self.die_at, self.calls = log, die_at, 0
@@ -52,12 +58,18 @@ def run(ledger: Path, log: Path, mode: str, k: int) -> None:
 
         def torn(journal: SqliteJournal, position: int, values: tuple[object, ...]) -> None:
             if target.calls == k + 1:
-                journal._db.set_trace_callback(lambda statement: die() if statement.startswith("COMMIT") else None)
+                journal._db.set_trace_callback(
+                    lambda statement: die() if statement.startswith("COMMIT") else None
+                )
             insert(journal, position, values)
 
         SqliteJournal._insert = torn  # type: ignore[assignment, method-assign]
     result = unsoftmax.recover(target, width=6, ledger=ledger, seed=3)
-    Path(f"{ledger}.json").write_text(json.dumps({"status": str(result.status), "model": digest(result.unwrap()), "bill": result.queries.total}))
+    Path(f"{ledger}.json").write_text(
+        json.dumps(
+            {"status": str(result.status), "model": digest(result.unwrap()), "bill": result.queries.total}
+        )
+    )
 
 
 def main() -> None:

@@ -49,7 +49,10 @@ def test_a_target_may_keep_every_batch(limit: int | None) -> None:
 
 
 def test_batches_grow_with_the_width_up_to_a_limit() -> None:
-    sizes = {d: Ledger(FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=d))).batch_size(2) for d in (64, 4096, 8192, 65536)}
+    sizes = {
+        d: Ledger(FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=d))).batch_size(2)
+        for d in (64, 4096, 8192, 65536)
+    }
     assert sizes == {64: 4096, 4096: 128, 8192: 128, 65536: 32}
 
 

@@ -16,7 +16,9 @@ DRIVER = Path(__file__).with_name("killed_runs.py")
 
 
 def drive(ledger: Path, mode: str, k: int) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, str(DRIVER), str(ledger), mode, str(k)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, str(DRIVER), str(ledger), mode, str(k)], capture_output=True, text=True, check=True
+    )
     facts: dict[str, Any] = json.loads(done.stdout)
     return facts
 

@@ -101,7 +101,11 @@ def test_phases_nest_and_progress_is_told() -> None:
             ledger.ask(np.zeros((3, 1, 6)))
         ledger.ask(np.zeros((1, 1, 6)))
     assert dict(ledger.bill.by_phase) == {"outer": 3, "inner": 3}
-    assert [(p.phase, p.paid, p.expected) for p in told] == [("outer", 2, 10), ("inner", 5, 10), ("outer", 6, 10)]
+    assert [(p.phase, p.paid, p.expected) for p in told] == [
+        ("outer", 2, 10),
+        ("inner", 5, 10),
+        ("outer", 6, 10),
+    ]
 
 
 def test_progress_expects_what_is_paid() -> None:
@@ -116,7 +120,11 @@ def test_progress_expects_what_is_paid() -> None:
 def test_refused_before_anything_is_sent() -> None:
     target = Counting(HEAD)
     ledger = Ledger(FunctionOracle(target), width=6, budget=5)
-    for batch, message in ((np.zeros((2, 6)), "must be"), (np.zeros((1, 2, 5)), "must be"), (np.zeros((1, 0, 6)), "must be")):
+    for batch, message in (
+        (np.zeros((2, 6)), "must be"),
+        (np.zeros((1, 2, 5)), "must be"),
+        (np.zeros((1, 0, 6)), "must be"),
+    ):
         with pytest.raises(UsageError, match=message):
             ledger.ask(batch)
     with pytest.raises(BudgetSpent):

@@ -115,7 +115,10 @@ def test_coarse_answers_of_a_changed_target_are_no_proof_either(tmp_path: Path, 
     again = unsoftmax.recover(target(HIDDEN), **options)
     assert again.status is unsoftmax.Status.WITHIN_BOUND
     assert 1 <= again.queries.total - first.queries.total <= 16
-    assert unsoftmax.recover(target(unsoftmax.random_single_head(5, 2, seed=2)), **options).status is unsoftmax.Status.OUTSIDE_CLASS
+    assert (
+        unsoftmax.recover(target(unsoftmax.random_single_head(5, 2, seed=2)), **options).status
+        is unsoftmax.Status.OUTSIDE_CLASS
+    )
 
 
 def test_a_finished_ledger_of_a_model_file_costs_nothing(tmp_path: Path) -> None:
@@ -317,7 +320,9 @@ def test_a_file_size_limit_ends_resumable(tmp_path: Path) -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, 600_000))
 
-    limited = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True)
+    limited = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, preexec_fn=limit, check=True
+    )
     assert limited.stdout.startswith("LedgerFault")
     assert "run again with the same ledger" in limited.stdout
     kept = read_statement(path).queries
@@ -346,7 +351,9 @@ def test_last_bits_of_queries_are_forgiven_and_other_queries_are_not(tmp_path: P
     with SqliteJournal(path, BINDING) as journal:
         answers = unsoftmax.Ledger(oracle, journal=journal).ask(batch)
     with SqliteJournal(path, BINDING) as journal:
-        np.testing.assert_array_equal(unsoftmax.Ledger(oracle, journal=journal).ask(batch * (1 + 1e-15)), answers)
+        np.testing.assert_array_equal(
+            unsoftmax.Ledger(oracle, journal=journal).ask(batch * (1 + 1e-15)), answers
+        )
         with pytest.raises(LedgerRefused, match=r"other queries"):
             unsoftmax.Ledger(oracle, journal=journal).ask(batch * 1.01)
         with pytest.raises(LedgerRefused, match=r"this run asks"):
@@ -358,4 +365,6 @@ def test_vector_answers_are_kept_as_vectors(tmp_path: Path) -> None:
     batch = np.random.default_rng(0).standard_normal((4, 2, 3))
     for _ in range(2):
         with SqliteJournal(tmp_path / "run.ledger", BINDING) as journal:
-            np.testing.assert_array_equal(unsoftmax.Ledger(unsoftmax.as_oracle(vectors), journal=journal).ask(batch), vectors(batch))
+            np.testing.assert_array_equal(
+                unsoftmax.Ledger(unsoftmax.as_oracle(vectors), journal=journal).ask(batch), vectors(batch)
+            )

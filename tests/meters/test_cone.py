@@ -7,7 +7,7 @@ import pytest
 
 from unsoftmax import FunctionOracle, Ledger, Transformer, random_transformer
 from unsoftmax.meters import ConeMeter, Meter, antisymmetric_meter
-from unsoftmax.meters.piece import choose_piece
+from unsoftmax.meters.transformer.linear_piece import choose_piece
 from unsoftmax.models.matrices import as_matrix
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import RangeFinder, gaussian_probes, solve_columns
@@ -19,7 +19,11 @@ def _ledger(model: Transformer) -> Ledger:
 
 def _meter(kind: str, ledger: Ledger, model: Transformer) -> Meter:
     rng = np.random.default_rng(1)
-    return ConeMeter(ledger, model.one_row.folds, rng) if kind == "cone" else antisymmetric_meter(ledger, model.one_row.folds, rng)
+    return (
+        ConeMeter(ledger, model.one_row.folds, rng)
+        if kind == "cone"
+        else antisymmetric_meter(ledger, model.one_row.folds, rng)
+    )
 
 
 @pytest.mark.parametrize("kind", ["cone", "antisymmetric"])
@@ -57,7 +61,9 @@ def test_projections_onto_a_subspace_that_the_gradient_does_not_see(biases: bool
 @pytest.mark.parametrize("residual", [0.0, 1.0, 0.25, -0.5])
 def test_the_skip_connection_is_told_by_a_pair(residual: float) -> None:
     model = random_transformer(5, 6, seed=4, biases=True, residual=residual)
-    assert ConeMeter(_ledger(model), model.one_row.folds, np.random.default_rng(1)).residual == pytest.approx(residual, abs=1e-9)
+    assert ConeMeter(_ledger(model), model.one_row.folds, np.random.default_rng(1)).residual == pytest.approx(
+        residual, abs=1e-9
+    )
 
 
 def test_a_piece_is_linear_as_far_as_it_says() -> None:

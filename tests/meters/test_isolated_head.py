@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from unsoftmax import Ledger, random_multi_head
-from unsoftmax.meters.background import SaturatedBackground
-from unsoftmax.meters.isolated_head import IsolatedHeadMeter
-from unsoftmax.meters.isolation import Isolation
-from unsoftmax.meters.responses import Responses
+from unsoftmax.meters.several_heads.excess_answers import Responses
+from unsoftmax.meters.several_heads.isolated_head import IsolatedHeadMeter
+from unsoftmax.meters.several_heads.isolating_rows import Isolation
+from unsoftmax.meters.several_heads.other_heads import SaturatedBackground
+from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.solvers import RangeFinder, solve_columns
-from unsoftmax.targets import as_oracle
 
 
 def _meter(d: int, heads: int, r: int, which: int) -> tuple[IsolatedHeadMeter, np.ndarray]:
@@ -23,7 +23,9 @@ def _meter(d: int, heads: int, r: int, which: int) -> tuple[IsolatedHeadMeter, n
     points = Isolation(rows, respond.rounding).points(which, rng)
     reach = float((np.abs(rows @ points[0]) / np.linalg.norm(rows, axis=1)).min())
     quiet = SaturatedBackground(a, np.empty((0, d)), np.empty((0, len(points))))
-    return IsolatedHeadMeter(respond, a, model.heads[which].v, points, reach, quiet, row=rows[which]), model.heads[which].W
+    return IsolatedHeadMeter(
+        respond, a, model.heads[which].v, points, reach, quiet, row=rows[which]
+    ), model.heads[which].W
 
 
 @pytest.mark.parametrize("which", range(3))

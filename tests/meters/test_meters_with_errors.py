@@ -9,17 +9,19 @@ import pytest
 
 from tests.cases.answers import hard_head
 from unsoftmax import Labels, Ledger, LowPrecision, Rounded, SingleHead, WithinTolerance, as_oracle
-from unsoftmax.meters import LoudReadout, Meter, ToleranceMeter
-from unsoftmax.meters.bisection import Bisection
-from unsoftmax.meters.labels import Labeller, LabelMeter
-from unsoftmax.meters.rounding import RoundingMeter
-from unsoftmax.meters.zero_centred import ZeroCentredMeter
+from unsoftmax.meters import MeasuredReadout, Meter, ToleranceMeter
+from unsoftmax.meters.one_head.labels import Labeller, LabelMeter
+from unsoftmax.meters.one_head.low_precision import ZeroCentredMeter
+from unsoftmax.meters.one_head.rounded import RoundingMeter
+from unsoftmax.meters.probes.bisection import Bisection
 from unsoftmax.models.matrices import Dense
 from unsoftmax.solvers import RangeFinder, solve_columns
 
 
 def _tolerance(head: SingleHead, rng: np.random.Generator) -> Meter:
-    return ToleranceMeter(Ledger(WithinTolerance(as_oracle(head), 1e-3)), LoudReadout(head.v, 0.0, 1e-3, 1e6), rng)
+    return ToleranceMeter(
+        Ledger(WithinTolerance(as_oracle(head), 1e-3)), MeasuredReadout(head.v, 0.0, 1e-3, 1e6), rng
+    )
 
 
 def _rounding(head: SingleHead, rng: np.random.Generator) -> Meter:
@@ -69,7 +71,7 @@ def test_the_bars_of_the_tolerance_meter_cover_every_column() -> None:
         head = hard_head(9, seed=seed)
         rng = np.random.default_rng(seed)
         ledger = Ledger(WithinTolerance(as_oracle(head), 0.05, seed))
-        meter = ToleranceMeter(ledger, LoudReadout(head.v, 0.0, 0.05, 50.0), rng)
+        meter = ToleranceMeter(ledger, MeasuredReadout(head.v, 0.0, 0.05, 50.0), rng)
         W, errors = meter.measure(None, np.eye(9))
         actual = np.linalg.norm(W - head.W, axis=0)
         assert (actual <= errors).all()

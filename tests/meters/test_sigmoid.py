@@ -8,14 +8,18 @@ from hypothesis import strategies as st
 import unsoftmax
 from tests.cases import heads
 from unsoftmax import FunctionOracle, Ledger, OutsideClass, SigmoidMeter
-from unsoftmax.meters.probes import AxisProbes, BalancedProbes, Probes
-from unsoftmax.meters.ranging import choose_scales
-from unsoftmax.meters.sigmoid import two_rows
+from unsoftmax.meters.one_head.exact import two_rows
+from unsoftmax.meters.probes.balanced_probes import AxisProbes, BalancedProbes, Probes
+from unsoftmax.meters.probes.sizes import choose_scales
 
 
-def _meter(head: unsoftmax.SingleHead, *, bias: bool = True, input_bound: float | None = None) -> tuple[Ledger, SigmoidMeter]:
+def _meter(
+    head: unsoftmax.SingleHead, *, bias: bool = True, input_bound: float | None = None
+) -> tuple[Ledger, SigmoidMeter]:
     ledger = Ledger(FunctionOracle(head), width=head.width, input_bound=input_bound)
-    return ledger, SigmoidMeter(ledger, head.v, float(head.c), head.w0 if bias else None, rng=np.random.default_rng(5))
+    return ledger, SigmoidMeter(
+        ledger, head.v, float(head.c), head.w0 if bias else None, rng=np.random.default_rng(5)
+    )
 
 
 @pytest.mark.parametrize("kind", sorted(heads.ALL))
@@ -40,7 +44,9 @@ def test_readout_outside_the_subspace_is_no_obstacle(v: str) -> None:
     B = np.linalg.qr(np.random.default_rng(0).standard_normal((20, 5)))[0]
     for silent in (False, True):
         ledger, meter = _meter(head)
-        np.testing.assert_allclose(meter.project(Q, B, rest_is_silent=silent), Q.T @ head.W @ B, atol=1e-12 * head.matrix.norm())
+        np.testing.assert_allclose(
+            meter.project(Q, B, rest_is_silent=silent), Q.T @ head.W @ B, atol=1e-12 * head.matrix.norm()
+        )
         if silent:
             assert ledger.bill.total <= 4 * 5 + 6
 
@@ -137,9 +143,17 @@ def test_a_batch_is_every_probe_with_every_asking_row(axis: bool) -> None:
     np.testing.assert_array_equal(grid[:, :, 1], np.repeat(asking[:, None], 4, axis=1))
 
 
-@given(plan=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(1, 6), st.booleans(), st.integers(1, 2)), min_size=2, max_size=12))
+@given(
+    plan=st.lists(
+        st.tuples(st.integers(0, 1), st.integers(0, 5), st.integers(1, 6), st.booleans(), st.integers(1, 2)),
+        min_size=2,
+        max_size=12,
+    )
+)
 @pytest.mark.parametrize("axis", [False, True])
-def test_batches_one_after_another_are_each_written_right(axis: bool, plan: list[tuple[int, int, int, bool, int]]) -> None:
+def test_batches_one_after_another_are_each_written_right(
+    axis: bool, plan: list[tuple[int, int, int, bool, int]]
+) -> None:
     """Whatever was asked before, kept or let go: batches of one column reuse what stands in memory."""
     rng = np.random.default_rng(0)
     v, rows_asking = rng.standard_normal(6), rng.standard_normal((3, 6))
@@ -152,7 +166,9 @@ def test_batches_one_after_another_are_each_written_right(axis: bool, plan: list
         asking = blocks[column, n]
         probes.begin(first, gamma)
         batch = probes.batch(asking, 0.7)
-        expected = np.concatenate([two_rows(probes.rows(which, gamma, shares), np.tile(x, (len(gamma), 1))) for x in asking])
+        expected = np.concatenate(
+            [two_rows(probes.rows(which, gamma, shares), np.tile(x, (len(gamma), 1))) for x in asking]
+        )
         np.testing.assert_allclose(batch, expected, rtol=0.0, atol=1e-14)
         kept.append((batch if keep else expected, expected))
         del batch
@@ -163,7 +179,9 @@ def test_batches_one_after_another_are_each_written_right(axis: bool, plan: list
 @pytest.mark.parametrize("strength", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("bias", [0.0, 1.0, 1e3])
 @pytest.mark.parametrize("bound", [None, 1.0])
-def test_scales_neither_saturate_nor_exceed_the_bound(strength: float, bias: float, bound: float | None) -> None:
+def test_scales_neither_saturate_nor_exceed_the_bound(
+    strength: float, bias: float, bound: float | None
+) -> None:
     gamma, beta = choose_scales(strength, bias=bias, bound=bound)
     assert gamma * (beta * strength + bias) <= 1.0 + 1e-9
     assert bound is None or gamma + beta <= bound * (1 + 1e-12)

@@ -18,14 +18,22 @@ MODELS: dict[str, Any] = {
     "dense": unsoftmax.random_single_head(6, seed=1),
     "factors": unsoftmax.random_single_head(6, 2, seed=2),
     "biases": unsoftmax.random_single_head(6, 3, seed=3, biases=True),
-    "vectors": SingleHead(RNG.standard_normal((6, 6)), RNG.standard_normal((6, 4)), RNG.standard_normal(6), RNG.standard_normal(4)),
+    "vectors": SingleHead(
+        RNG.standard_normal((6, 6)),
+        RNG.standard_normal((6, 4)),
+        RNG.standard_normal(6),
+        RNG.standard_normal(4),
+    ),
     "one column": SingleHead(RNG.standard_normal((6, 6)), RNG.standard_normal((6, 1))),
     "saturated": unsoftmax.random_single_head(6, seed=4, scale=300.0),
     "heads": unsoftmax.random_multi_head(6, 3, 2, seed=5, biases=True),
     "heads, vectors": unsoftmax.random_multi_head(6, 2, 3, seed=6, outputs=4),
     "transformer": unsoftmax.random_transformer(6, 5, seed=7),
     "transformer, residual": unsoftmax.Transformer(
-        RNG.standard_normal((6, 6)), unsoftmax.random_relu_network(6, 5, seed=8, biases=True), RNG.standard_normal(6), residual=1.0
+        RNG.standard_normal((6, 6)),
+        unsoftmax.random_relu_network(6, 5, seed=8, biases=True),
+        RNG.standard_normal(6),
+        residual=1.0,
     ),
 }
 
@@ -37,7 +45,9 @@ def test_torch_and_onnx_answer_alike(tmp_path: Path, name: str, length: int) -> 
     batch = RNG.standard_normal((5, length, 6))
     expected = head(batch)
     with torch.no_grad():
-        np.testing.assert_allclose(head.to_torch()(torch.from_numpy(batch)).numpy(), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            head.to_torch()(torch.from_numpy(batch)).numpy(), expected, rtol=1e-12, atol=1e-12
+        )
     for external_data in (False, True):
         path = head.save_onnx(tmp_path / f"head{external_data}", external_data=external_data)
         assert Path(f"{path}.data").exists() == external_data
@@ -56,9 +66,13 @@ def test_a_network_alone_answers_one_row(tmp_path: Path) -> None:
     network = unsoftmax.random_relu_network(6, 5, seed=8, biases=True)
     rows = RNG.standard_normal((5, 1, 6))
     with torch.no_grad():
-        np.testing.assert_allclose(network.to_torch()(torch.from_numpy(rows)).numpy(), network(rows), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            network.to_torch()(torch.from_numpy(rows)).numpy(), network(rows), rtol=1e-12, atol=1e-12
+        )
     session = onnxruntime.InferenceSession(str(network.save_onnx(tmp_path / "network")))
-    np.testing.assert_allclose(session.run(None, {"sequences": rows})[0], network(rows), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(
+        session.run(None, {"sequences": rows})[0], network(rows), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

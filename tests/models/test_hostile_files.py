@@ -1,4 +1,5 @@
-"""Model files that are none: refused, without running anything in them and without reading what they claim to hold."""
+"""Model files that are none: refused, without running anything in them and without reading what they claim
+to hold."""
 
 from __future__ import annotations
 
@@ -19,12 +20,20 @@ HEAD = unsoftmax.random_single_head(4, 2, seed=0, biases=True)
 METADATA = {"format": "unsoftmax", "version": "1", "family": "single-head"}
 
 
-def crafted(path: Path, tensors: dict[str, tuple[str, list[int]]], *, sizes: dict[str, int] | None = None, family: str = "single-head") -> Path:
+def crafted(
+    path: Path,
+    tensors: dict[str, tuple[str, list[int]]],
+    *,
+    sizes: dict[str, int] | None = None,
+    family: str = "single-head",
+) -> Path:
     """A file with a well-formed header and sparse content, however large it claims to be."""
     header: dict[str, Any] = {"__metadata__": METADATA | {"family": family}}
     offset = 0
     for name, (dtype, shape) in tensors.items():
-        n_bytes = (sizes or {}).get(name, int(np.prod(shape)) * {"F64": 8, "F32": 4, "BF16": 2, "I64": 8}[dtype])
+        n_bytes = (sizes or {}).get(
+            name, int(np.prod(shape)) * {"F64": 8, "F32": 4, "BF16": 2, "I64": 8}[dtype]
+        )
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + n_bytes]}
         offset += n_bytes
     text = json.dumps(header).encode()
@@ -57,27 +66,57 @@ def refused(path: Path, match: str) -> None:
         ({"v": ("F64", [4]), "W": ("F64", [4, 4]), "code": ("F64", [1])}, "no tensor 'code'"),
     ],
 )
-def test_wrong_shapes_and_types(tmp_path: Path, tensors: dict[str, tuple[str, list[int]]], match: str) -> None:
+def test_wrong_shapes_and_types(
+    tmp_path: Path, tensors: dict[str, tuple[str, list[int]]], match: str
+) -> None:
     refused(crafted(tmp_path / "bad.safetensors", tensors), match)
 
 
 @pytest.mark.parametrize(
     ("family", "tensors", "match"),
     [
-        ("multi-head", {"heads.0.v": [4], "heads.0.W": [4, 4], "heads.1.v": [4], "heads.1.W": [4, 300_000_000], "c": []}, "heads.1.W"),
+        (
+            "multi-head",
+            {"heads.0.v": [4], "heads.0.W": [4, 4], "heads.1.v": [4], "heads.1.W": [4, 300_000_000], "c": []},
+            "heads.1.W",
+        ),
         ("multi-head", {"heads.0.v": [4], "heads.0.W": [4, 4], "c": [500_000_000, 3]}, "'c' has shape"),
-        ("multi-head", {"heads.0.v": [4], "heads.0.W.left": [4, 2], "heads.0.W.right": [500_000_000, 2], "c": []}, "W.right"),
+        (
+            "multi-head",
+            {"heads.0.v": [4], "heads.0.W.left": [4, 2], "heads.0.W.right": [500_000_000, 2], "c": []},
+            "W.right",
+        ),
         ("relu-network", {"A": [3, 4], "u": [700_000_000], "c": []}, "'u' has shape"),
-        ("transformer", {"W": [4, 4], "network.A": [3, 5], "network.u": [3], "network.c": [], "residual": []}, "network.A"),
-        ("transformer", {"W": [4, 4], "network.A": [3, 4], "network.u": [3], "network.c": [], "residual": [900_000_000]}, "residual"),
+        (
+            "transformer",
+            {"W": [4, 4], "network.A": [3, 5], "network.u": [3], "network.c": [], "residual": []},
+            "network.A",
+        ),
+        (
+            "transformer",
+            {"W": [4, 4], "network.A": [3, 4], "network.u": [3], "network.c": [], "residual": [900_000_000]},
+            "residual",
+        ),
     ],
 )
-def test_wrong_shapes_of_other_families(tmp_path: Path, family: str, tensors: dict[str, list[int]], match: str) -> None:
-    refused(crafted(tmp_path / "bad.safetensors", {name: ("F64", shape) for name, shape in tensors.items()}, family=family), match)
+def test_wrong_shapes_of_other_families(
+    tmp_path: Path, family: str, tensors: dict[str, list[int]], match: str
+) -> None:
+    refused(
+        crafted(
+            tmp_path / "bad.safetensors",
+            {name: ("F64", shape) for name, shape in tensors.items()},
+            family=family,
+        ),
+        match,
+    )
 
 
 def test_sizes_that_do_not_fit_the_shapes(tmp_path: Path) -> None:
-    refused(crafted(tmp_path / "bad.safetensors", {"v": ("F64", [4]), "W": ("F64", [4, 4])}, sizes={"W": 8}), "no readable safetensors")
+    refused(
+        crafted(tmp_path / "bad.safetensors", {"v": ("F64", [4]), "W": ("F64", [4, 4])}, sizes={"W": 8}),
+        "no readable safetensors",
+    )
 
 
 @pytest.mark.parametrize("claim", [10 * 2**30, 2**63, 2**64 - 1, 2 * 2**20])

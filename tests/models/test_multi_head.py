@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unsoftmax
-from unsoftmax import ModelFileError, MultiHead, SingleHead, UsageError, equivalent, from_torch, load, random_multi_head, to_torch, witness_pair
+from unsoftmax import (
+    ModelFileError,
+    MultiHead,
+    SingleHead,
+    UsageError,
+    equivalent,
+    from_torch,
+    load,
+    random_multi_head,
+    to_torch,
+    witness_pair,
+)
 
 
 def _batch(d: int, seed: int = 0) -> np.ndarray:
@@ -24,12 +35,16 @@ def test_the_answer_is_the_sum_of_the_heads(r: int, outputs: int | None) -> None
     model = random_multi_head(6, 3, r, seed=1, biases=True, outputs=outputs)
     X = _batch(6)
     assert np.allclose(model(X), sum(head(X) for head in model.heads) + np.asarray(model.c), rtol=1e-13)
-    assert np.allclose(model.scores(X), np.stack([head.scores(X) for head in model.heads], axis=2), rtol=1e-12)
+    assert np.allclose(
+        model.scores(X), np.stack([head.scores(X) for head in model.heads], axis=2), rtol=1e-12
+    )
 
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), heads=st.integers(1, 4), d=st.integers(1, 6), biases=st.booleans())
-def test_canonical_form_keeps_the_function_and_is_idempotent(seed: int, heads: int, d: int, biases: bool) -> None:
+def test_canonical_form_keeps_the_function_and_is_idempotent(
+    seed: int, heads: int, d: int, biases: bool
+) -> None:
     model = random_multi_head(d, heads, seed=seed, biases=biases)
     rng = np.random.default_rng(seed)
     again = MultiHead([model.heads[i] for i in rng.permutation(heads)], model.c)
@@ -52,7 +67,12 @@ def test_witness_pairs_are_one_function_with_different_parameters(seed: int, bia
 
 def _moved(model: MultiHead, what: str, by: float) -> MultiHead:
     head = model.heads[-1]
-    W, v, w0, c = head.W.copy(), head.v.copy(), None if head.w0 is None else head.w0.copy(), np.array(model.c, dtype=float)
+    W, v, w0, c = (
+        head.W.copy(),
+        head.v.copy(),
+        None if head.w0 is None else head.w0.copy(),
+        np.array(model.c, dtype=float),
+    )
     if what == "W":
         W[0, 1] += by
     elif what == "v":
@@ -67,7 +87,9 @@ def _moved(model: MultiHead, what: str, by: float) -> MultiHead:
 @pytest.mark.parametrize("outputs", [None, 2])
 @pytest.mark.parametrize("scale", [0.05, 1.0, 40.0])
 @pytest.mark.parametrize("what", ["W", "v", "w0", "c"])
-def test_an_entry_moved_by_a_millionth_is_another_function_and_a_sequence_shows_it(what: str, scale: float, outputs: int | None) -> None:
+def test_an_entry_moved_by_a_millionth_is_another_function_and_a_sequence_shows_it(
+    what: str, scale: float, outputs: int | None
+) -> None:
     model = random_multi_head(6, 3, 6, seed=2, biases=True, scale=scale, outputs=outputs)
     other = _moved(model, what, 1e-6)
     answer = equivalent(model, other)
@@ -87,7 +109,10 @@ def test_gauge_permutation_merging_and_silent_heads_do_not_matter() -> None:
         M = rng.standard_normal((2, 2))
         left, right = head.matrix.left, head.matrix.right  # type: ignore[union-attr]
         split = rng.standard_normal(6)
-        parts += [SingleHead((left @ M, right @ np.linalg.inv(M).T), head.v - split), SingleHead(head.matrix, split)]
+        parts += [
+            SingleHead((left @ M, right @ np.linalg.inv(M).T), head.v - split),
+            SingleHead(head.matrix, split),
+        ]
     parts.append(SingleHead(np.ones((6, 6)), np.zeros(6)))
     other = MultiHead([parts[i] for i in rng.permutation(len(parts))])
     answer = equivalent(model, other)
@@ -112,7 +137,9 @@ def test_bad_files_and_bad_heads_are_refused(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     path = tmp_path / "bad.safetensors"
-    save_file({"heads.1.v": np.ones(2)}, path, {"format": "unsoftmax", "version": "1", "family": "multi-head"})
+    save_file(
+        {"heads.1.v": np.ones(2)}, path, {"format": "unsoftmax", "version": "1", "family": "multi-head"}
+    )
     with pytest.raises(ModelFileError, match="numbers its heads"):
         load(path)
     with pytest.raises(UsageError, match="at least one head"):
@@ -143,7 +170,9 @@ def test_torch_layers_come_and_go(bias: bool, readout: bool) -> None:
     with torch.no_grad():
         rows = torch.from_numpy(X)
         there = layer(rows, rows, rows)[0].numpy()
-    assert np.allclose(model(X), there[:, -1] @ weights if weights is not None else there[:, -1], rtol=1e-11, atol=1e-12)
+    assert np.allclose(
+        model(X), there[:, -1] @ weights if weights is not None else there[:, -1], rtol=1e-11, atol=1e-12
+    )
     if readout:
         with pytest.raises(UsageError, match="all outputs"):
             to_torch(model)

@@ -11,12 +11,23 @@ from hypothesis import strategies as st
 
 import unsoftmax
 from tests.cases.networks import HARD, gaussian
-from unsoftmax import Folds, ModelFileError, ReluNetwork, Transformer, UsageError, plain_network, random_relu_network, random_transformer
+from unsoftmax import (
+    CanonicalNetwork,
+    ModelFileError,
+    ReluNetwork,
+    Transformer,
+    UsageError,
+    plain_network,
+    random_relu_network,
+    random_transformer,
+)
 
 
 @given(seed=st.integers(0, 10_000), biased=st.booleans())
 @settings(max_examples=30, deadline=None)
-def test_the_canonical_form_is_the_same_function_and_forgets_order_scale_and_splitting(seed: int, biased: bool) -> None:
+def test_the_canonical_form_is_the_same_function_and_forgets_order_scale_and_splitting(
+    seed: int, biased: bool
+) -> None:
     rng = np.random.default_rng(seed)
     network = gaussian(4, 6, rng, biased)
     scales = rng.uniform(0.1, 10.0, 6)
@@ -44,7 +55,9 @@ def test_folds_are_the_function(name: str, biased: bool) -> None:
 
 
 def test_cancelled_and_dead_neurons_vanish() -> None:
-    network = ReluNetwork([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [3.0, 0.0]], [1.0, -1.0, 2.0, 0.0], [0.5, 0.5, 1.0, 1.0])
+    network = ReluNetwork(
+        [[1.0, 2.0], [1.0, 2.0], [0.0, 0.0], [3.0, 0.0]], [1.0, -1.0, 2.0, 0.0], [0.5, 0.5, 1.0, 1.0]
+    )
     assert network.folds.count == 0
     assert network.folds.constant == 2.0
     assert not network.folds.linear.any()
@@ -55,10 +68,14 @@ def test_torch_computes_the_same_function() -> None:
     network = random_relu_network(5, 7, seed=2, biases=True)
     X = np.random.default_rng(0).standard_normal((20, 5))
     hidden = torch.relu(torch.tensor(X) @ torch.tensor(network.A).T + torch.tensor(network.b))
-    assert np.allclose((hidden @ torch.tensor(network.u)).numpy() + network.c, network(X), rtol=1e-13, atol=1e-13)
+    assert np.allclose(
+        (hidden @ torch.tensor(network.u)).numpy() + network.c, network(X), rtol=1e-13, atol=1e-13
+    )
 
 
-@pytest.mark.parametrize(("m", "d", "method"), [(5, 8, "least squares"), (12, 8, "search"), (24, 5, "lattice reduction")])
+@pytest.mark.parametrize(
+    ("m", "d", "method"), [(5, 8, "least squares"), (12, 8, "search"), (24, 5, "lattice reduction")]
+)
 def test_back_to_a_plain_network_with_as_many_neurons_as_kinks(m: int, d: int, method: str) -> None:
     network = random_relu_network(d, m, seed=m, biases=True)
     plain = plain_network(network.canonical())
@@ -84,7 +101,11 @@ def test_distance_does_not_depend_on_units() -> None:
     network, other = (gaussian(4, 6, np.random.default_rng(seed), True) for seed in (1, 2))
     assert network.b is not None
     assert other.b is not None
-    scaled = [ReluNetwork(one.A / 1e6, 1e-3 * one.u, one.b, 1e-3 * one.c) for one in (network, other) if one.b is not None]
+    scaled = [
+        ReluNetwork(one.A / 1e6, 1e-3 * one.u, one.b, 1e-3 * one.c)
+        for one in (network, other)
+        if one.b is not None
+    ]
     assert scaled[0].distance(scaled[1]) == pytest.approx(network.distance(other), rel=1e-6)
 
 
@@ -115,12 +136,17 @@ def test_a_transformer_is_its_parts(residual: float) -> None:
     X = np.random.default_rng(1).standard_normal((10, 5, 4))
     weights = np.exp(np.einsum("bnd,de,be->bn", X, model.W, X[:, -1]))
     weights /= weights.sum(axis=1, keepdims=True)
-    assert np.allclose(model(X), model.network(np.einsum("bn,bnd->bd", weights, X) + residual * X[:, -1]), rtol=1e-12)
+    assert np.allclose(
+        model(X), model.network(np.einsum("bn,bnd->bd", weights, X) + residual * X[:, -1]), rtol=1e-12
+    )
     assert np.allclose(model(X[:, -1:]), model.one_row(X[:, -1]), rtol=1e-12)
 
 
 def test_files_keep_every_bit(tmp_path: Path) -> None:
-    for model in (random_relu_network(3, 4, seed=0, biases=True), random_transformer(5, 4, 2, seed=1, biases=True, residual=1.0)):
+    for model in (
+        random_relu_network(3, 4, seed=0, biases=True),
+        random_transformer(5, 4, 2, seed=1, biases=True, residual=1.0),
+    ):
         back = unsoftmax.load(model.save(tmp_path / "model.safetensors"))
         assert type(back) is type(model)
         for name, part in model.tensors().items():
@@ -153,6 +179,6 @@ def test_wrong_shapes_are_said() -> None:
     with pytest.raises(UsageError, match="takes"):
         random_relu_network(3, 2)(np.zeros((2, 4)))
     with pytest.raises(UsageError, match="ReluNetwork"):
-        Transformer(np.eye(2), Folds(np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(2)))  # type: ignore[arg-type]
+        Transformer(np.eye(2), CanonicalNetwork(np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(2)))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="residual"):
         Transformer(np.eye(2), random_relu_network(2, 2), residual=-1.0)

@@ -22,7 +22,9 @@ def test_forward_agrees_with_torch(kind: str, d: int) -> None:
     for length in (1, 2, 7):
         X = rng.standard_normal((5, length, d))
         expected = torch_single_head(X, head.W, head.v, head.w0, float(head.c))
-        np.testing.assert_allclose(head(X), expected, rtol=1e-11, atol=1e-12 * (1 + float(np.abs(head.v).max())))
+        np.testing.assert_allclose(
+            head(X), expected, rtol=1e-11, atol=1e-12 * (1 + float(np.abs(head.v).max()))
+        )
 
 
 def test_factors_and_dense_are_one_function() -> None:
@@ -47,7 +49,9 @@ def test_from_projections_is_torch_multihead_attention_with_one_head(r: int) -> 
     readout = rng.standard_normal(r)
     head = SingleHead.from_projections(W_Q, W_K, W_V, readout, b_Q=b_Q, b_K=b_K, b_V=b_V, b_out=0.5)
     X = rng.standard_normal((3, 4, d))
-    query, key, value = (torch.from_numpy(X @ matrix + bias) for matrix, bias in ((W_Q, b_Q), (W_K, b_K), (W_V, b_V)))
+    query, key, value = (
+        torch.from_numpy(X @ matrix + bias) for matrix, bias in ((W_Q, b_Q), (W_K, b_K), (W_V, b_V))
+    )
     mixed = torch.nn.functional.scaled_dot_product_attention(query[:, -1:], key, value)
     np.testing.assert_allclose(head(X), (mixed @ torch.from_numpy(readout)).numpy()[:, 0] + 0.5, rtol=1e-11)
 
@@ -91,7 +95,9 @@ def test_distance_is_a_relative_size(d: int, seed: int) -> None:
     for part in (1e-3, 10.0):
         np.testing.assert_allclose(head.distance(SingleHead((1 + part) * head.W, head.v)), part, rtol=1e-6)
         np.testing.assert_allclose(head.distance(SingleHead(head.W, (1 - part) * head.v)), part, rtol=1e-6)
-    shifted = SingleHead(head.W, head.v, 1e-3 * head.matrix.norm() * np.eye(d)[0], 1e-4 * float(np.linalg.norm(head.v)))
+    shifted = SingleHead(
+        head.W, head.v, 1e-3 * head.matrix.norm() * np.eye(d)[0], 1e-4 * float(np.linalg.norm(head.v))
+    )
     np.testing.assert_allclose(head.distance(shifted), 1e-3, rtol=1e-6)
 
 
@@ -102,7 +108,10 @@ def test_canonical_forgets_what_cannot_be_seen() -> None:
     assert silent.parameters == 3 + 1
     gauge = np.array([[2.0, 1.0], [0.0, 1.0]])
     left, right = np.random.default_rng(0).standard_normal((2, 5, 2))
-    first, second = SingleHead((left, right), np.ones(5)), SingleHead((left @ gauge, right @ np.linalg.inv(gauge).T), np.ones(5))
+    first, second = (
+        SingleHead((left, right), np.ones(5)),
+        SingleHead((left @ gauge, right @ np.linalg.inv(gauge).T), np.ones(5)),
+    )
     assert first.distance(second) < 1e-14
     np.testing.assert_allclose(first.canonical().matrix.left, second.canonical().matrix.left, atol=1e-12)  # type: ignore[union-attr]
 

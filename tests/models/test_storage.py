@@ -32,7 +32,9 @@ def _file(folder: Path, tensors: dict[str, np.ndarray], metadata: dict[str, str]
         ({"W": np.eye(2), "v": np.ones(2)}, METADATA | {"family": "rnn"}, "unknown family"),
     ],
 )
-def test_inconsistent_files_are_refused(tensors: dict[str, np.ndarray], metadata: dict[str, str] | None, message: str, tmp_path: Path) -> None:
+def test_inconsistent_files_are_refused(
+    tensors: dict[str, np.ndarray], metadata: dict[str, str] | None, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(ModelFileError, match=message):
         unsoftmax.load(_file(tmp_path, tensors, metadata))
 

@@ -33,7 +33,8 @@ class Head(MLModel):
     async def load(self):
         kind = self.settings.inputs[0].datatype
         with np.load(self.settings.parameters.uri) as archive:
-            self.W, self.v = (archive[name].astype({"FP64": np.float64, "FP32": np.float32}[kind]) for name in ("W", "v"))
+            self.W, self.v = (archive[name].astype({"FP64": np.float64, "FP32": np.float32}[kind]) for name in
+            ("W", "v"))
         return True
 
     async def predict(self, payload):
@@ -54,9 +55,18 @@ def install() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not ready.exists():
             venv.create(FOLDER, with_pip=True, clear=True)
-            pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+            pip = [
+                str(FOLDER / "bin" / "python"),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ]
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-            subprocess.run([*pip, "-c", str(CONSTRAINTS), f"mlserver=={VERSION}"], check=True, env=environment)
+            subprocess.run(
+                [*pip, "-c", str(CONSTRAINTS), f"mlserver=={VERSION}"], check=True, env=environment
+            )
             ready.touch()
     return FOLDER / "bin" / "mlserver"
 
@@ -66,7 +76,13 @@ def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[dict[str, str
     """Serves the head as 'FP64' and as 'FP32'; their addresses."""
     command = install()
     http, grpc, metrics = _free_ports(3)
-    settings = {"host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics, "parallel_workers": 0}
+    settings = {
+        "host": "127.0.0.1",
+        "http_port": http,
+        "grpc_port": grpc,
+        "metrics_port": metrics,
+        "parallel_workers": 0,
+    }
     (folder / "settings.json").write_text(json.dumps(settings))
     for kind in ("FP64", "FP32"):
         place = folder / kind
@@ -84,7 +100,9 @@ def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[dict[str, str
     log = folder / "log.txt"
     with (
         log.open("w") as output,
-        subprocess.Popen([str(command), "start", str(folder)], stdout=output, stderr=output, env=environment, cwd=folder) as process,
+        subprocess.Popen(
+            [str(command), "start", str(folder)], stdout=output, stderr=output, env=environment, cwd=folder
+        ) as process,
     ):
         try:
             urls = {kind: f"http://127.0.0.1:{http}/v2/models/{kind}" for kind in ("FP64", "FP32")}

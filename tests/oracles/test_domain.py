@@ -30,7 +30,9 @@ def test_a_target_of_ids_receives_int64_and_is_billed_by_sequence() -> None:
     assert (seen[0].dtype, ledger.width, ledger.bill.total) == (np.int64, 7, 2)
 
 
-@pytest.mark.parametrize("batch", [[[0, 7]], [[-1, 0]], [[0.5, 1.0]], [0, 1], [[[0.0, 1.0]]], np.zeros((2, 0), int)])
+@pytest.mark.parametrize(
+    "batch", [[[0, 7]], [[-1, 0]], [[0.5, 1.0]], [0, 1], [[[0.0, 1.0]]], np.zeros((2, 0), int)]
+)
 def test_nothing_but_ids_of_the_vocabulary_is_sent(batch: object) -> None:
     ledger, seen = token_ledger(7)
     with pytest.raises(UsageError):

@@ -36,7 +36,9 @@ def serving(**options: Any) -> ModelServer:
 def test_answers_are_exact_and_in_order(binary: bool, concurrency: int, size: int) -> None:
     with serving(binary=binary) as server:
         oracle = http_oracle(server.url, HttpOptions(batch=size, concurrency=concurrency))
-        np.testing.assert_array_equal(oracle(BATCH), np.concatenate([HEAD(BATCH[i : i + size]) for i in range(0, 50, size)]))
+        np.testing.assert_array_equal(
+            oracle(BATCH), np.concatenate([HEAD(BATCH[i : i + size]) for i in range(0, 50, size)])
+        )
         assert (oracle.spec.width, oracle.spec.outputs, oracle.retries) == (6, None, 0)
         assert server.queries == server.seen == 50
 
@@ -58,7 +60,10 @@ def test_float32_answers_are_float32_answers(binary: bool) -> None:
 
 
 def test_rows_beyond_float32_are_a_fault() -> None:
-    with serving(datatype="FP32") as server, pytest.raises(OracleFault, match="FP32 cannot hold; pass input_bound"):
+    with (
+        serving(datatype="FP32") as server,
+        pytest.raises(OracleFault, match="FP32 cannot hold; pass input_bound"),
+    ):
         http_oracle(server.url)(np.full((1, 1, 6), 1e200))
 
 
@@ -66,7 +71,9 @@ def test_rows_beyond_float32_are_a_fault() -> None:
 def test_an_unreliable_server_is_finished_with(tmp_path: Path, concurrency: int) -> None:
     faults = Faults(unavailable=0.15, drop=0.05, slow=0.05, slow_seconds=0.01, seed=concurrency)
     with serving(faults=faults) as server:
-        oracle = http_oracle(server.url, HttpOptions(batch=5, concurrency=concurrency, backoff=0.001, retries=40))
+        oracle = http_oracle(
+            server.url, HttpOptions(batch=5, concurrency=concurrency, backoff=0.001, retries=40)
+        )
         result = unsoftmax.recover(oracle, ledger=tmp_path / "run.ledger")
         assert result.status is Status.EXACT
         assert HEAD.distance(result.model) < 1e-9  # type: ignore[arg-type]
@@ -117,12 +124,18 @@ def test_a_200_that_is_no_answer_is_a_fault(kind: str, binary: bool) -> None:
 
 
 def test_a_bare_500_is_told_in_a_sentence() -> None:
-    with serving(faults=Faults(error=1.0)) as server, pytest.raises(OracleFault, match=r"failed on a request.*500.*server's log"):
+    with (
+        serving(faults=Faults(error=1.0)) as server,
+        pytest.raises(OracleFault, match=r"failed on a request.*500.*server's log"),
+    ):
         http_oracle(server.url, QUICK)(BATCH)
 
 
 def test_the_server_s_norm_bound_is_told() -> None:
-    with ModelServer(defended(unsoftmax.as_oracle(HEAD), norm_bound=2.0)) as server, pytest.raises(OracleFault, match=r"422.*input_bound=2"):
+    with (
+        ModelServer(defended(unsoftmax.as_oracle(HEAD), norm_bound=2.0)) as server,
+        pytest.raises(OracleFault, match=r"422.*input_bound=2"),
+    ):
         http_oracle(server.url, QUICK)(100.0 * BATCH)
 
 
@@ -143,7 +156,9 @@ def test_wrong_widths_are_refused_before_a_query() -> None:
         unsoftmax.recover(server.url, width=7)
 
 
-def test_the_token_opens_the_door_and_is_seen_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_token_opens_the_door_and_is_seen_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(0)
     with serving(token=TOKEN) as server:
         monkeypatch.delenv("UNSOFTMAX_HTTP_TOKEN", raising=False)
@@ -160,7 +175,14 @@ def test_the_token_opens_the_door_and_is_seen_nowhere(tmp_path: Path, monkeypatc
         headers.write_text(f"# private\nAuthorization: Bearer {TOKEN}\n\nX-Key: abc\n")
         http_oracle(server.url, HttpOptions(headers=str(headers)))(BATCH)
         headers.unlink()
-    texts = [str(refusal.value), repr(result), json.dumps(result.as_json()), repr(vars(oracle)), repr(oracle._sender.secrets), caplog.text]
+    texts = [
+        str(refusal.value),
+        repr(result),
+        json.dumps(result.as_json()),
+        repr(vars(oracle)),
+        repr(oracle._sender.secrets),
+        caplog.text,
+    ]
     assert not any(TOKEN in text for text in texts)
     assert not any(TOKEN.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
@@ -206,7 +228,9 @@ def scripted(replies: list[tuple[int, dict[str, str], bytes]]) -> Iterator[tuple
 
 
 def endpoint(request: Any, answer: str, **options: Any) -> HttpOptions:
-    return HttpOptions(**({"request": request, "answer": answer, "width": 2, "backoff": 0.001, "concurrency": 1} | options))
+    return HttpOptions(
+        **({"request": request, "answer": answer, "width": 2, "backoff": 0.001, "concurrency": 1} | options)
+    )
 
 
 def test_a_json_endpoint_by_templates() -> None:
@@ -259,7 +283,15 @@ def test_json_replies_that_are_no_answer(reply: bytes, match: str) -> None:
     ],
 )
 def test_refusals_are_told_once_and_hide_the_query(status: int, match: str) -> None:
-    with scripted([(status, {"Location": "/other"} if status == 307 else {}, b"" if status == 204 else b"no\x1b[31m\nway")]) as (url, bodies):
+    with scripted(
+        [
+            (
+                status,
+                {"Location": "/other"} if status == 307 else {},
+                b"" if status == 204 else b"no\x1b[31m\nway",
+            )
+        ]
+    ) as (url, bodies):
         with pytest.raises(OracleFault, match=match) as refusal:
             http_oracle(url, endpoint({"x": "$batch"}, "p"))(np.ones((2, 1, 2)))
         assert "hidden-in-query" not in str(refusal.value)
@@ -278,14 +310,20 @@ def test_temporary_refusals_are_asked_again(status: int) -> None:
 
 @pytest.mark.parametrize("wait", ["7200", "Fri, 31 Dec 2100 23:59:59 GMT"])
 def test_a_server_that_asks_for_hours_is_not_waited_for(wait: str) -> None:
-    with scripted([(429, {"Retry-After": wait}, b"")]) as (url, bodies), pytest.raises(OracleFault, match=r"asks to wait .* s; run again then"):
+    with (
+        scripted([(429, {"Retry-After": wait}, b"")]) as (url, bodies),
+        pytest.raises(OracleFault, match=r"asks to wait .* s; run again then"),
+    ):
         http_oracle(url, endpoint({"x": "$batch"}, "p"))(np.ones((2, 1, 2)))
     assert len(bodies) == 1
 
 
 def test_secrets_that_a_server_repeats_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", TOKEN)
-    with scripted([(403, {}, f"token {TOKEN} may not".encode())]) as (url, _), pytest.raises(OracleFault, match=r"token \*\*\* may not") as refusal:
+    with (
+        scripted([(403, {}, f"token {TOKEN} may not".encode())]) as (url, _),
+        pytest.raises(OracleFault, match=r"token \*\*\* may not") as refusal,
+    ):
         http_oracle(url, endpoint({"x": "$batch"}, "p"))(np.ones((2, 1, 2)))
     assert TOKEN not in str(refusal.value)
 
@@ -301,13 +339,27 @@ def test_an_endpoint_file_is_a_target(tmp_path: Path) -> None:
         path = tmp_path / "endpoint.json"
         path.write_text(json.dumps({"url": url, "request": {"x": "$batch"}, "answer": "p", "width": 2}))
         np.testing.assert_array_equal(unsoftmax.as_oracle(path)(np.ones((2, 1, 2))), [1.0, 2.0])
-    for content, match in (("[]", "no endpoint"), ('{"url": "http://a", "speed": 1}', "unknown entry 'speed'"), ("{", "no readable JSON")):
+    for content, match in (
+        ("[]", "no endpoint"),
+        ('{"url": "http://a", "speed": 1}', "unknown entry 'speed'"),
+        ("{", "no readable JSON"),
+    ):
         path.write_text(content)
         with pytest.raises(UsageError, match=match):
             unsoftmax.as_oracle(str(path))
 
 
-@pytest.mark.parametrize("bad", [{"batch": 0}, {"concurrency": -1}, {"retries": 1.5}, {"timeout": 0}, {"rate": float("inf")}, {"patience": "long"}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"batch": 0},
+        {"concurrency": -1},
+        {"retries": 1.5},
+        {"timeout": 0},
+        {"rate": float("inf")},
+        {"patience": "long"},
+    ],
+)
 def test_options_are_checked(bad: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=next(iter(bad))):
         HttpOptions(**bad)
@@ -337,8 +389,14 @@ def test_a_served_rate_limit_is_kept_to() -> None:
 
 def test_a_run_may_go_on_with_another_concurrency(tmp_path: Path) -> None:
     with serving() as server:
-        spent = unsoftmax.recover(http_oracle(server.url, HttpOptions(concurrency=1, batch=4)), ledger=tmp_path / "run.ledger", budget=50)
+        spent = unsoftmax.recover(
+            http_oracle(server.url, HttpOptions(concurrency=1, batch=4)),
+            ledger=tmp_path / "run.ledger",
+            budget=50,
+        )
         assert spent.status is Status.BUDGET_SPENT
-        result = unsoftmax.recover(http_oracle(server.url, HttpOptions(concurrency=8, batch=4)), ledger=tmp_path / "run.ledger")
+        result = unsoftmax.recover(
+            http_oracle(server.url, HttpOptions(concurrency=8, batch=4)), ledger=tmp_path / "run.ledger"
+        )
         assert result.status is Status.EXACT
         assert server.queries == result.queries.total

@@ -19,7 +19,11 @@ from unsoftmax.oracles.http.open_inference import OpenInference
 from unsoftmax.oracles.http.sender import Reply, Sender
 
 NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
-VALUES = st.recursive(NUMBERS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3), max_leaves=8)
+VALUES = st.recursive(
+    NUMBERS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
 TENSORS = st.fixed_dictionaries(
     {},
     optional={
@@ -32,7 +36,9 @@ TENSORS = st.fixed_dictionaries(
 )
 REPLIES = VALUES | st.fixed_dictionaries({"outputs": VALUES | st.lists(TENSORS | VALUES, max_size=2)})
 DIALECT = OpenInference("http://h/v2/models/m", "sequences", "FP64", 2, "answers", None, False, True, "")
-ENDPOINT = JsonEndpoint.from_options("http://h/p", HttpOptions(request={"x": "$batch"}, answer="outputs.*.data"))
+ENDPOINT = JsonEndpoint.from_options(
+    "http://h/p", HttpOptions(request={"x": "$batch"}, answer="outputs.*.data")
+)
 SENDER = Sender("http://h/v2/models/m", HttpOptions())
 
 
@@ -56,7 +62,9 @@ def test_every_reply_is_an_answer_or_a_fault(content: Any, tail: bytes, announce
 
 
 @settings(deadline=None, derandomize=True)
-@given(st.dictionaries(st.sampled_from(["inputs", "outputs", "name"]), VALUES | st.lists(TENSORS, max_size=2)))
+@given(
+    st.dictionaries(st.sampled_from(["inputs", "outputs", "name"]), VALUES | st.lists(TENSORS, max_size=2))
+)
 def test_every_description_is_understood_or_refused(told: dict[str, Any]) -> None:
     sender = SENDER
     sender.send = lambda *_, **__: reply(told)  # type: ignore[method-assign]

@@ -16,7 +16,15 @@ BATCH = np.random.default_rng(0).standard_normal((5, 3, 4))
 HEAD = unsoftmax.random_single_head(4, 2, seed=0, biases=True)
 
 
-def sums(path: Path, shape: list[Any], kind: int = TensorProto.DOUBLE, *, inputs: int = 1, outputs: int = 1, keep: int = 0) -> Path:
+def sums(
+    path: Path,
+    shape: list[Any],
+    kind: int = TensorProto.DOUBLE,
+    *,
+    inputs: int = 1,
+    outputs: int = 1,
+    keep: int = 0,
+) -> Path:
     """A file whose answers are the sums of all entries of a sequence."""
     axes = helper.make_tensor("axes", TensorProto.INT64, [len(shape) - 1], range(1, len(shape)))
     nodes = [helper.make_node("ReduceSum", ["x0", "axes"], [f"y{i}"], keepdims=keep) for i in range(outputs)]
@@ -84,7 +92,10 @@ def test_float32_vectors_and_one_at_a_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"shape": ["b", "n", 4], "kind": TensorProto.FLOAT16}, "export the model with a double or float input"),
+        (
+            {"shape": ["b", "n", 4], "kind": TensorProto.FLOAT16},
+            "export the model with a double or float input",
+        ),
         ({"shape": ["b", 4]}, "2 dimensions"),
         ({"shape": ["b", 16, 4]}, "dynamic batch and length"),
         ({"shape": [8, "n", 4]}, "dynamic batch and length"),

@@ -164,10 +164,16 @@ def test_targets_that_are_none(target: object, message: str) -> None:
 def test_process_that_cannot_start_or_dies() -> None:
     with pytest.raises(UsageError, match="could not be started"):
         SeparateProcess("demo:nothing")
-    with SeparateProcess("tests.oracles.test_oracles:dies") as oracle, pytest.raises(OracleFault, match="process"):
+    with (
+        SeparateProcess("tests.oracles.test_oracles:dies") as oracle,
+        pytest.raises(OracleFault, match="process"),
+    ):
         for _ in range(3):
             oracle(np.zeros((1, 1, 2)))
-    with SeparateProcess("tests.oracles.test_oracles:raises") as oracle, pytest.raises(OracleFault, match="raised ValueError"):
+    with (
+        SeparateProcess("tests.oracles.test_oracles:raises") as oracle,
+        pytest.raises(OracleFault, match="raised ValueError"),
+    ):
         oracle(np.zeros((1, 1, 2)))
 
 

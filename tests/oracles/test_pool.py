@@ -15,7 +15,12 @@ Array = NDArray[np.float64]
 
 
 def _copies(head: unsoftmax.SingleHead, n: int) -> list[FunctionOracle]:
-    return [FunctionOracle(unsoftmax.SingleHead(head.matrix, head.v), OracleSpec(width=head.width, name=f"copy {i}")) for i in range(n)]
+    return [
+        FunctionOracle(
+            unsoftmax.SingleHead(head.matrix, head.v), OracleSpec(width=head.width, name=f"copy {i}")
+        )
+        for i in range(n)
+    ]
 
 
 @pytest.mark.parametrize(("d", "r"), [(12, 12), (40, 3)])

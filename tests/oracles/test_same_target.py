@@ -29,7 +29,11 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 @pytest.fixture(scope="module")
 def own() -> Iterator[dict[str, str]]:
     oracle = unsoftmax.as_oracle(HEAD)
-    with ModelServer(oracle) as double, ModelServer(oracle, binary=False) as text, ModelServer(oracle, datatype="FP32") as single:
+    with (
+        ModelServer(oracle) as double,
+        ModelServer(oracle, binary=False) as text,
+        ModelServer(oracle, datatype="FP32") as single,
+    ):
         yield {"FP64": double.url, "JSON": text.url, "FP32": single.url}
 
 
@@ -48,15 +52,24 @@ def single_onnx(path: Path) -> Path:
     model = onnx.load(str(HEAD.save_onnx(path)))
     for tensor in model.graph.initializer:
         if tensor.data_type == onnx.TensorProto.DOUBLE:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+            tensor.CopyFrom(
+                onnx.numpy_helper.from_array(
+                    onnx.numpy_helper.to_array(tensor).astype(np.float32), tensor.name
+                )
+            )
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     onnx.save(model, str(path))
     return path
 
 
-@pytest.mark.parametrize("way", ["callable", "torch", "attention", "file", "onnx", "onnx.data", "server", "server JSON", "mlserver"])
-def test_float64_ways_agree(way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    "way",
+    ["callable", "torch", "attention", "file", "onnx", "onnx.data", "server", "server JSON", "mlserver"],
+)
+def test_float64_ways_agree(
+    way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest
+) -> None:
     ways: dict[str, Callable[[], Any]]
     if way == "mlserver":
         target = request.getfixturevalue("foreign")["FP64"]
@@ -78,7 +91,9 @@ def test_float64_ways_agree(way: str, tmp_path: Path, own: dict[str, str], reque
 
 
 @pytest.mark.parametrize("way", ["torch", "attention", "onnx", "server", "mlserver"])
-def test_float32_ways_end_within_an_honest_bound(way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest) -> None:
+def test_float32_ways_end_within_an_honest_bound(
+    way: str, tmp_path: Path, own: dict[str, str], request: pytest.FixtureRequest
+) -> None:
     ways: dict[str, Callable[[], Any]]
     if way == "mlserver":
         target = request.getfixturevalue("foreign")["FP32"]

@@ -30,7 +30,9 @@ def test_shapes_that_modules_return() -> None:
     expected = BATCH[:, -1, 0]
     np.testing.assert_array_equal(unsoftmax.as_oracle(Returns(lambda X: X[:, -1, 0]))(BATCH), expected)
     np.testing.assert_array_equal(unsoftmax.as_oracle(Returns(lambda X: X[:, -1, :1]))(BATCH), expected)
-    np.testing.assert_array_equal(unsoftmax.as_oracle(Returns(lambda X: X[:, -1]), outputs=4)(BATCH), BATCH[:, -1])
+    np.testing.assert_array_equal(
+        unsoftmax.as_oracle(Returns(lambda X: X[:, -1]), outputs=4)(BATCH), BATCH[:, -1]
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,9 +62,13 @@ def test_attention_is_read_at_its_last_row(batch_first: bool, bias: bool) -> Non
     last = (rows if batch_first else rows.transpose(0, 1))[:, -1].numpy()
     layer.train()
     readout = np.arange(4.0)
-    np.testing.assert_allclose(TorchOracle(layer, readout=readout)(BATCH), last @ readout, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        TorchOracle(layer, readout=readout)(BATCH), last @ readout, rtol=1e-12, atol=1e-14
+    )
     np.testing.assert_allclose(unsoftmax.as_oracle(layer)(BATCH), last, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(TorchOracle(layer, readout=np.eye(4)[:, :2])(BATCH), last[:, :2], rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(
+        TorchOracle(layer, readout=np.eye(4)[:, :2])(BATCH), last[:, :2], rtol=1e-12, atol=1e-14
+    )
     assert layer.training
     assert layer.out_proj.training
 

@@ -11,7 +11,9 @@ from unsoftmax.solvers import FixedRank
 Array = NDArray[np.float64]
 
 
-def _instance(d: int, r: int, ratio: float, seed: int, skew: float = 0.0) -> tuple[Array, Array, Array, Array]:
+def _instance(
+    d: int, r: int, ratio: float, seed: int, skew: float = 0.0
+) -> tuple[Array, Array, Array, Array]:
     rng = np.random.default_rng([seed, d, r])
     W = rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
     A, B = rng.standard_normal((2, int(np.ceil(ratio * r * (2 * d - r))), d)) * np.logspace(0, -skew, d)

@@ -49,13 +49,20 @@ class _Sigmoid:
         jacobian = np.hstack([by_left, by_right])
         if self.dense:
             return DenseJacobian(jacobian)
-        return Products(jacobian.shape[1], lambda x: jacobian @ x, lambda y: jacobian.T @ y, np.einsum("np,np->p", jacobian, jacobian))
+        return Products(
+            jacobian.shape[1],
+            lambda x: jacobian @ x,
+            lambda y: jacobian.T @ y,
+            np.einsum("np,np->p", jacobian, jacobian),
+        )
 
     def moved(self, state: Array, step: Array) -> Array:
         return state + step
 
 
-def _problem(seed: int, d: int = 6, noise: float = 0.0, dense: bool = True) -> tuple[_Sigmoid, Array, np.random.Generator]:
+def _problem(
+    seed: int, d: int = 6, noise: float = 0.0, dense: bool = True
+) -> tuple[_Sigmoid, Array, np.random.Generator]:
     rng = np.random.default_rng(seed)
     truth = rng.standard_normal(2 * d * _RANK) / np.sqrt(d)
     A, B = rng.standard_normal((2, 20 * d, d))
@@ -74,7 +81,9 @@ def _product(state: Array, d: int = 6) -> Array:
 def test_a_start_forty_per_cent_off_reaches_the_truth(seed: int, dense_limit: int) -> None:
     problem, truth, rng = _problem(seed, dense=dense_limit > 0)
     start = truth + 0.4 * np.linalg.norm(truth) / np.sqrt(truth.size) * rng.standard_normal(truth.size)
-    found = refine(problem, start, RefinementOptions(dense_limit=dense_limit, improvement=0.0, inner_tolerance=1e-8))
+    found = refine(
+        problem, start, RefinementOptions(dense_limit=dense_limit, improvement=0.0, inner_tolerance=1e-8)
+    )
     assert np.linalg.norm(_product(found.state) - _product(truth)) < 1e-9 * np.linalg.norm(_product(truth))
     assert list(found.rms) == sorted(found.rms, reverse=True)
 
@@ -102,7 +111,8 @@ def test_no_step_from_the_minimum() -> None:
 
 @pytest.mark.parametrize("dense_limit", [3200, 0])
 def test_drawn_errors_are_as_large_as_the_real_ones(dense_limit: int) -> None:
-    """Over 60 noisy fits the squared error of the product is on average what the draws say, gauge directions aside."""
+    """Over 60 noisy fits the squared error of the product is on average what the draws say, gauge
+    directions aside."""
     real, told = [], []
     for seed in range(60 if dense_limit else 15):
         problem, truth, rng = _problem(seed, noise=1e-3)
@@ -110,7 +120,9 @@ def test_drawn_errors_are_as_large_as_the_real_ones(dense_limit: int) -> None:
         found = refine(problem, truth, options).state
         steps = Spread.of(problem, found, gauge=_RANK * _RANK, options=options).draw(50, rng)
         left, right = found.reshape(2, 6, _RANK)
-        changes = [dl @ right.T + left @ dr.T for dl, dr in (np.reshape(step, (2, 6, _RANK)) for step in steps)]
+        changes = [
+            dl @ right.T + left @ dr.T for dl, dr in (np.reshape(step, (2, 6, _RANK)) for step in steps)
+        ]
         real.append(np.sum((_product(found) - _product(truth)) ** 2))
         told.append(np.mean([np.sum(change**2) for change in changes]))
     assert 0.8 < np.mean(real) / np.mean(told) < 1.25

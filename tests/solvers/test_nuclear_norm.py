@@ -26,11 +26,15 @@ def _reference(A: Array, B: Array, t: Array) -> Array:
     d = A.shape[1]
     X = cp.Variable((d, d))
     rows = (A[:, :, None] * B[:, None, :]).reshape(len(t), -1)
-    cp.Problem(cp.Minimize(cp.normNuc(X)), [rows @ cp.vec(X, order="C") == t]).solve(solver=cp.SCS, eps=1e-7, max_iters=20_000)
+    cp.Problem(cp.Minimize(cp.normNuc(X)), [rows @ cp.vec(X, order="C") == t]).solve(
+        solver=cp.SCS, eps=1e-7, max_iters=20_000
+    )
     return np.asarray(X.value)
 
 
-@pytest.mark.parametrize("m", [30, 45, 60])  # not enough for W, on the edge, enough: the minimiser is unique in every case
+@pytest.mark.parametrize(
+    "m", [30, 45, 60]
+)  # not enough for W, on the edge, enough: the minimiser is unique in every case
 def test_the_minimiser_is_that_of_the_reference(m: int) -> None:
     _, A, B, t = _instance(8, 1, m, seed=0)
     found, reference = NuclearNorm().solve(A, B, t).matrix.dense(), _reference(A, B, t)
@@ -53,7 +57,9 @@ def test_too_few_measurements_are_told_by_the_rank() -> None:
     found = NuclearNorm().solve(A, B, t)
     assert found.rank > 2
     assert np.linalg.norm(found.matrix.dense(), "nuc") < np.linalg.norm(W, "nuc")
-    np.testing.assert_allclose(np.einsum("kd,kd->k", A @ found.matrix.dense(), B), t, atol=1e-6 * np.abs(t).max())
+    np.testing.assert_allclose(
+        np.einsum("kd,kd->k", A @ found.matrix.dense(), B), t, atol=1e-6 * np.abs(t).max()
+    )
 
 
 def test_nothing_measured_is_nothing() -> None:

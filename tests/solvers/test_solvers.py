@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 from tests.cases import heads
 from unsoftmax.models import Dense, Factors
-from unsoftmax.solvers import FacingBasis, RandomBasis, RangeFinder, gaussian_probes, solve_columns, structured_probes
+from unsoftmax.solvers import (
+    FacingBasis,
+    RandomBasis,
+    RangeFinder,
+    gaussian_probes,
+    solve_columns,
+    structured_probes,
+)
 
 Array = NDArray[np.float64]
 
@@ -52,7 +59,9 @@ def test_random_basis_is_orthonormal_and_applied_as_stored(d: int) -> None:
     np.testing.assert_allclose(basis.columns(d // 2, d), G[:, d // 2 :], atol=1e-12)
 
 
-@pytest.mark.parametrize(("d", "r"), [(1, 0), (1, 1), (6, 0), (6, 1), (6, 5), (6, 6), (40, 3), (40, 39), (40, 40)])
+@pytest.mark.parametrize(
+    ("d", "r"), [(1, 0), (1, 1), (6, 0), (6, 1), (6, 5), (6, 6), (40, 3), (40, 39), (40, 40)]
+)
 @pytest.mark.parametrize("seed", range(3))
 def test_range_finder_pays_for_the_degrees_of_freedom(d: int, r: int, seed: int) -> None:
     rng = np.random.default_rng([seed, d, r])
@@ -80,7 +89,9 @@ def test_spectra_that_decay_are_followed_down_to_the_noise(decades: int, noise: 
 def test_repeated_singular_values() -> None:
     Q = np.linalg.qr(np.random.default_rng(1).standard_normal((30, 30)))[0]
     for W in (np.eye(30), Q, Q[:, :4] @ Q[:, :4].T, np.ones((30, 30))):
-        np.testing.assert_allclose(RangeFinder().solve(MatrixMeter(W), np.random.default_rng(3)).dense(), W, atol=1e-11)
+        np.testing.assert_allclose(
+            RangeFinder().solve(MatrixMeter(W), np.random.default_rng(3)).dense(), W, atol=1e-11
+        )
 
 
 def test_columns_solve_both_kinds_of_probes() -> None:
@@ -101,7 +112,9 @@ def _dependent_columns(d: int, r: int) -> tuple[Array, Array, int]:
     rng = np.random.default_rng(3)
     v = rng.standard_normal(d)
     first = FacingBasis(d, np.random.default_rng(5), v).columns(0, r)
-    hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][:, -1]  # what none of them hears
+    hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][
+        :, -1
+    ]  # what none of them hears
     right = np.column_stack([hidden + 3e-3 * first[:, 0], rng.standard_normal((d, r - 1))])
     return rng.standard_normal((d, r)) @ np.linalg.qr(right)[0].T, v, 5
 
@@ -120,7 +133,9 @@ def test_dependent_columns_are_repaired() -> None:
     errors = []
     for solver in (RangeFinder(facing=v), RangeFinder(facing=v, again=again)):
         meter = MatrixMeter(W, noise=1e-12 * size / 40)
-        errors.append(float(np.linalg.norm(solver.solve(meter, np.random.default_rng(seed)).dense() - W)) / size)
+        errors.append(
+            float(np.linalg.norm(solver.solve(meter, np.random.default_rng(seed)).dense() - W)) / size
+        )
     assert asked
     assert errors[1] < 1e-11
     assert errors[0] > 10.0 * errors[1]

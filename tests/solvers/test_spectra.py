@@ -55,8 +55,13 @@ def test_a_spectrum_is_cut_where_it_sinks_into_the_noise(decades: float) -> None
         assert result.queries.by_phase["scores"] < 48 * 48  # what all of W would take
 
 
-@pytest.mark.parametrize(("d", "r", "decades", "v"), [(64, 7, 5.0, "random"), (64, 7, 5.0, "inside"), (96, 1, 0.0, "inside"), (48, 2, 0.0, "random")])
-def test_one_dominant_direction_does_not_saturate_whole_columns(d: int, r: int, decades: float, v: str) -> None:
+@pytest.mark.parametrize(
+    ("d", "r", "decades", "v"),
+    [(64, 7, 5.0, "random"), (64, 7, 5.0, "inside"), (96, 1, 0.0, "inside"), (48, 2, 0.0, "random")],
+)
+def test_one_dominant_direction_does_not_saturate_whole_columns(
+    d: int, r: int, decades: float, v: str
+) -> None:
     for seed in range(4):
         head = heads.low_rank(d, r, seed, decades=decades, v=v)
         result = unsoftmax.recover(head, seed=seed)

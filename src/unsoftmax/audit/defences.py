@@ -7,7 +7,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles import Array, BoundedInputs, Labels, LowPrecision, Noisy, Oracle, OracleSpec, Rounded, WithinTolerance
+from unsoftmax.oracles import (
+    Array,
+    BoundedInputs,
+    Labels,
+    LowPrecision,
+    Noisy,
+    Oracle,
+    OracleSpec,
+    Rounded,
+    WithinTolerance,
+)
 
 __all__ = ["Defence", "LimitedLength", "honest_sequences", "usual_defences"]
 
@@ -34,7 +44,9 @@ class LimitedLength:
 
     def __call__(self, batch: Array, /) -> Array:
         if batch.shape[1] > self.rows:
-            raise OracleFault(f"a sequence of {batch.shape[1]} rows was sent, but the target takes at most {self.rows}")
+            raise OracleFault(
+                f"a sequence of {batch.shape[1]} rows was sent, but the target takes at most {self.rows}"
+            )
         return self.inner(batch)
 
 
@@ -56,7 +68,9 @@ class Defence:
             kind, _, value = piece.strip().partition("=")
             if kind not in KINDS:
                 raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
-            parts.append((kind, value if kind == "precision" else 1.0 if kind == "labels" else _number(kind, value)))
+            parts.append(
+                (kind, value if kind == "precision" else 1.0 if kind == "labels" else _number(kind, value))
+            )
         defence = cls(tuple(parts))
         defence.around(_Nothing())  # refuses values out of range now rather than in the middle of a run
         return defence
@@ -95,7 +109,8 @@ class Defence:
         return oracle
 
     def price_for_users(self, model: Oracle, sequences: Array, seed: int = 0) -> tuple[float, float]:
-        """Distortion of honest answers (root mean square, relative to the answers') and the share of honest sequences that is refused.
+        """Distortion of honest answers (root mean square, relative to the answers') and the share of honest
+        sequences that is refused.
 
         Labels are read as well as labels can be: by the best two numbers for them.
         """
@@ -114,7 +129,8 @@ class Defence:
 
 
 def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defence]:
-    """No defence, each usual one, and pairs with the input bound. Sizes follow the honest sequences and their answers.
+    """No defence, each usual one, and pairs with the input bound. Sizes follow the honest sequences and their
+    answers.
 
     The input bound is the longest honest row: the tightest that refuses nobody.
     """
@@ -132,7 +148,11 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
         ("precision", "float16"),
         ("labels", 1.0),
     ]
-    others: list[tuple[str, float | str]] = [limit, ("max-length", float(honest.shape[1])), ("budget", float(parameters // 2))]
+    others: list[tuple[str, float | str]] = [
+        limit,
+        ("max-length", float(honest.shape[1])),
+        ("budget", float(parameters // 2)),
+    ]
     singles = [Defence((part,)) for part in [*alone, *others]]
     pairs = [Defence((part, limit)) for part in alone]
     pairs.append(Defence((("decimals", 2.0), ("tolerance", small))))
@@ -152,7 +172,10 @@ def _number(kind: str, value: str) -> float:
         number = np.nan
     whole = kind in _WHOLE
     if not np.isfinite(number) or (whole and number != int(number)):
-        raise UsageError(f"the defence {kind}={value!r} needs a number{', a whole one' if whole else ''}; write for instance {kind}=2")
+        raise UsageError(
+            f"the defence {kind}={value!r} needs a number{', a whole one' if whole else ''}; write for "
+            f"instance {kind}=2"
+        )
     return number
 
 

@@ -1,4 +1,5 @@
-"""`defend`: the same attack against a target behind each defence, in a pool of processes, and one sentence of advice from the figures."""
+"""`defend`: the same attack against a target behind each defence, in a pool of processes, and one sentence of
+advice from the figures."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
-from unsoftmax.recovery import recover
-from unsoftmax.targets import as_oracle, demo_model
+from unsoftmax.recovery.recover import recover
+from unsoftmax.recovery.targets import as_oracle, demo_model
 
 __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
@@ -34,9 +35,9 @@ _MOST = 400  # queries a parameter after which an attack on a defence is given u
 class DefenceRow:
     """One defence: how the attack ended, and what honest users pay.
 
-    parameter_error: relative, against the defended model (direction of v only, for labels); functional_error: on honest sequences, relative.
-    Both are None where nothing was recovered. attacked: False where this library has no attack for such answers of such a model; then nothing
-    recovered is no evidence of safety.
+    parameter_error: relative, against the defended model (direction of v only, for labels); functional_error:
+    on honest sequences, relative. Both are None where nothing was recovered. attacked: False where this
+    library has no attack for such answers of such a model; then nothing recovered is no evidence of safety.
     """
 
     label: str
@@ -65,7 +66,8 @@ class DefenceRow:
 
 @dataclass(frozen=True)
 class Defences:
-    """The table, from no defence on. `stand_in`: whether the recovered model was attacked in place of the target."""
+    """The table, from no defence on. `stand_in`: whether the recovered model was attacked in place of the
+    target."""
 
     rows: tuple[DefenceRow, ...]
     parameters: int
@@ -75,8 +77,18 @@ class Defences:
 
     @property
     def ranked(self) -> list[DefenceRow]:
-        """Harmless ones first, then by what they keep from the attacker, then by what users pay; those that nobody attacked last."""
-        return sorted(self.rows, key=lambda row: (not row.attacked, not _harmless(row), -row.leak, row.distortion + row.refused, len(row.parts)))
+        """Harmless ones first, then by what they keep from the attacker, then by what users pay; those that
+        nobody attacked last."""
+        return sorted(
+            self.rows,
+            key=lambda row: (
+                not row.attacked,
+                not _harmless(row),
+                -row.leak,
+                row.distortion + row.refused,
+                len(row.parts),
+            ),
+        )
 
     @property
     def advice(self) -> str:
@@ -85,7 +97,10 @@ class Defences:
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
-        rows = [asdict(row) | {"parts": [{"kind": kind, "value": value} for kind, value in row.parts]} for row in self.rows]
+        rows = [
+            asdict(row) | {"parts": [{"kind": kind, "value": value} for kind, value in row.parts]}
+            for row in self.rows
+        ]
         return {
             "advice": self.advice,
             "parameters": self.parameters,
@@ -108,24 +123,31 @@ def defend(
 ) -> Defences:
     """Attacks a model behind each defence and measures what honest users would pay.
 
-    target: a model, 'demo:...' or a model file. defences: None for the usual ones and their pairs. sequences: honest inputs (B, N, d); None for
-    standard normal rows. workers: processes. stand_in: only noted, for reports. progress: called with (done, all, label).
+    target: a model, 'demo:...' or a model file. defences: None for the usual ones and their pairs. sequences:
+    honest inputs (B, N, d); None for
+    standard normal rows. workers: processes. stand_in: only noted, for reports. progress: called with (done,
+    all, label).
 
     >>> import unsoftmax
-    >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["tolerance=0.01", "tolerance=0.01+input-bound=5"])
+    >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["tolerance=0.01",
+    ...     "tolerance=0.01+input-bound=5"])
     >>> [row.parameter_error > 1e-6 for row in table.rows]
     [False, True]
     """
     model = target if isinstance(target, Model) else model_of(target)
     if model.outputs is not None:
-        raise UsageError(f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum")
+        raise UsageError(
+            f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum"
+        )
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
     if workers < 1:
         raise UsageError(f"workers must be at least 1, not {workers!r}")
     honest = honest_sequences(model.width, seed) if sequences is None else _checked(sequences, model.width)
     told = "generated: standard normal rows" if sequences is None else "given"
-    chosen = usual_defences(honest, model(honest), model.parameters) if defences is None else _parsed(defences)
+    chosen = (
+        usual_defences(honest, model(honest), model.parameters) if defences is None else _parsed(defences)
+    )
     jobs = [(model, defence, honest, seed) for defence in chosen]
     rows: dict[int, DefenceRow] = {}
     for index, row in _run(jobs, workers):
@@ -143,7 +165,10 @@ def model_of(target: object) -> Model:
         return demo_model(text)
     if text.endswith(".safetensors"):
         return load(text)
-    raise UsageError(f"{text!r} shows its answers only; recover it first (unsoftmax recover ... --out DIR) and give the recovered model")
+    raise UsageError(
+        f"{text!r} shows its answers only; recover it first (unsoftmax recover ... --out DIR) and give the "
+        "recovered model"
+    )
 
 
 def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceRow:
@@ -158,8 +183,25 @@ def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceR
         result = recover(defence.around(oracle, seed), seed=seed, budget=budget)
     except OracleFault as fault:  # the attack sent something that the defence refuses, and has no other way
         took = time.perf_counter() - started
-        return DefenceRow(defence.label, defence.parts, "REFUSED", str(fault), 0, None, None, None, distortion, refused, took, attacked=False)
-    off, wrong = (None, None) if result.model is None else errors_of(model, result.model, honest, labels="labels" in dict(defence.parts))
+        return DefenceRow(
+            defence.label,
+            defence.parts,
+            "REFUSED",
+            str(fault),
+            0,
+            None,
+            None,
+            None,
+            distortion,
+            refused,
+            took,
+            attacked=False,
+        )
+    off, wrong = (
+        (None, None)
+        if result.model is None
+        else errors_of(model, result.model, honest, labels="labels" in dict(defence.parts))
+    )
     return DefenceRow(
         label=defence.label,
         parts=defence.parts,
@@ -172,12 +214,14 @@ def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceR
         distortion=distortion,
         refused=refused,
         seconds=time.perf_counter() - started,
-        attacked=result.model is not None or (_attackable(model, defence) and result.status is not Status.OUTSIDE_CLASS),
+        attacked=result.model is not None
+        or (_attackable(model, defence) and result.status is not Status.OUTSIDE_CLASS),
     )
 
 
 def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False) -> tuple[float, float]:
-    """Relative error of the parameters, and of the answers to honest sequences; with labels the scale of the answers is free."""
+    """Relative error of the parameters, and of the answers to honest sequences; with labels the scale of the
+    answers is free."""
     if isinstance(true, SingleHead) and isinstance(found, MultiHead):
         true = MultiHead([true])
     elif isinstance(true, MultiHead) and isinstance(found, SingleHead):
@@ -192,7 +236,8 @@ def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False)
 
 
 def _attackable(model: Model, defence: Defence) -> bool:
-    """Answers with errors are only read for one head, short floats and labels only for one without biases; exact answers for every family."""
+    """Answers with errors are only read for one head, short floats and labels only for one without biases;
+    exact answers for every family."""
     kinds = {kind for kind, _ in defence.parts}
     if any(kind == "max-length" and float(value) < _ROWS for kind, value in defence.parts):
         return False
@@ -209,7 +254,9 @@ def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterato
         for index, job in enumerate(jobs):
             yield index, attack(*job)
         return
-    with ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=end_with_the_parent) as pool:
+    with ProcessPoolExecutor(
+        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=end_with_the_parent
+    ) as pool:
         with undisturbed_children():
             waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
         for done in as_completed(waiting):
@@ -220,7 +267,8 @@ def _advice(table: Defences) -> str:
     rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
     harmless = [row for row in rows if _harmless(row)]
     budget = (
-        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this kind, "
+        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
+        "kind, "
         "as long as accounts cannot add up theirs"
     )
     if not rows:
@@ -228,15 +276,23 @@ def _advice(table: Defences) -> str:
     if not harmless:
         return f"No defence tried keeps honest answers within {_HARMLESS:.0%}; {budget}."
     best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))
-    price = f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest sequences"
+    price = (
+        f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of "
+        "honest sequences"
+    )
     stopped = [row for row in rows if row.leak >= _SAFE]
     if best.leak >= _SAFE:
-        left = "ends with nothing that it can vouch for" if best.parameter_error is None else "recovers nothing useful"
+        left = (
+            "ends with nothing that it can vouch for"
+            if best.parameter_error is None
+            else "recovers nothing useful"
+        )
         return f"Use '{best.label}': {price}, and this attack then {left}; {budget}."
     if best.leak < _NOTHING and not stopped:
         return f"No defence that was put to the test kept anything from this attack; {budget}."
     text = (
-        f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' does most: {price} "
+        f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' "
+        f"does most: {price} "
         f"and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"
     )
     if stopped:
@@ -265,4 +321,6 @@ def read_sequences(path: Path) -> Array:
     try:
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read sequences from {path}: {error}; save an array (B, N, d) with numpy.save") from error
+        raise UsageError(
+            f"cannot read sequences from {path}: {error}; save an array (B, N, d) with numpy.save"
+        ) from error

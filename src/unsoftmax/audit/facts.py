@@ -33,13 +33,22 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "verdict": verdict(done),
         "price": {"per_thousand": done.price_per_thousand, "total": done.cost},
         "plan": None if done.plan is None else done.plan.as_json(),
-        "learner": None if done.plan is None else _learner(result.claim),  # a first look that ended the audit began none
+        "learner": None
+        if done.plan is None
+        else _learner(result.claim),  # a first look that ended the audit began none
         "recovers": result.claim.recovers,
         "symmetry": result.claim.symmetry,
         "paper_queries": paper if result.family == "single-head" else None,
-        "model_heads": [] if result.model is None else [_head_facts(name, W, v) for name, W, v in heads_of(result.model)],
+        "model_heads": []
+        if result.model is None
+        else [_head_facts(name, W, v) for name, W, v in heads_of(result.model)],
         "assumptions": assumptions(done),
-        "curve": {"queries": list(done.curve.queries), "error": list(done.curve.error), "method": done.curve.method, "why_not": done.curve.why_not},
+        "curve": {
+            "queries": list(done.curve.queries),
+            "error": list(done.curve.error),
+            "method": done.curve.method,
+            "why_not": done.curve.why_not,
+        },
         "defences": None if done.defences is None else done.defences.as_json(),
         "reproduce": {
             "command": command(done),
@@ -61,18 +70,34 @@ def verdict(done: Audit) -> str:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
-        box = f"a {found.family} model of width {result.width}" + (f" ({heads}, rank {ranks})" if ranks else "")
+        box = f"a {found.family} model of width {result.width}" + (
+            f" ({heads}, rank {ranks})" if ranks else ""
+        )
         if any(finding.subject == "answers" and "labels" in finding.value for finding in done.findings):
             box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:
-            return f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 precision, for {bill}."
-        bound = "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
+            return (
+                f"Everything leaks: all {found.parameters:,} parameters of {box} were recovered to float64 "
+                f"precision, for {bill}."
+            )
+        bound = (
+            "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
+        )
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
-    why = "going on was not approved" if "not approved" in result.reason else "the budget ended before the attack did"
+    why = (
+        "going on was not approved"
+        if "not approved" in result.reason
+        else "the budget ended before the attack did"
+    )
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
-        Status.OUTSIDE_CLASS: "Nothing was recovered: the target is no function that this tool knows, which says nothing about how safe it is",
-        Status.UNRESOLVED: f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks",
+        Status.OUTSIDE_CLASS: (
+            "Nothing was recovered: the target is no function that this tool knows, which says nothing "
+            "about how safe it is"
+        ),
+        Status.UNRESOLVED: (
+            f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks"
+        ),
         Status.BUDGET_SPENT: f"Not finished: {why}",
     }
     return f"{endings[result.status]}; paid: {bill}."
@@ -80,18 +105,26 @@ def verdict(done: Audit) -> str:
 
 def _likeness(done: Audit) -> str:
     """What the target looks like, where that was found."""
-    names = {"single-head": "one head", "multi-head": "several heads", "transformer": "a network on top of attention"}
+    names = {
+        "single-head": "one head",
+        "multi-head": "several heads",
+        "transformer": "a network on top of attention",
+    }
     found = next((finding.value for finding in done.findings if finding.subject == "family"), "")
     return f" of what looks like {names[found]}" if found in names else ""
 
 
 def assumptions(done: Audit) -> list[dict[str, Any]]:
-    """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was measured."""
+    """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was
+    measured."""
     if done.plan is None:
         return []
     outcome = "held" if done.result.status.recovered else "see the outcome"
     claimed = done.result.claim.assumptions
-    return [{"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)} for each in claimed]
+    return [
+        {"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)}
+        for each in claimed
+    ]
 
 
 def _learner(claim: Claim) -> dict[str, str]:
@@ -104,7 +137,11 @@ def _margin(done: Audit, assumption: Assumption) -> str | None:
     if certificate is None or model is None:
         return None
     text = assumption.text
-    kinds = {"repeat": ("early queries asked again",), "affine": ("one row",), "softmax": ("three rows", "the same rows in another order")}
+    kinds = {
+        "repeat": ("early queries asked again",),
+        "affine": ("one row",),
+        "softmax": ("three rows", "the same rows in another order"),
+    }
     for word, names in kinds.items():
         seen = [certificate.by_kind[name] for name in names if name in certificate.by_kind]
         if word in text and seen:

@@ -1,18 +1,19 @@
-"""What emerged while learning, added to what the first look found."""
+"""What merge_findings while learning, added to what the first look found."""
 
 from __future__ import annotations
 
-from unsoftmax.audit.family_from_values import UNKNOWN
+from unsoftmax.audit.first_look.family_from_values import UNKNOWN
 from unsoftmax.learners import Finding
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.outcomes import Status
-from unsoftmax.result import Result
+from unsoftmax.recovery.result import Result
 
-__all__ = ["emerged"]
+__all__ = ["merge_findings"]
 
 
-def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
-    """The first look's findings, with those that the recovered model corrects or adds: family, heads, ranks, query bias.
+def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
+    """The first look's findings, with those that the recovered model corrects or adds: family, heads, ranks,
+    query bias.
 
     A finding that learning overturned is replaced by what was learnt; its evidence says so.
     """
@@ -28,7 +29,14 @@ def emerged(first: tuple[Finding, ...], result: Result) -> tuple[Finding, ...]:
         if before is None:
             merged.append(finding)
         elif before.value in (finding.value, UNKNOWN):
-            merged.append(Finding(finding.subject, finding.value, f"{before.evidence}; {finding.evidence}", before.queries + finding.queries))
+            merged.append(
+                Finding(
+                    finding.subject,
+                    finding.value,
+                    f"{before.evidence}; {finding.evidence}",
+                    before.queries + finding.queries,
+                )
+            )
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"
             merged.append(Finding(finding.subject, finding.value, text, before.queries + finding.queries))
@@ -41,20 +49,46 @@ def _of_model(result: Result) -> list[Finding]:
     learning = result.queries.learning
     checked = 0 if result.certificate is None else result.certificate.n_queries
     single = isinstance(model, MultiHead) and len(model.heads) == 1
-    found = [Finding("family", "single-head" if single else model.family, f"the recovered model agrees with {checked} fresh answers", checked)]
+    found = [
+        Finding(
+            "family",
+            "single-head" if single else model.family,
+            f"the recovered model agrees with {checked} fresh answers",
+            checked,
+        )
+    ]
     if isinstance(model, MultiHead) and not single:
-        found.append(Finding("heads", str(len(model.heads)), "each was told from the others; heads with equal scores count as one", learning))
+        found.append(
+            Finding(
+                "heads",
+                str(len(model.heads)),
+                "each was told from the others; heads with equal scores count as one",
+                learning,
+            )
+        )
     if not model.ranks:  # a network without attention
         return found
     ranks = ", ".join(map(str, model.ranks))
-    found.append(Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", learning))
+    found.append(
+        Finding(
+            "rank",
+            ranks,
+            "no direction beyond these moved a score, to the precision of the answers",
+            learning,
+        )
+    )
     if isinstance(model, Transformer):
         neurons = model.network.folds.count
-        found.append(Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", learning))
+        found.append(
+            Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", learning)
+        )
     found.append(Finding("query bias", "present" if _biased(model) else "none", "as learnt", 0))
     return found
 
 
 def _biased(model: Model) -> bool:
     heads = model.heads if isinstance(model, MultiHead) else (model,)
-    return any(isinstance(head, SingleHead | Transformer) and head.w0 is not None and bool(head.w0.any()) for head in heads)
+    return any(
+        isinstance(head, SingleHead | Transformer) and head.w0 is not None and bool(head.w0.any())
+        for head in heads
+    )

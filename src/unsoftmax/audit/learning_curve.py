@@ -1,8 +1,10 @@
-"""How the error fell as queries were paid: what the first n answers determine, judged by the final, certified model.
+"""How the error fell as queries were paid: what the first n answers determine, judged by the final, certified
+model.
 
-Near the final model an answer is a linear measurement of the parameters: its gradient. After n answers the best estimate (least norm, weighing
-the answers' own errors) is the projection of the final parameters onto the first n gradients; what is left over is the error after n
-queries. Nothing is asked for it, and no run is repeated.
+Near the final model an answer is a linear measurement of the parameters: its gradient. After n answers the
+best estimate (least norm, weighing the answers' own errors) is the projection of the final parameters onto
+the first n gradients; what is left over is the error after n queries. Nothing is asked for it, and no run is
+repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ _PRECISION = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """`error[i]`: the relative error after `queries[i]` queries, those of verification left out. `why_not`: the reason when there is no curve."""
+    """`error[i]`: the relative error after `queries[i]` queries, those of verification left out. `why_not`:
+    the reason when there is no curve."""
 
     queries: tuple[int, ...] = ()
     error: tuple[float, ...] = ()
@@ -38,9 +41,12 @@ class LearningCurve:
     def method(self) -> str:
         """How it is derived, in plain words."""
         return (
-            f"Derived after the run from the queries it asked: each answer is taken as a linear measurement of {self.parts} "
-            "near the final certified model, of its rank, weighted by the answers' own error; the curve is the part of those parameters that "
-            "the first n answers leave undetermined. The learner itself may need more queries until it knows as much."
+            "Derived after the run from the queries it asked: each answer is taken as a linear measurement "
+            f"of {self.parts} "
+            "near the final certified model, of its rank, weighted by the answers' own error; the curve is "
+            "the part of those parameters that "
+            "the first n answers leave undetermined. The learner itself may need more queries until it "
+            "knows as much."
         )
 
 
@@ -68,10 +74,18 @@ class Recorder:
 def learning_curve(recorder: Recorder, model: Model, answers: AnswerModel | None) -> LearningCurve:
     """The curve of a finished run, or the reason why there is none."""
     if recorder.full:
-        return LearningCurve(why_not=f"the run asked more than {_MOST_QUERIES:,} queries, for which this figure is not computed")
+        return LearningCurve(
+            why_not=f"the run asked more than {_MOST_QUERIES:,} queries, too many for this figure"
+        )
     if answers is not None and answers.kind in ("labels", "flipped labels"):
-        return LearningCurve(why_not="an answer of one bit is no linear measurement; each entry is bisected, one bit a query")
-    if not recorder.batches or model.outputs is not None or not isinstance(model, SingleHead | MultiHead | Transformer):
+        return LearningCurve(
+            why_not="an answer of one bit is no linear measurement; each entry is bisected, one bit a query"
+        )
+    if (
+        not recorder.batches
+        or model.outputs is not None
+        or not isinstance(model, SingleHead | MultiHead | Transformer)
+    ):
         return LearningCurve(why_not="the gradients of this family of models are not at hand")
     factors = [_gradients(model, batch) for batch in recorder.batches]
     asking = np.concatenate([ask for ask, _, _ in factors])
@@ -80,11 +94,15 @@ def learning_curve(recorder: Recorder, model: Model, answers: AnswerModel | None
     noise = np.concatenate([_errors_of(answers, model, batch) for batch in recorder.batches])
     parts = model.heads if isinstance(model, MultiHead) else (model,)
     shares = [_Share.of(part, asking, p, mean) for part, p, mean in zip(parts, slopes, means, strict=True)]
-    return LearningCurve(*_project(shares, noise), parts="W and the query bias" if isinstance(model, Transformer) else "W, v and the query bias")
+    return LearningCurve(
+        *_project(shares, noise),
+        parts="W and the query bias" if isinstance(model, Transformer) else "W, v and the query bias",
+    )
 
 
 def _gradients(model: Model, batch: Array) -> tuple[Array, Array, Array]:
-    """For every query: the asking row with a one, and for every head p (the gradient of W̃ is p ⊗ asking row) and Σ α x (the gradient of v)."""
+    """For every query: the asking row with a one, and for every head p (the gradient of W̃ is p ⊗ asking row)
+    and Σ α x (the gradient of v)."""
     asking = np.column_stack([batch[:, -1], np.ones(len(batch))])
     slopes, means = [], []
     if isinstance(model, Transformer):
@@ -99,7 +117,9 @@ def _gradients(model: Model, batch: Array) -> tuple[Array, Array, Array]:
         weights = softmax(head.scores(batch))
         mean = np.einsum("bn,bnd->bd", weights, batch)
         relevance = weights * ((batch - mean[:, None]) @ head.v)
-        slopes.append(np.einsum("bn,bnd->bd", relevance, batch - batch[:, -1:]))  # Σ relevance = 0, so any common row may be taken off
+        slopes.append(
+            np.einsum("bn,bnd->bd", relevance, batch - batch[:, -1:])
+        )  # Σ relevance = 0, so any common row may be taken off
         means.append(mean)
     return asking, np.stack(slopes), np.stack(means)
 
@@ -108,15 +128,18 @@ def _network_gradient(model: Transformer, batch: Array) -> Array:
     """∇g at what the network gets, from the signs of its folds."""
     folds = model.network.folds
     mixed = model.mixed(batch)
-    return np.asarray(folds.linear + (folds.signs * np.sign(mixed @ folds.normals.T + folds.offsets)) @ folds.normals)
+    return np.asarray(
+        folds.linear + (folds.signs * np.sign(mixed @ folds.normals.T + folds.offsets)) @ folds.normals
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """One head's part of the gradients: p ⊗ b within the matrices of W's rank near W, p for a free query bias, Σ α x for v.
+    """One head's part of the gradients: p ⊗ b within the matrices of W's rank near W, p for a free query
+    bias, Σ α x for v.
 
-    All is against parameters of norm one. left, right: orthonormal bases of the range and the domain of W, or of [W w0] when the
-    bias lies in the range.
+    All is against parameters of norm one. left, right: orthonormal bases of the range and the domain of W, or
+    of [W w0] when the bias lies in the range.
     """
 
     p: Array
@@ -136,7 +159,9 @@ class _Share:
         v = part.v if isinstance(part, SingleHead) else np.zeros(part.width)
         left, _, right = np.linalg.svd(W)
         r = part.rank
-        inside = float(np.linalg.norm(w0 - left[:, :r] @ (left[:, :r].T @ w0))) <= 1e-6 * float(np.linalg.norm(w0))
+        inside = float(np.linalg.norm(w0 - left[:, :r] @ (left[:, :r].T @ w0))) <= 1e-6 * float(
+            np.linalg.norm(w0)
+        )
         if w0.any() and inside and r < part.width:
             joint = np.column_stack([W, w0])
             left, _, right = np.linalg.svd(joint)
@@ -145,12 +170,19 @@ class _Share:
             b = asking[:, :-1]
         size = float(np.hypot(np.linalg.norm(W), np.linalg.norm(w0))) or 1.0
         loud = float(np.linalg.norm(v)) or 1.0
-        return cls(p * size, b, mean * loud, left[:, :r], right[:r].T, bool(w0.any()), W / size, w0 / size, v / loud)
+        return cls(
+            p * size, b, mean * loud, left[:, :r], right[:r].T, bool(w0.any()), W / size, w0 / size, v / loud
+        )
 
     def gram(self) -> Array:
         """Inner products of the gradients of all queries."""
         inner_p, inner_b = self.p @ self.left, self.b @ self.right
-        seen_p, seen_b, whole_p, whole_b = inner_p @ inner_p.T, inner_b @ inner_b.T, self.p @ self.p.T, self.b @ self.b.T
+        seen_p, seen_b, whole_p, whole_b = (
+            inner_p @ inner_p.T,
+            inner_b @ inner_b.T,
+            self.p @ self.p.T,
+            self.b @ self.b.T,
+        )
         gram = seen_p * whole_b + whole_p * seen_b - seen_p * seen_b + self.mean @ self.mean.T
         return np.asarray(gram + whole_p if self.free_bias else gram)
 
@@ -186,7 +218,8 @@ def _errors_of(answers: AnswerModel | None, model: Model, batch: Array) -> Array
 
 
 def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Relative error after n queries at about 48 points, from one Cholesky factor of the gradients' Gram matrix."""
+    """Relative error after n queries at about 48 points, from one Cholesky factor of the gradients' Gram
+    matrix."""
     from scipy.linalg import solve_triangular
 
     gram = np.asarray(sum(share.gram() for share in shares))
@@ -202,13 +235,16 @@ def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple
     points = np.unique(np.round(np.linspace(1, n, min(n, _POINTS))).astype(int))
     errors = []
     for count in points:
-        weights = solve_triangular(factor[:count, :count], white[:count], lower=True, trans="T") / scale[:count]
+        weights = (
+            solve_triangular(factor[:count, :count], white[:count], lower=True, trans="T") / scale[:count]
+        )
         errors.append(min(1.0, float(np.sqrt(sum(share.missing(weights) for share in shares) / whole))))
     return tuple(int(count) for count in points), tuple(errors)
 
 
 def _factor(gram: Array) -> Array:
-    """The Cholesky factor of a matrix with ones on its diagonal; of many nearly equal queries with more added to it, until there is one."""
+    """The Cholesky factor of a matrix with ones on its diagonal; of many nearly equal queries with more added
+    to it, until there is one."""
     from scipy.linalg import LinAlgError, cholesky
 
     diagonal = np.diag_indices(len(gram))

@@ -1,4 +1,5 @@
-"""The whole job: identify, plan, learn, certify, report. One ledger keeps every answer, so a stopped audit goes on where it was."""
+"""The whole job: identify, plan, learn, certify, report. One ledger keeps every answer, so a stopped audit
+goes on where it was."""
 
 from __future__ import annotations
 
@@ -11,18 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.audit.findings import emerged
-from unsoftmax.audit.identify import FirstLook, first_look
+from unsoftmax.audit.findings import merge_findings
+from unsoftmax.audit.first_look.look import FirstLook, first_look
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import FAMILIES, AnswerAwareLearner, Claim, Finding, Learned, Learner, VectorOutputsLearner, learner_for
-from unsoftmax.learners.checks import REPEAT_TEST
+from unsoftmax.learners import (
+    FAMILIES,
+    AnswerAwareLearner,
+    Claim,
+    Finding,
+    Learned,
+    Learner,
+    VectorOutputsLearner,
+    learner_for,
+)
+from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger, Progress, read_statement
 from unsoftmax.outcomes import BudgetSpent, OutsideClass, Status, Unresolved
-from unsoftmax.recovery import checked_tolerance, recover
-from unsoftmax.result import Result
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.recover import checked_tolerance, recover
+from unsoftmax.recovery.result import Result
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["Audit", "AuditLearner", "audit_target"]
 
@@ -43,7 +53,8 @@ class _Seen:
 class AuditLearner:
     """A learner that looks first, says what the rest will cost, and goes on only when that is approved.
 
-    approve: called once with the `AuditPlan`; False ends the run as BUDGET_SPENT, resumable with the same ledger.
+    approve: called once with the `AuditPlan`; False ends the run as BUDGET_SPENT, resumable with the same
+    ledger.
     """
 
     base: Learner
@@ -68,7 +79,14 @@ class AuditLearner:
             _stop_where_no_learner_is(look)
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
-        plan = make_plan(look, ledger.width, paid, base=self.base, price_per_thousand=self.price_per_thousand, seconds_per_query=rate)
+        plan = make_plan(
+            look,
+            ledger.width,
+            paid,
+            base=self.base,
+            price_per_thousand=self.price_per_thousand,
+            seconds_per_query=rate,
+        )
         self.seen.plan, self.seen.claim = plan, plan.claim
         if not self.approve(plan):
             raise BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
@@ -76,7 +94,9 @@ class AuditLearner:
             return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
         except OutsideClass as refuted:
             if look.beyond_these_answers:
-                raise Unresolved(f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}") from refuted
+                raise Unresolved(
+                    f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}"
+                ) from refuted
             raise
         except Unresolved as failed:
             if look.value("family") == "none" and self.base.family == "auto":  # no precision would help
@@ -85,7 +105,8 @@ class AuditLearner:
 
 
 def _stop_where_no_learner_is(look: FirstLook) -> None:
-    """Ends an audit before more is spent, where the first look has found something that these answers are not enough for."""
+    """Ends an audit before more is spent, where the first look has found something that these answers are not
+    enough for."""
     answers, family = look.answers, look.value("family")
     if answers is None or answers.exact:
         return
@@ -94,9 +115,12 @@ def _stop_where_no_learner_is(look: FirstLook) -> None:
         raise OutsideClass(REPEAT_TEST, answers.evidence)
     if family == "none":
         raise OutsideClass("the first look finds a known family", evidence)
-    if (family == "multi-head" and answers.kind != "float32") or (family == "transformer" and answers.name != "clipped"):
+    if (family == "multi-head" and answers.kind != "float32") or (
+        family == "transformer" and answers.name != "clipped"
+    ):
         raise Unresolved(
-            f"the first look finds {_NAMES[family]} (answers: {look.value('answers')}; {evidence}), which is only recovered from exact answers; "
+            f"the first look finds {_NAMES[family]} (answers: {look.value('answers')}; {evidence}), which "
+            "is only recovered from exact answers; "
             "ask a target without such errors"
         )
 
@@ -126,7 +150,11 @@ class Audit:
     @property
     def cost(self) -> float | None:
         """The price of all queries; None without a price."""
-        return None if self.price_per_thousand is None else self.price_per_thousand * self.result.queries.total / 1000.0
+        return (
+            None
+            if self.price_per_thousand is None
+            else self.price_per_thousand * self.result.queries.total / 1000.0
+        )
 
 
 def audit_target(
@@ -146,11 +174,13 @@ def audit_target(
     on_plan: Callable[[AuditPlan], None] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Audit:
-    """Identifies the target, recovers it, proves it, and keeps what the report needs. Options are those of `recover`, all optional.
+    """Identifies the target, recovers it, proves it, and keeps what the report needs. Options are those of
+    `recover`, all optional.
 
-    price_per_thousand: the price of a thousand queries. confirm_above: before more queries than this are sent, in all, `confirm` is called
-    with the plan in words; without `confirm`, or when it says no, the audit ends as BUDGET_SPENT. on_plan: called with the plan.
-    With the same ledger, an audit that was stopped at any step goes on without paying anything twice.
+    price_per_thousand: the price of a thousand queries. confirm_above: before more queries than this are
+    sent, in all, `confirm` is called with the plan in words; without `confirm`, or when it says no, the audit
+    ends as BUDGET_SPENT. on_plan: called with the plan. With the same ledger, an audit that was stopped at
+    any step goes on without paying anything twice.
 
     >>> import unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4&biases=1")
@@ -158,7 +188,9 @@ def audit_target(
     'exact'
     """
     price, tolerance = checked_price(price_per_thousand), checked_tolerance(tolerance)
-    if confirm_above is not None and (isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0):
+    if confirm_above is not None and (
+        isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0
+    ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
     oracle = as_oracle(target, outputs=outputs)
     gate = _Gate(confirm_above, confirm)
@@ -194,9 +226,18 @@ def audit_target(
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:
         curve = learning_curve(seen.recorder, result.model, answers)
-    findings = emerged(result.findings if seen.look is None else seen.look.findings, result)  # a first look that was stopped has found something too
+    findings = merge_findings(
+        result.findings if seen.look is None else seen.look.findings, result
+    )  # a first look that was stopped has found something too
     name = target if isinstance(target, str) else oracle.spec.name
-    options = {"width": width, "family": family, "budget": budget, "tolerance": tolerance, "input_bound": input_bound, "outputs": outputs}
+    options = {
+        "width": width,
+        "family": family,
+        "budget": budget,
+        "tolerance": tolerance,
+        "input_bound": input_bound,
+        "outputs": outputs,
+    }
     return Audit(
         target=str(name),
         result=replace(result, findings=findings, claim=_claim_of(result, seen, learner.claim)),
@@ -214,7 +255,13 @@ def audit_target(
 def _claim_of(result: Result, seen: _Seen, planned: Claim) -> Claim:
     """The claim of the learner that succeeded, where learning found another family than the first look."""
     exact = seen.look is not None and seen.look.answers is not None and seen.look.answers.exact
-    if result.model is None or not exact or seen.plan is None or result.family == seen.plan.family or result.family not in FAMILIES:
+    if (
+        result.model is None
+        or not exact
+        or seen.plan is None
+        or result.family == seen.plan.family
+        or result.family not in FAMILIES
+    ):
         return planned
     return learner_for(result.family).claim
 
@@ -236,7 +283,8 @@ class _Gate:
             self._ask(f"no audit of this width takes fewer than {fewest:,} queries")
             if not self.open:
                 raise UsageError(
-                    f"no audit of this width takes fewer than {fewest:,} queries, more than the {self.above:,} allowed without confirmation; "
+                    f"no audit of this width takes fewer than {fewest:,} queries, more than the "
+                    f"{self.above:,} allowed without confirmation; "
                     "nothing was asked. Raise confirm_above (--confirm-above), or confirm (--yes)"
                 )
 
@@ -258,7 +306,8 @@ class _Gate:
         return self.above if budget is None else min(budget, self.above)
 
     def may_go_on(self, result: Result) -> bool:
-        """After the limit stopped a run: was it confirmed meanwhile, or, when no plan foresaw it (more heads, say), is it now?"""
+        """After the limit stopped a run: was it confirmed meanwhile, or, when no plan foresaw it (more heads,
+        say), is it now?"""
         if not self.open and not self.refused:
             self._ask(result.reason.removesuffix("; raise the budget"))
         return self.open

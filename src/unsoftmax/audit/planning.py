@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unsoftmax.audit.identify import FirstLook
+from unsoftmax.audit.first_look.look import FirstLook
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Claim, Learner, learner_for, learner_for_answers
-from unsoftmax.planning import VERIFICATION_QUERIES
+from unsoftmax.recovery.plan import VERIFICATION_QUERIES
 
 __all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """Queries still to come: `at_least` (rank one) and `at_most` (full rank), verification included; a head, when there are several.
+    """Queries still to come: `at_least` (rank one) and `at_most` (full rank), verification included; a head,
+    when there are several.
 
-    seconds_per_query: measured during the first look; None when those answers came from an earlier run's ledger.
+    seconds_per_query: measured during the first look; None when those answers came from an earlier run's
+    ledger.
     """
 
     family: str
@@ -42,7 +44,10 @@ class AuditPlan:
         """The plan for people."""
         total_low, total_high = self.paid + self.at_least, self.paid + self.at_most
         each = " for every head" if self.each_head else ""
-        text = f"{self.paid:,} queries are paid; the whole job takes about {total_low:,} to {total_high:,}{each}, depending on the rank"
+        text = (
+            f"{self.paid:,} queries are paid; the whole job takes about {total_low:,} to "
+            f"{total_high:,}{each}, depending on the rank"
+        )
         if self.price_per_thousand is not None:
             text += f", for {self.price(total_low):,.2f} to {self.price(total_high):,.2f}"
         if self.seconds_per_query is not None:
@@ -67,7 +72,13 @@ class AuditPlan:
 
 
 def make_plan(
-    look: FirstLook, width: int, paid: int, *, base: Learner, price_per_thousand: float | None = None, seconds_per_query: float | None = None
+    look: FirstLook,
+    width: int,
+    paid: int,
+    *,
+    base: Learner,
+    price_per_thousand: float | None = None,
+    seconds_per_query: float | None = None,
 ) -> AuditPlan:
     """The plan for the learner that the first look, or the user by `base`, chose."""
     errors = look.answers is not None and not look.answers.exact
@@ -78,11 +89,21 @@ def make_plan(
         chosen = look.family if base.family == "auto" else base.family
         claim = base.claim if look.answers is None else learner_for(chosen).claim
     counts = [claim.queries(width, rank) + VERIFICATION_QUERIES for rank in (1, width)]
-    return AuditPlan(chosen, claim, paid, min(counts), max(counts), chosen == "multi-head", price_per_thousand, seconds_per_query)
+    return AuditPlan(
+        chosen,
+        claim,
+        paid,
+        min(counts),
+        max(counts),
+        chosen == "multi-head",
+        price_per_thousand,
+        seconds_per_query,
+    )
 
 
 def cheapest(width: int) -> int:
-    """Fewer queries than any successful audit of this width has ever cost: one head of rank one, exact answers, no checks."""
+    """Fewer queries than any successful audit of this width has ever cost: one head of rank one, exact
+    answers, no checks."""
     return 3 * width
 
 

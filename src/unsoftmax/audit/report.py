@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unsoftmax.audit.drawings.figures import (
+    draw_curve,
+    draw_defences,
+    draw_matrices,
+    draw_phases,
+    draw_spectra,
+)
 from unsoftmax.audit.facts import facts_of, heads_of
-from unsoftmax.audit.figures import draw_curve, draw_defences, draw_matrices, draw_phases, draw_spectra
 from unsoftmax.audit.pipeline import Audit
 
 if TYPE_CHECKING:
@@ -20,7 +26,8 @@ __all__ = ["render", "write_report"]
 
 
 def write_report(done: Audit, folder: str | Path) -> dict[str, str]:
-    """Writes report.html, report.json and, when something was recovered, model.safetensors; returns their paths.
+    """Writes report.html, report.json and, when something was recovered, model.safetensors; returns their
+    paths.
 
     >>> import tempfile, unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4")
@@ -34,13 +41,16 @@ def write_report(done: Audit, folder: str | Path) -> dict[str, str]:
     if done.result.model is not None:
         artifacts["model"] = str(done.result.model.save(place / "model.safetensors"))
     facts = facts_of(done) | {"artifacts": artifacts}
-    (place / "report.json").write_text(json.dumps(_speakable(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (place / "report.json").write_text(
+        json.dumps(_speakable(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     (place / "report.html").write_text(render(done, facts), encoding="utf-8")
     return artifacts
 
 
 def render(done: Audit, facts: dict[str, Any] | None = None) -> str:
-    """The page. Everything that comes from a target is escaped; figures hold numbers and our own words only."""
+    """The page. Everything that comes from a target is escaped; figures hold numbers and our own words
+    only."""
     from markupsafe import Markup
 
     told = facts_of(done) if facts is None else facts
@@ -56,7 +66,9 @@ def _figures(done: Audit, facts: dict[str, Any]) -> dict[str, str]:
         heads = heads_of(result.model)
         if heads:
             drawn["matrices"] = draw_matrices([W for _, W, _ in heads], [name for name, _, _ in heads])
-            drawn["spectra"] = draw_spectra([np.array(head["spectrum"]) for head in facts["model_heads"]], [name for name, _, _ in heads])
+            drawn["spectra"] = draw_spectra(
+                [np.array(head["spectrum"]) for head in facts["model_heads"]], [name for name, _, _ in heads]
+            )
         if done.curve.queries:
             drawn["curve"] = draw_curve(done.curve.queries, done.curve.error, result.error_bound)
     marks = [] if result.model is None else [("parameters", result.model.parameters)]
@@ -74,7 +86,11 @@ def _template() -> Template:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("unsoftmax.audit"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader("unsoftmax.audit"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["short"] = _short
@@ -95,7 +111,8 @@ def _short(value: float | None) -> str:
 
 
 def _margin(observed: float, allowed: float, largest: float) -> str:
-    """How many times smaller than allowed. `largest`: in the answers' own unit, so that 0 beside it means no more than their errors."""
+    """How many times smaller than allowed. `largest`: in the answers' own unit, so that 0 beside it means no
+    more than their errors."""
     if observed == 0.0:
         return "no deviation" if largest == 0.0 else "within errors"
     times = allowed / observed

@@ -15,7 +15,8 @@ __all__ = ["error_bound", "rounding_limit"]
 
 
 def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
-    """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is known."""
+    """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is
+    known."""
     if model.outputs is not None and isinstance(model, SingleHead | MultiHead):
         return vector_error_bound(ledger, model, rng)
     if isinstance(model, SingleHead):
@@ -28,7 +29,8 @@ def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float
 
 
 def rounding_limit(model: Model, input_bound: float | None) -> float:
-    """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about it."""
+    """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about
+    it."""
     if isinstance(model, SingleHead) and model.outputs is not None:
         return multi_head_rounding_limit(MultiHead([model]))
     if isinstance(model, SingleHead):

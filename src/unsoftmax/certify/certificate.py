@@ -1,4 +1,5 @@
-"""Is the model right? Fresh sequences of several lengths, sizes and shapes, never those it was learnt from."""
+"""Is the model right? Fresh sequences of several lengths, sizes and shapes, never those it was learnt
+from."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from unsoftmax.oracles import Array
 __all__ = ["Certificate", "certify"]
 
 _CONFIDENCE = 0.99
-_GROSS = 1e-3  # of the answers: more than this is wrong, however sharply the model says that they depend on its parameters
+# of the answers: more than this is wrong, however sharply the model says that they depend on its parameters
+_GROSS = 1e-3
 _LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 
 
@@ -22,11 +24,13 @@ _LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 class Certificate:
     """What fresh queries showed.
 
-    max_error: largest |answer - prediction|. max_relative_error: the same against what each sequence could show at most
-    (|c| + longest row times |v|, times one plus the spread of scores). n_queries: fresh queries compared. failed: the name of the kind of
-    sequence that deviated most, when that was more than allowed. With `confidence`, less than `fraction` of sequences drawn
-    like these deviate by more than max_relative_error. It says nothing of sequences unlike these: no deviation found is not equality;
-    caveat names what is known to escape them.
+    max_error: largest |answer - prediction|. max_relative_error: the same against what each sequence could
+    show at most (|c| + longest row times |v|, times one plus the spread of scores). n_queries: fresh queries
+    compared.
+    failed: the name of the kind of sequence that deviated most, when that was more than allowed. With
+    `confidence`, less than `fraction` of sequences drawn like these deviate by more than max_relative_error.
+    It says nothing of sequences unlike these: no deviation found is not equality; caveat names what is known
+    to escape them.
     """
 
     passed: bool
@@ -47,13 +51,15 @@ class Certificate:
         """The certificate in one sentence."""
         if not self.passed:
             return (
-                f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed {self.allowed:.1g}, worst on '{self.failed}'"
-                + (f"; {self.caveat}" if self.caveat else "")
+                f"the model deviates on fresh queries: {self.max_relative_error:.2g} relative, allowed "
+                f"{self.allowed:.1g}, worst on '{self.failed}'" + (f"; {self.caveat}" if self.caveat else "")
             )
         return (
-            f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most {self.max_error:.2g} "
+            f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most "
+            f"{self.max_error:.2g} "
             f"({self.max_relative_error:.1g} relative): with {self.confidence:.0%} confidence "
-            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more" + (f"; {self.caveat}" if self.caveat else "")
+            f"fewer than {self.fraction:.1%} of sequences drawn like these deviate more"
+            + (f"; {self.caveat}" if self.caveat else "")
         )
 
 
@@ -68,7 +74,8 @@ def certify(
     deviation: Callable[[Array, Array], Array] | None = None,
     repeats: int = 1,
 ) -> Certificate:
-    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer may be off by itself.
+    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer
+    may be off by itself.
 
     deviation, repeats: see `Learned`.
     """
@@ -80,15 +87,23 @@ def certify(
     sizes = _sizes(model, ledger.input_bound)
     with ledger.phase(VERIFICATION):
         for kind, batch in _sequences(model, sizes, ledger, rng):
-            answers = ledger.ask(batch) if repeats == 1 else np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+            answers = (
+                ledger.ask(batch)
+                if repeats == 1
+                else np.median([ledger.ask(batch) for _ in range(repeats)], axis=0)
+            )
             predictions = model(batch)
             error = _largest(answers - predictions if deviation is None else deviation(answers, predictions))
             unexplained = np.maximum(error - tolerance, 0.0)
             scale = model.sensitivity(batch)
-            if deviation is None and tolerance > 0.0:  # whatever the scores: nothing explains an error as large as the answers themselves
+            if (
+                deviation is None and tolerance > 0.0
+            ):  # whatever the scores: nothing explains an error as large as the answers themselves
                 reach = max(float(np.abs(answers).max()), float(np.abs(predictions).max()))
                 scale = np.minimum(scale, max(_GROSS / allowed, 100.0) * reach) if allowed > 0.0 else scale
-            ratio = np.where(unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny))
+            ratio = np.where(
+                unexplained == 0.0, 0.0, unexplained / np.where(scale > 0, scale, np.finfo(float).tiny)
+            )
             ratio = np.where(np.isnan(ratio), np.inf, ratio)  # what cannot be computed is no agreement
             errors.append(error)
             relative.append(ratio)
@@ -117,7 +132,8 @@ def certify(
 
 
 def _sizes(model: Model, bound: float | None) -> list[float]:
-    """Norms of rows: plain unit ones, those at which the model's scores are weak, moderate and saturated, and the longest allowed."""
+    """Norms of rows: plain unit ones, those at which the model's scores are weak, moderate and saturated, and
+    the longest allowed."""
     strength = model.score_strength()
     natural = 1.0 / np.sqrt(strength) if strength > 0 else 1.0
     sizes = sorted({1.0, np.sqrt(model.width), 0.3 * natural, natural, 2.0 * natural, 6.0 * natural})
@@ -126,7 +142,9 @@ def _sizes(model: Model, bound: float | None) -> list[float]:
     return [float(size) for size in sizes]
 
 
-def _sequences(model: Model, sizes: list[float], ledger: Ledger, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+def _sequences(
+    model: Model, sizes: list[float], ledger: Ledger, rng: np.random.Generator
+) -> Iterator[tuple[str, Array]]:
     """Kinds of sequences, each with its name."""
     d = model.width
     limit = ledger.oracle.spec.max_length or _LONGEST
@@ -135,7 +153,15 @@ def _sequences(model: Model, sizes: list[float], ledger: Ledger, rng: np.random.
         if length <= limit:
             for size in sizes:
                 yield _named(length), _rows(rng, (count, length, d), size)
-    others = [4, *range(6, 9), *range(10, 17), 33, 64, int(rng.integers(18, 64)), int(rng.integers(65, _LONGEST + 1))]
+    others = [
+        4,
+        *range(6, 9),
+        *range(10, 17),
+        33,
+        64,
+        int(rng.integers(18, 64)),
+        int(rng.integers(65, _LONGEST + 1)),
+    ]
     for length in sorted(set(others)):
         if length <= limit:
             yield _named(length), _rows(rng, (2, length, d), middle)
@@ -181,12 +207,15 @@ def _named(length: int) -> str:
 def _rows(rng: np.random.Generator, shape: tuple[int, int, int], size: float) -> Array:
     """Random rows of norm between half of size and size."""
     rows = rng.standard_normal(shape)
-    rows *= (size * rng.uniform(0.5, 1.0, shape[:2]) / np.sqrt(np.einsum("bnd,bnd->bn", rows, rows)))[..., None]
+    rows *= (size * rng.uniform(0.5, 1.0, shape[:2]) / np.sqrt(np.einsum("bnd,bnd->bn", rows, rows)))[
+        ..., None
+    ]
     return rows
 
 
 def _repeats(ledger: Ledger, model: Model, tolerance: float) -> float | None:
-    """Largest change of early answers, relative to what they could show; asked in another order than at first."""
+    """Largest change of early answers, relative to what they could show; asked in another order than at
+    first."""
     worst: float | None = None
     for sequence, before in list(reversed(ledger.witnesses))[-8:]:
         now = ledger.ask(sequence[None])[0]

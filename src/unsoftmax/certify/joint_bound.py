@@ -1,12 +1,13 @@
-"""How wrong can heads be that no asking row holds apart? All parameters are corrected once more, on fresh queries: by how much is the bound."""
+"""How wrong can heads be that no asking row holds apart? All parameters are corrected once more, on fresh
+queries: by how much is the bound."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.learners.multi_head.by_copies import MOST_UNKNOWNS, ask_fresh_pairs
+from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, ask_fresh_pairs
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.responses import Responses
+from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.solvers.joint_heads import JointHeads, joint_step
 
@@ -18,16 +19,29 @@ _BASE = 2.0**16
 
 
 def joint_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
-    """Six times the relative change of the worst head in one least-squares step on 1.6 fresh queries a parameter; None for large models."""
+    """Six times the relative change of the worst head in one least-squares step on 1.6 fresh queries a
+    parameter; None for large models."""
     d = model.width
     biased = any(head.w0 is not None for head in model.heads)
     if len(model.heads) * d * (d + biased + 1) > MOST_UNKNOWNS:
         return None
-    W = np.array([np.column_stack([head.W, np.zeros(d) if head.w0 is None else head.w0]) if biased else head.W for head in model.heads])
+    W = np.array(
+        [
+            np.column_stack([head.W, np.zeros(d) if head.w0 is None else head.w0]) if biased else head.W
+            for head in model.heads
+        ]
+    )
     heads = JointHeads(W, np.array([head.v for head in model.heads]))
-    respond = Responses(ledger, model.v, float(np.max(model.c)) if np.ndim(model.c) else float(np.asarray(model.c)), biased=biased)
+    respond = Responses(
+        ledger,
+        model.v,
+        float(np.max(model.c)) if np.ndim(model.c) else float(np.asarray(model.c)),
+        biased=biased,
+    )
     with ledger.phase(VERIFICATION):
-        A, B, shifts, answers = ask_fresh_pairs(respond, heads, _BASE if ledger.input_bound is None else ledger.input_bound / 8, rng)
+        A, B, shifts, answers = ask_fresh_pairs(
+            respond, heads, _BASE if ledger.input_bound is None else ledger.input_bound / 8, rng
+        )
         silent = np.zeros((1, 1, d))
         constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(
             float(np.linalg.norm(model.v)), float(np.max(np.abs(model.c))), 1e-300

@@ -1,4 +1,5 @@
-"""How wrong can the parameters of several heads be? Each head is heard alone on fresh rows, where the others are saturated."""
+"""How wrong can the parameters of several heads be? Each head is heard alone on fresh rows, where the others
+are saturated."""
 
 from __future__ import annotations
 
@@ -6,7 +7,12 @@ import numpy as np
 
 from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.pairs import isolating_pairs, mirrored, moderate_pairs, saturating_pairs
+from unsoftmax.meters.several_heads.isolating_pairs import (
+    isolating_pairs,
+    mirrored,
+    moderate_pairs,
+    saturating_pairs,
+)
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
 from unsoftmax.solvers.joint_heads import scale_step
@@ -14,7 +20,8 @@ from unsoftmax.solvers.joint_heads import scale_step
 __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
 _PROBES = 12
-_FACTOR = 6.0  # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
+# 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
+_FACTOR = 6.0
 _QUIET = 14.0  # score beyond which another head's error reaches the answer less than a millionth
 _BASE = 2.0**16
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
@@ -24,14 +31,18 @@ _FLOOR = 16 * float(np.finfo(float).eps)
 
 
 def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
-    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None when a head cannot be heard alone.
+    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None
+    when a head cannot be heard alone.
 
-    For random a and a random b at which head h has a moderate score and all others are saturated, the answer's deviation through the
-    sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured
-    apart, from the same rows with the opposite score, and where these are long, for all heads together on short ones. The answers' own
-    rounding is in all of it, so it is in the bound.
+    For random a and a random b at which head h has a moderate score and all others are saturated, the
+    answer's deviation through the sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are
+    nearly orthogonal to W_hᵀa, so an error of W_h's scale is measured apart, from the same rows with the
+    opposite score, and where these are long, for all heads together on short ones. The answers' own rounding
+    is in all of it, so it is in the bound.
     """
-    heads = [head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())]
+    heads = [
+        head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())
+    ]
     biased = any(head.w0 is not None for head in heads)
     matrices = _matrices(heads, biased)
     probes = []
@@ -50,24 +61,33 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
             worst = max(worst, _rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
             scales.append(_rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         if max(scales, default=0.0) > _UNCERTAIN_SCALE:
-            scales = np.minimum(scales, _scales_together(ledger, model, matrices, np.array([head.v for head in heads]), biased, rng)).tolist()
+            scales = np.minimum(
+                scales,
+                _scales_together(ledger, model, matrices, np.array([head.v for head in heads]), biased, rng),
+            ).tolist()
         worst = max([worst, *scales])
         quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
-        rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[:, None]
+        rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[
+            :, None
+        ]
         alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
         values = _rms(alone)
         if plain is not None:
             batch, length = plain
             values = max(values, _rms((ledger.ask(batch) - model(batch)) / length))
         silent = np.zeros((1, 1, model.width))
-        constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(quietest, float(np.max(np.abs(model.c))))
+        constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(
+            quietest, float(np.max(np.abs(model.c)))
+        )
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
 
 
 def multi_head_rounding_limit(model: MultiHead) -> float:
-    """The relative error that float64 rounding alone explains: the closer the heads, the larger the rows that tell them apart.
+    """The relative error that float64 rounding alone explains: the closer the heads, the larger the rows that
+    tell them apart.
 
-    A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may amplify it d² times.
+    A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may
+    amplify it d² times.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0]
     if not heads:
@@ -86,26 +106,39 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
     """[W w0] of every head, or W where no head has a query bias."""
-    return [np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W for head in heads]
+    return [
+        np.column_stack([head.W, np.zeros(head.width) if head.w0 is None else head.w0]) if biased else head.W
+        for head in heads
+    ]
 
 
 def _alone(
     ledger: Ledger, matrices: list[Array], head: SingleHead, h: int, biased: bool, rng: np.random.Generator
 ) -> tuple[Array, Array, Array, Array] | None:
-    """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score; the second half mirrors the first."""
-    A, B = isolating_pairs(matrices, h, head.v, _PROBES, rng, size=_size(ledger), silence=_QUIET, biased=biased)
+    """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score;
+    the second half mirrors the first."""
+    A, B = isolating_pairs(
+        matrices, h, head.v, _PROBES, rng, size=_size(ledger), silence=_QUIET, biased=biased
+    )
     A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)
     slopes = (A @ head.v) / (2.0 + 2.0 * np.cosh(scores))
     batch, kappa = _sequences(A, B, biased)
     sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
-    if not np.isfinite(batch).all() or not _allowed(ledger, batch) or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE:
+    if (
+        not np.isfinite(batch).all()
+        or not _allowed(ledger, batch)
+        or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE
+    ):
         return None
     return batch, kappa * slopes, sizes, scores
 
 
-def _scales_together(ledger: Ledger, model: MultiHead, matrices: list[Array], v: Array, biased: bool, rng: np.random.Generator) -> Array:
-    """Error of every head's scale on short pairs, with twice its uncertainty; where heads are close, those that isolate one are too long to tell."""
+def _scales_together(
+    ledger: Ledger, model: MultiHead, matrices: list[Array], v: Array, biased: bool, rng: np.random.Generator
+) -> Array:
+    """Error of every head's scale on short pairs, with twice its uncertainty; where heads are close, those
+    that isolate one are too long to tell."""
     A, B = moderate_pairs(matrices, 4 * len(matrices) + 8, rng, size=_size(ledger), biased=biased)
     batch, kappa = _sequences(A, B, biased)
     if not np.isfinite(batch).all() or not _allowed(ledger, batch):
@@ -114,7 +147,9 @@ def _scales_together(ledger: Ledger, model: MultiHead, matrices: list[Array], v:
     return np.asarray(np.abs(scales) + 2 * doubt)
 
 
-def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator) -> tuple[Array, Array] | None:
+def _saturated(
+    ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator
+) -> tuple[Array, Array] | None:
     """Sequences in which every head is on or off, half of them at random, and the size of their first row."""
     A, B = saturating_pairs(matrices, _PROBES, rng, size=_size(ledger), silence=40.0, biased=biased)
     batch, kappa = _sequences(A, B, biased)
@@ -124,7 +159,8 @@ def _saturated(ledger: Ledger, matrices: list[Array], biased: bool, rng: np.rand
 
 
 def _sequences(A: Array, B: Array, biased: bool) -> tuple[Array, Array]:
-    """[a+b; b], in homogeneous coordinates of b where there are query biases, and the factor by which a was sent."""
+    """[a+b; b], in homogeneous coordinates of b where there are query biases, and the factor by which a was
+    sent."""
     kappa = B[:, -1] if biased else np.ones(len(B))
     with np.errstate(divide="ignore", invalid="ignore"):
         asking = B[:, :-1] / kappa[:, None] if biased else B

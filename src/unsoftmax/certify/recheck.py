@@ -28,9 +28,11 @@ def confirm_target(
     deviation: Callable[[Array, Array], Array] | None = None,
     repeats: int = 1,
 ) -> None:
-    """Asks a fresh sequence (a few where answers are coarse) until one was answered by the target itself, and compares with the model.
+    """Asks a fresh sequence (a few where answers are coarse) until one was answered by the target itself, and
+    compares with the model.
 
-    Confirmations of earlier runs are in the ledger too and are replayed first, so each run pays for one. The keywords are those of `certify`.
+    Confirmations of earlier runs are in the ledger too and are replayed first, so each run pays for one. The
+    keywords are those of `certify`.
     """
     length = min(3, ledger.oracle.spec.max_length or 3)
     size = certificate.sizes[len(certificate.sizes) // 2]
@@ -42,7 +44,8 @@ def confirm_target(
         if (error > allowed * model.sensitivity(batch)).any():
             raise OutsideClass(
                 REPLAY_TEST,
-                f"all answers came from the ledger, and a fresh one is off by {error.max():.2g}; the target has changed: use a new ledger",
+                f"all answers came from the ledger, and a fresh one is off by {error.max():.2g}; the target "
+                "has changed: use a new ledger",
             )
 
     while ledger.only_replayed:

@@ -5,23 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.ranging import choose_scales
+from unsoftmax.meters.probes.sizes import choose_scales
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array
 
 __all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
 _PROBES = 16
-_FACTOR = 6.0  # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-5, even for errors of rank one
+# 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-5, even for errors of
+# rank one
+_FACTOR = 6.0
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 16 * _EPS  # no float64 parameter is better known than that
 
 
 def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
-    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries (49 with a query bias).
+    """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries (49 with a
+    query bias).
 
-    For random unit x and y, the mean square of (xᵀEy)·d is |E|² for every error matrix E, so a few such forms bound |E|, whatever its
-    shape. The answers' own rounding is in the measured forms, so it is in the bound.
+    For random unit x and y, the mean square of (xᵀEy)·d is |E|² for every error matrix E, so a few such forms
+    bound |E|, whatever its shape. The answers' own rounding is in the measured forms, so it is in the bound.
     """
     d = head.width
     w_norm, v_norm = head.matrix.norm(), float(np.linalg.norm(head.v))
@@ -36,14 +39,20 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
         b_bound = 0.0
         if head.w0 is not None:
             b_norm = float(np.linalg.norm(head.w0))
-            alone = _form_errors(ledger, head, _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d), np.zeros((_PROBES, d)))
+            alone = _form_errors(
+                ledger,
+                head,
+                _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d),
+                np.zeros((_PROBES, d)),
+            )
             b_bound = _FACTOR * _rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
     c_bound = c_error / max(constant, v_norm)
     return float(max(w_bound, b_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
 
 
 def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> float:
-    """The relative error of W and w0 that float64 rounding alone explains: large when rows must be short, or a constant drowns the scores."""
+    """The relative error of W and w0 that float64 rounding alone explains: large when rows must be short, or
+    a constant drowns the scores."""
     d = head.width
     constant = float(np.max(np.abs(head.c))) * np.sqrt(d) / float(np.linalg.norm(head.v))
     gamma, beta = _scales(head, input_bound)
@@ -83,14 +92,20 @@ def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) ->
 
 
 def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
-    """xᵀ(error of the score vector) for unit x, where a = |a| x: the answer's deviation through the sigmoid's slope."""
+    """xᵀ(error of the score vector) for unit x, where a = |a| x: the answer's deviation through the sigmoid's
+    slope."""
     signs = np.where(A @ head.v < 0, -1.0, 1.0)
     size = np.linalg.norm(A, axis=1)
     direction = head.v / np.linalg.norm(head.v)
     quiet = np.abs(A @ direction) < 0.5 * size / np.sqrt(head.width)
     A = A + (quiet * signs * 0.5 * size / np.sqrt(head.width))[:, None] * direction
     if ledger.input_bound is not None:
-        A = A * np.minimum(1.0, (ledger.input_bound - np.linalg.norm(B, axis=1)) / np.linalg.norm(A, axis=1))[:, None]
+        A = (
+            A
+            * np.minimum(1.0, (ledger.input_bound - np.linalg.norm(B, axis=1)) / np.linalg.norm(A, axis=1))[
+                :, None
+            ]
+        )
     batch = np.stack([A + B, B], axis=1)
     scores = head.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.piece import Piece, choose_piece
+from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
 from unsoftmax.models import Transformer
 from unsoftmax.oracles import Array
 
 __all__ = ["transformer_error_bound", "transformer_rounding_limit"]
 
 _PROBES = 16
-_FACTOR = 6.0  # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than 1e-5
+# as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than
+# 1e-5
+_FACTOR = 6.0
 _FLOOR = 16 * float(np.finfo(float).eps)
 _PART = 0.4
 
@@ -20,8 +22,9 @@ _PART = 0.4
 def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.Generator) -> float:
     """A bound on the relative error of W (and w0 against it), from 32 fresh queries.
 
-    Inside a linear piece the model is a single head, and the deviation of an answer, less that of the one-row answer to the same asking row,
-    is the error of one score through the sigmoid's slope. Random probes bound the error's norm, whatever its shape.
+    Inside a linear piece the model is a single head, and the deviation of an answer, less that of the one-row
+    answer to the same asking row, is the error of one score through the sigmoid's slope. Random probes bound
+    the error's norm, whatever its shape.
     """
     d = model.width
     folds = model.one_row.folds
@@ -47,14 +50,16 @@ def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.G
 
 
 def transformer_rounding_limit(model: Transformer, input_bound: float | None) -> float:
-    """The relative error of W that float64 rounding explains, measuring where the model's own scores promise most."""
+    """The relative error of W that float64 rounding explains, measuring where the model's own scores promise
+    most."""
     merit, _, _ = _place(input_bound, model, np.random.default_rng(0))
     norm = model.matrix.norm()
     return float(8.0 * np.finfo(float).eps * model.width**1.5 / (merit * (norm if norm > 0 else 1.0)))
 
 
 def _place(bound: float | None, model: Transformer, rng: np.random.Generator) -> tuple[float, Piece, float]:
-    """Where the model's own scores promise the most exact measurement: how exact, the piece, and the part of its room for a."""
+    """Where the model's own scores promise the most exact measurement: how exact, the piece, and the part of
+    its room for a."""
     folds = model.one_row.folds
     natural = folds.reach * np.sqrt(model.width)
     sizes = natural * 4.0 ** np.arange(-8.0, 9.0)
@@ -68,7 +73,9 @@ def _place(bound: float | None, model: Transformer, rng: np.random.Generator) ->
         column = model.matrix.apply(piece.centre[None])[0] + (0.0 if model.w0 is None else model.w0)
         score = room * (float(np.linalg.norm(column)) + room * model.matrix.norm() / np.sqrt(model.width))
         shrink = min(1.0, 1.0 / max(score, 1e-300))
-        merit = float(np.linalg.norm(piece.gradient)) * (shrink * room) ** 2 * float(np.linalg.norm(piece.centre))
+        merit = (
+            float(np.linalg.norm(piece.gradient)) * (shrink * room) ** 2 * float(np.linalg.norm(piece.centre))
+        )
         merit /= float(folds.magnitude(piece.centre[None])[0])
         if best is None or merit > best[0]:
             best = (merit, piece, shrink)

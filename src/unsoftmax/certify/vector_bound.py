@@ -1,4 +1,5 @@
-"""How wrong can the parameters behind vector answers be? Random readouts turn them into scalar ones, whose bounds hold."""
+"""How wrong can the parameters behind vector answers be? Random readouts turn them into scalar ones, whose
+bounds hold."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ __all__ = ["vector_error_bound"]
 _READOUTS = 3
 
 
-def vector_error_bound(ledger: Ledger, model: SingleHead | MultiHead, rng: np.random.Generator) -> float | None:
-    """The largest bound over three random readouts: an error of V or W shows in a random weighted sum of the answers with its full size."""
+def vector_error_bound(
+    ledger: Ledger, model: SingleHead | MultiHead, rng: np.random.Generator
+) -> float | None:
+    """The largest bound over three random readouts: an error of V or W shows in a random weighted sum of the
+    answers with its full size."""
     worst = 0.0
     for _ in range(_READOUTS if ledger.input_bound is None else 1):  # bounded rows make each of them dear
         weights = rng.standard_normal(model.outputs or 1)
@@ -27,7 +31,9 @@ def vector_error_bound(ledger: Ledger, model: SingleHead | MultiHead, rng: np.ra
             bound: float | None = single_head_error_bound(view, _weighed(model, weights, model.c), rng)
         else:
             heads = [_weighed(head, weights) for head in model.heads]
-            bound = multi_head_error_bound(view, MultiHead(heads, float(np.asarray(model.c) @ weights) if np.ndim(model.c) else 0.0), rng)
+            bound = multi_head_error_bound(
+                view, MultiHead(heads, float(np.asarray(model.c) @ weights) if np.ndim(model.c) else 0.0), rng
+            )
         if bound is None:
             return None
         worst = max(worst, bound)

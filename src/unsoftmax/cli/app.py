@@ -21,8 +21,13 @@ from unsoftmax.cli.sweep import sweep
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Recover the parameters of attention models from black-box queries, with a certificate and the bill.",
-    epilog="Exit status: 0 recovered and certified; 1 any other outcome; 2 wrong usage or input; 3 the oracle failed.",
+    help=(
+        "Recover the parameters of attention models from black-box queries, with a certificate and the bill."
+    ),
+    epilog=(
+        "Exit status: 0 recovered and certified; 1 any other outcome; 2 wrong usage or input; 3 the oracle "
+        "failed."
+    ),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +46,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+    ] = False,
 ) -> None:
     pass
 

@@ -43,35 +43,64 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="TARGET",
-        help="demo:single-head?d=64&r=8&seed=0, a .safetensors or .onnx file, http(s)://host/v2/models/NAME, or package.module:callable",
+        help=(
+            "demo:single-head?d=64&r=8&seed=0, a .safetensors or .onnx file, "
+            "http(s)://host/v2/models/NAME, or package.module:callable"
+        ),
         show_default=False,
     ),
 ]
-Width = Annotated[int | None, typer.Option("--width", help="Columns of a sequence, where the target does not tell.", show_default=False)]
-Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
-Budget = Annotated[int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)]
-LedgerPath = Annotated[
-    Path | None, typer.Option("--ledger", help="File that keeps every answer; a run that was stopped goes on from it.", show_default=False)
+Width = Annotated[
+    int | None,
+    typer.Option(
+        "--width", help="Columns of a sequence, where the target does not tell.", show_default=False
+    ),
 ]
-Out = Annotated[Path | None, typer.Option("--out", help="Folder for the recovered model (.safetensors).", show_default=False)]
+Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
+Budget = Annotated[
+    int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)
+]
+LedgerPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger",
+        help="File that keeps every answer; a run that was stopped goes on from it.",
+        show_default=False,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", help="Folder for the recovered model (.safetensors).", show_default=False),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else there.")]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def reports_errors(command: Command) -> Command:
-    """Turns errors into one sentence on standard error and the right exit status; with --json also into an object."""
+    """Turns errors into one sentence on standard error and the right exit status; with --json also into an
+    object."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **options: Any) -> Any:
         try:
             return command(*args, **options)
         except UnsoftmaxError as error:
-            status = WRONG_USAGE if isinstance(error, UsageError) else ORACLE_FAILED if isinstance(error, OracleFault) else NOT_RECOVERED
+            status = (
+                WRONG_USAGE
+                if isinstance(error, UsageError)
+                else ORACLE_FAILED
+                if isinstance(error, OracleFault)
+                else NOT_RECOVERED
+            )
             kind = type(error).__name__
             message = str(error)
         except KeyboardInterrupt as stop:  # a command may know better than we do how to go on
-            status, kind, message = INTERRUPTED, "Interrupted", f"interrupted; {stop if stop.args else _how_to_go_on(options)}"
+            status, kind, message = (
+                INTERRUPTED,
+                "Interrupted",
+                f"interrupted; {stop if stop.args else _how_to_go_on(options)}",
+            )
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output has gone; there is nobody to tell
             raise typer.Exit(NOT_RECOVERED) from None
@@ -84,13 +113,18 @@ def reports_errors(command: Command) -> Command:
 
 
 def _how_to_go_on(options: dict[str, Any]) -> str:
-    ledger = options.get("ledger") or (options.get("out") or Path()) / "audit.ledger"  # an audit always keeps one
+    ledger = (
+        options.get("ledger") or (options.get("out") or Path()) / "audit.ledger"
+    )  # an audit always keeps one
     if not ledger.is_file():
         return "nothing was written. With --ledger PATH a run can be stopped and go on"
     from unsoftmax.ledger import read_statement
 
     try:
-        return f"{read_statement(ledger).queries:,} paid answers are kept in {ledger}: run the same command again to go on"
+        return (
+            f"{read_statement(ledger).queries:,} paid answers are kept in {ledger}: run the same command "
+            "again to go on"
+        )
     except UnsoftmaxError:
         return "nothing was paid yet"
 
@@ -137,7 +171,13 @@ def show_progress() -> Iterator[Callable[[Progress], None] | None]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.description:<14}"), BarColumn(), MofNCompleteColumn(), TextColumn("queries"), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("queries"),
+        TimeRemainingColumn(),
+    )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
         _bars.append(bar)

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Budget, Json, LedgerPath, Seed, Width, print_json, reports_errors, say, writable_folder
+from unsoftmax.cli.common import (
+    NOT_RECOVERED,
+    RECOVERED,
+    Budget,
+    Json,
+    LedgerPath,
+    Seed,
+    Width,
+    print_json,
+    reports_errors,
+    say,
+    writable_folder,
+)
 
 if TYPE_CHECKING:
     from unsoftmax.cli.defend import Behind
@@ -16,7 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["compare"]
 
 Side = Annotated[
-    str, typer.Argument(help="demo:..., a .safetensors file, or any target of recover, which is then recovered first", show_default=False)
+    str,
+    typer.Argument(
+        help="demo:..., a .safetensors file, or any target of recover, which is then recovered first",
+        show_default=False,
+    ),
 ]
 
 
@@ -24,24 +40,34 @@ Side = Annotated[
 def compare(
     first: Side,
     second: Side,
-    rtol: Annotated[float, typer.Option("--rtol", help="Relative difference of parameters that counts as none.", min=0)] = 1e-12,
+    rtol: Annotated[
+        float, typer.Option("--rtol", help="Relative difference of parameters that counts as none.", min=0)
+    ] = 1e-12,
     width: Width = None,
     seed: Seed = 0,
     budget: Budget = None,
     ledger: LedgerPath = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder for separating.npy, the input that tells them apart.", show_default=False)] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", help="Folder for separating.npy, the input that tells them apart.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether two models are one function; if not, print an input on which they differ. Exit status: 0 same, 1 different."""
+    """Say whether two models are one function; if not, print an input on which they differ. Exit status: 0
+    same, 1 different."""
     import numpy as np
 
-    from unsoftmax.audit.comparison import compare_models
+    from unsoftmax.audit.compare import compare_models
     from unsoftmax.cli.defend import model_behind
 
     folder = None if out is None else writable_folder(out)
     sides: list[Behind] = []
     for index, target in enumerate((first, second), 1):
-        place = None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")  # a ledger belongs to one target
+        place = (
+            None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")
+        )  # a ledger belongs to one target
         sides.append(model_behind(target, width, seed, budget, place))
         rtol = max(rtol, 2.0 * sides[-1].bound)  # what was recovered is compared as well as it is known
     done = compare_models(*_as_far_as_known(*sides), rtol=rtol, seed=seed)
@@ -54,14 +80,19 @@ def compare(
     else:
         typer.echo(done.sentence)
         if done.separating is not None:
-            typer.echo(np.array2string(done.separating, precision=17, floatmode="unique", threshold=400, max_line_width=120))
+            typer.echo(
+                np.array2string(
+                    done.separating, precision=17, floatmode="unique", threshold=400, max_line_width=120
+                )
+            )
         for name, path in content.get("artifacts", {}).items():
             typer.echo(f"{name:<11} {path}")
     raise typer.Exit(RECOVERED if done.same else NOT_RECOVERED)
 
 
 def _as_far_as_known(first: Behind, second: Behind) -> tuple[Model, Model]:
-    """Both on one scale where labels do not show it, and with one constant where errors of answers hide the difference."""
+    """Both on one scale where labels do not show it, and with one constant where errors of answers hide the
+    difference."""
     import numpy as np
 
     from unsoftmax.models import SingleHead
@@ -75,7 +106,10 @@ def _as_far_as_known(first: Behind, second: Behind) -> tuple[Model, Model]:
     if free:
         say("labels do not show the scale of answers: both are compared with v of length 1")
         sizes = [float(np.linalg.norm(head.v)) or 1.0 for head in (one, two)]
-        one, two = (SingleHead(head.matrix, head.v / size, head.w0, head.c / size) for head, size in zip((one, two), sizes, strict=True))
+        one, two = (
+            SingleHead(head.matrix, head.v / size, head.w0, head.c / size)
+            for head, size in zip((one, two), sizes, strict=True)
+        )
     if 0.0 < abs(float(one.c) - float(two.c)) <= hidden:
         say(f"the constants agree as well as they are known, to {hidden:.2g}")
         two = SingleHead(two.matrix, two.v, two.w0, one.c)

@@ -23,7 +23,7 @@ from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
     from unsoftmax.models import Model, MultiHead, SingleHead
-    from unsoftmax.result import Result
+    from unsoftmax.recovery.result import Result
 
 __all__ = ["demo"]
 
@@ -32,22 +32,38 @@ _STORIES = {"single-head": (64, 8), "multi-head": (24, None)}  # name -> usual w
 
 @reports_errors
 def demo(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which story: single-head or multi-head.")] = "single-head",
-    width: Annotated[int | None, typer.Option("--width", help="Width of the hidden model.", min=1, show_default=False)] = None,
-    rank: Annotated[int | None, typer.Option("--rank", help="Rank of the hidden W; the learner is not told.", min=0, show_default=False)] = None,
-    heads: Annotated[int, typer.Option("--heads", help="Number of hidden heads (multi-head); the learner is not told.", min=1)] = 4,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Which story: single-head or multi-head.")
+    ] = "single-head",
+    width: Annotated[
+        int | None, typer.Option("--width", help="Width of the hidden model.", min=1, show_default=False)
+    ] = None,
+    rank: Annotated[
+        int | None,
+        typer.Option(
+            "--rank", help="Rank of the hidden W; the learner is not told.", min=0, show_default=False
+        ),
+    ] = None,
+    heads: Annotated[
+        int,
+        typer.Option("--heads", help="Number of hidden heads (multi-head); the learner is not told.", min=1),
+    ] = 4,
     seed: Seed = 0,
     budget: Budget = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for the picture and the model.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for the picture and the model.")] = Path(
+        "out/demo"
+    ),
     as_json: Json = False,
 ) -> None:
     """Recover a model hidden in another process and compare it with the truth."""
     import unsoftmax
     from unsoftmax.oracles.separate_process import SeparateProcess
-    from unsoftmax.targets import demo_model
+    from unsoftmax.recovery.targets import demo_model
 
     if name not in _STORIES:
-        raise UsageError(f"there is no demo {name!r}; try: unsoftmax demo single-head, or: unsoftmax demo multi-head")
+        raise UsageError(
+            f"there is no demo {name!r}; try: unsoftmax demo single-head, or: unsoftmax demo multi-head"
+        )
     folder = writable_folder(out)
     target = _target(name, width, rank, heads, seed)
     with SeparateProcess(target) as oracle, show_progress() as progress:
@@ -72,15 +88,18 @@ def _target(name: str, width: int | None, rank: int | None, heads: int, seed: in
 
 
 def _write(truth: Model, found: Model, folder: Path, result: Result) -> dict[str, str]:
-    from unsoftmax.audit.pictures import draw_recovery
-    from unsoftmax.audit.staircase import draw_staircase
+    from unsoftmax.audit.drawings.head_switches import draw_staircase
+    from unsoftmax.audit.drawings.matrices import draw_recovery
     from unsoftmax.models import MultiHead, SingleHead
 
     picture = folder / ("staircase.png" if isinstance(found, MultiHead) else "recovery.png")
     if isinstance(found, MultiHead):
         draw_staircase(found, picture)
     elif isinstance(found, SingleHead) and isinstance(truth, SingleHead):
-        title = f"width {truth.width}, rank {found.rank}: {result.queries.learning:,} queries for {truth.parameters:,} parameters"
+        title = (
+            f"width {truth.width}, rank {found.rank}: {result.queries.learning:,} queries for "
+            f"{truth.parameters:,} parameters"
+        )
         draw_recovery(truth.W, found.W, picture, title=title)
     return {"picture": str(picture), "model": str(found.save(folder / "model.safetensors"))}
 
@@ -90,12 +109,20 @@ def _story(truth: Model, result: Result) -> str:
 
     d, found = truth.width, result.model
     what = f"{len(truth.heads)} heads" if isinstance(truth, MultiHead) else "A head"
-    lines = [f"{what} of width {d}, hidden in another process. Only answers were seen.", "", f"status      {result.status}: {result.reason}"]
+    lines = [
+        f"{what} of width {d}, hidden in another process. Only answers were seen.",
+        "",
+        f"status      {result.status}: {result.reason}",
+    ]
     if isinstance(truth, SingleHead) and isinstance(found, SingleHead):
         lines += ["", *_one_head(truth, found)]
     elif isinstance(truth, MultiHead) and isinstance(found, MultiHead):
         lines += ["", *_several_heads(truth, found)]
-    beside = f"the paper's Theorem 4.1: {d + d * d:,}" if isinstance(truth, SingleHead) else "the paper: not identifiable in general, Proposition 7.1"
+    beside = (
+        f"the paper's Theorem 4.1: {d + d * d:,}"
+        if isinstance(truth, SingleHead)
+        else "the paper: not identifiable in general, Proposition 7.1"
+    )
     lines += [
         "",
         f"queries     {result.queries.learning:,} to learn {truth.parameters:,} parameters ({beside}),",
@@ -120,13 +147,21 @@ def _one_head(truth: SingleHead, found: SingleHead) -> list[str]:
 
 
 def _several_heads(truth: MultiHead, found: MultiHead) -> list[str]:
-    """A line a hidden head, beside the recovered one that is nearest to it: the order of heads leaves no trace."""
+    """A line a hidden head, beside the recovered one that is nearest to it: the order of heads leaves no
+    trace."""
     import numpy as np
 
-    lines = [f"{'head':<8}{'|W| true':>16}{'|W| recovered':>16}{'rank':>6}{'error of W':>14}{'error of v':>14}"]
+    lines = [
+        f"{'head':<8}{'|W| true':>16}{'|W| recovered':>16}{'rank':>6}{'error of W':>14}{'error of v':>14}"
+    ]
     for number, head in enumerate(truth.canonical().heads, 1):
         nearest = min(found.heads, key=lambda other: float(np.linalg.norm(other.W - head.W)))
         w_norm, v_norm = float(np.linalg.norm(head.W)), float(np.linalg.norm(head.v))
-        w_error, v_error = float(np.linalg.norm(nearest.W - head.W)) / w_norm, float(np.linalg.norm(nearest.v - head.v)) / v_norm
-        lines.append(f"{number:<8}{w_norm:>16.9f}{float(np.linalg.norm(nearest.W)):>16.9f}{nearest.rank:>6}{w_error:>14.1e}{v_error:>14.1e}")
+        w_error, v_error = (
+            float(np.linalg.norm(nearest.W - head.W)) / w_norm,
+            float(np.linalg.norm(nearest.v - head.v)) / v_norm,
+        )
+        lines.append(
+            f"{number:<8}{w_norm:>16.9f}{float(np.linalg.norm(nearest.W)):>16.9f}{nearest.rank:>6}{w_error:>14.1e}{v_error:>14.1e}"
+        )
     return lines

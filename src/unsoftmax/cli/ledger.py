@@ -26,7 +26,10 @@ def _group() -> None:
 @reports_errors
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The ledger.", show_default=False)],
-    price: Annotated[float | None, typer.Option("--price", help="Price of a thousand queries.", min=0.0, show_default=False)] = None,
+    price: Annotated[
+        float | None,
+        typer.Option("--price", help="Price of a thousand queries.", min=0.0, show_default=False),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what was asked, when, by phase, and what it cost."""
@@ -44,11 +47,21 @@ def _table(statement: Statement) -> str:
     lines += ["", f"{'phase':<14}{'calls':>8}{'queries':>10}{'retries':>9}  first answer (UTC)   last answer"]
     for phase in statement.phases:
         first, last = (moment[:19].replace("T", " ") for moment in (phase.first, phase.last))
-        lines.append(f"{phase.phase:<14}{phase.calls:>8,}{phase.queries:>10,}{phase.retries:>9,}  {first}  {last}")
-    lines.append(f"{'total':<14}{sum(p.calls for p in statement.phases):>8,}{statement.queries:>10,}{statement.retries:>9,}")
+        lines.append(
+            f"{phase.phase:<14}{phase.calls:>8,}{phase.queries:>10,}{phase.retries:>9,}  {first}  {last}"
+        )
+    lines.append(
+        f"{'total':<14}{sum(p.calls for p in statement.phases):>8,}"
+        f"{statement.queries:>10,}{statement.retries:>9,}"
+    )
     lines += ["", f"runs          {statement.runs}"]
     if statement.lost:
-        lines.append(f"lost          {statement.lost:,} queries were sent, but their answers never arrived or were not kept; they are asked again")
+        lines.append(
+            f"lost          {statement.lost:,} queries were sent, but their answers never arrived or were "
+            "not kept; they are asked again"
+        )
     if statement.cost is not None:
-        lines.append(f"cost          {statement.cost:,.2f} at {statement.price_per_thousand:,.2f} a thousand queries")
+        lines.append(
+            f"cost          {statement.cost:,.2f} at {statement.price_per_thousand:,.2f} a thousand queries"
+        )
     return "\n".join(lines)

@@ -22,15 +22,22 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Say what recovering TARGET costs, before the first query."""
-    from unsoftmax.planning import plan as make_plan
+    from unsoftmax.recovery.plan import plan as make_plan
 
     planned = make_plan(target, width=width, family=family)
-    affordable = None if budget is None else max((r for r, n in planned.by_rank.items() if n + planned.verification <= budget), default=0)
+    affordable = (
+        None
+        if budget is None
+        else max((r for r, n in planned.by_rank.items() if n + planned.verification <= budget), default=0)
+    )
     if as_json:
         print_json(planned.as_json() | {"budget": budget, "rank_within_budget": affordable})
         return
     typer.echo(f"{planned.claim.title} ({planned.claim.source})")
-    typer.echo(f"queries     {planned.claim.queries.formula}, d = {planned.width}; verification {planned.verification} at most")
+    typer.echo(
+        f"queries     {planned.claim.queries.formula}, d = {planned.width}; verification "
+        f"{planned.verification} at most"
+    )
     typer.echo(f"{'rank':>8}{'parameters':>14}{'queries':>12}")
     for rank, queries in planned.by_rank.items():
         typer.echo(f"{rank:>8}{planned.parameters[rank]:>14,}{queries:>12,}")
@@ -39,5 +46,7 @@ def plan(
         typer.echo(f"{name:<11} {formula}, should it turn out to be one")
     if affordable is not None:
         typer.echo(
-            f"budget      {budget:,} queries are enough up to rank {affordable}" if affordable else f"budget      {budget:,} queries are not enough"
+            f"budget      {budget:,} queries are enough up to rank {affordable}"
+            if affordable
+            else f"budget      {budget:,} queries are not enough"
         )

@@ -28,7 +28,7 @@ from unsoftmax.cli.common import (
 
 if TYPE_CHECKING:
     from unsoftmax.oracles import Oracle
-    from unsoftmax.result import Result
+    from unsoftmax.recovery.result import Result
 
 __all__ = ["describe", "recover"]
 
@@ -40,13 +40,31 @@ def recover(
     family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
     seed: Seed = 0,
     budget: Budget = None,
-    input_bound: Annotated[float | None, typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False)] = None,
+    input_bound: Annotated[
+        float | None,
+        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
+    ] = None,
     ledger: LedgerPath = None,
-    concurrency: Annotated[int | None, typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False)] = None,
-    rate: Annotated[float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)] = None,
-    headers: Annotated[Path | None, typer.Option("--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False)] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False),
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)
+    ] = None,
+    headers: Annotated[
+        Path | None,
+        typer.Option(
+            "--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False
+        ),
+    ] = None,
     dask: Annotated[
-        str | None, typer.Option("--dask", help="Ask from Dask workers: 'local', a scheduler's address, or 'here' for none.", show_default=False)
+        str | None,
+        typer.Option(
+            "--dask",
+            help="Ask from Dask workers: 'local', a scheduler's address, or 'here' for none.",
+            show_default=False,
+        ),
     ] = None,
     out: Out = None,
     as_json: Json = False,
@@ -59,7 +77,14 @@ def recover(
     http = {name: value for name, value in given.items() if value is not None}
     with show_progress() as progress, _reach(target, http, dask) as oracle:
         result = unsoftmax.recover(
-            oracle, width=width, family=family, seed=seed, budget=budget, input_bound=input_bound, ledger=ledger, progress=progress
+            oracle,
+            width=width,
+            family=family,
+            seed=seed,
+            budget=budget,
+            input_bound=input_bound,
+            ledger=ledger,
+            progress=progress,
         )
     if folder is not None and result.model is not None:
         result = replace(result, artifacts={"model": str(result.model.save(folder / "model.safetensors"))})
@@ -74,7 +99,7 @@ def recover(
 def _reach(target: str, http: dict[str, Any], dask: str | None) -> Iterator[Oracle]:
     """The target asked from here, or from the workers of a Dask cluster."""
     if dask is None:
-        from unsoftmax.targets import as_oracle
+        from unsoftmax.recovery.targets import as_oracle
 
         yield as_oracle(target, http=http)
         return
@@ -93,7 +118,10 @@ def describe(result: Result) -> str:
     lines = [f"{result.status}: {result.reason}"]
     if result.model is not None:
         ranks = ", ".join(map(str, result.model.ranks))
-        lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {result.model.parameters:,} parameters")
+        lines.append(
+            f"model       {result.family}, width {result.width}, rank {ranks}, {result.model.parameters:,} "
+            "parameters"
+        )
     phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
     again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
     lines.append(f"queries     {result.queries.total:,} ({phases}){again}")

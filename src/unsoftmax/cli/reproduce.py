@@ -8,17 +8,31 @@ from typing import Annotated
 
 import typer
 
-from unsoftmax.cli.common import NOT_RECOVERED, RECOVERED, Json, Seed, print_json, reports_errors, say, writable_folder
+from unsoftmax.cli.common import (
+    NOT_RECOVERED,
+    RECOVERED,
+    Json,
+    Seed,
+    print_json,
+    reports_errors,
+    say,
+    writable_folder,
+)
 
 __all__ = ["reproduce"]
 
 
 @reports_errors
 def reproduce(
-    theorem: Annotated[list[str] | None, typer.Option("--theorem", help="Only this one, such as 4.1; may be repeated.", show_default=False)] = None,
+    theorem: Annotated[
+        list[str] | None,
+        typer.Option("--theorem", help="Only this one, such as 4.1; may be repeated.", show_default=False),
+    ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Small grids: about a minute.")] = False,
     seed: Seed = 0,
-    out: Annotated[Path, typer.Option("--out", help="Folder for tables, pictures and the page.")] = Path("out/reproduce"),
+    out: Annotated[Path, typer.Option("--out", help="Folder for tables, pictures and the page.")] = Path(
+        "out/reproduce"
+    ),
     workers: Annotated[int, typer.Option("--workers", help="Processes that share the experiments out.")] = 1,
     as_json: Json = False,
 ) -> None:
@@ -27,12 +41,31 @@ def reproduce(
 
     folder = writable_folder(out)
     try:
-        done = run(folder, theorems=theorem or (), fast=fast, seed=seed, workers=workers, progress=say if sys.stderr.isatty() else None)
+        done = run(
+            folder,
+            theorems=theorem or (),
+            fast=fast,
+            seed=seed,
+            workers=workers,
+            progress=say if sys.stderr.isatty() else None,
+        )
     except KeyboardInterrupt:
-        raise KeyboardInterrupt("nothing was written. --fast takes small grids, --theorem 4.1 a part, --workers N shares the parts out") from None
+        raise KeyboardInterrupt(
+            "nothing was written. --fast takes small grids, --theorem 4.1 a part, --workers N shares the "
+            "parts out"
+        ) from None
     if as_json:
-        checks = [{"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds} for key, check in done.checks]
-        print_json({"holds": done.holds, "checks": checks, "artifacts": {"page": str(done.page), "folder": str(folder)}})
+        checks = [
+            {"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds}
+            for key, check in done.checks
+        ]
+        print_json(
+            {
+                "holds": done.holds,
+                "checks": checks,
+                "artifacts": {"page": str(done.page), "folder": str(folder)},
+            }
+        )
     else:
         for key, check in done.checks:
             typer.echo(f"{'holds' if check.holds else 'FAILS':<6}{key:<13}{check.claim}: {check.measured}")

@@ -17,22 +17,48 @@ __all__ = ["serve"]
 
 @reports_errors
 def serve(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model file, or any other target.", show_default=False)],
-    port: Annotated[int, typer.Option("--port", help="Port on loopback; 0 takes a free one.", min=0, max=65535)] = 8080,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model file, or any other target.", show_default=False)
+    ],
+    port: Annotated[
+        int, typer.Option("--port", help="Port on loopback; 0 takes a free one.", min=0, max=65535)
+    ] = 8080,
     name: Annotated[str, typer.Option("--name", help="Name of the model in the address.")] = "model",
     width: Width = None,
     datatype: Annotated[str, typer.Option("--datatype", help="FP64 or FP32.")] = "FP64",
-    decimals: Annotated[int | None, typer.Option("--round", help="Defence: round answers to so many decimals.", show_default=False)] = None,
-    noise: Annotated[float | None, typer.Option("--noise", help="Defence: Gaussian noise of this size.", min=0.0, show_default=False)] = None,
+    decimals: Annotated[
+        int | None,
+        typer.Option("--round", help="Defence: round answers to so many decimals.", show_default=False),
+    ] = None,
+    noise: Annotated[
+        float | None,
+        typer.Option("--noise", help="Defence: Gaussian noise of this size.", min=0.0, show_default=False),
+    ] = None,
     labels: Annotated[bool, typer.Option("--labels", help="Defence: answer only 1 (positive) or 0.")] = False,
-    norm_bound: Annotated[float | None, typer.Option("--norm-bound", help="Defence: refuse rows longer than this.", show_default=False)] = None,
-    rate_limit: Annotated[float | None, typer.Option("--rate-limit", help="Defence: most queries a second.", show_default=False)] = None,
+    norm_bound: Annotated[
+        float | None,
+        typer.Option("--norm-bound", help="Defence: refuse rows longer than this.", show_default=False),
+    ] = None,
+    rate_limit: Annotated[
+        float | None, typer.Option("--rate-limit", help="Defence: most queries a second.", show_default=False)
+    ] = None,
     faults: Annotated[
         list[str] | None,
-        typer.Option("--fault", help="unavailable=0.15, drop=, slow=, error=, null=, nan=, shape=, slow_seconds=, die_after=; repeatable."),
+        typer.Option(
+            "--fault",
+            help=(
+                "unavailable=0.15, drop=, slow=, error=, null=, nan=, shape=, slow_seconds=, die_after=; "
+                "repeatable."
+            ),
+        ),
     ] = None,
-    delay: Annotated[float, typer.Option("--delay", help="Seconds that every answer takes longer, as over a network.", min=0.0)] = 0.0,
-    need_token: Annotated[bool, typer.Option("--need-token", help="Ask for the token in UNSOFTMAX_HTTP_TOKEN.")] = False,
+    delay: Annotated[
+        float,
+        typer.Option("--delay", help="Seconds that every answer takes longer, as over a network.", min=0.0),
+    ] = 0.0,
+    need_token: Annotated[
+        bool, typer.Option("--need-token", help="Ask for the token in UNSOFTMAX_HTTP_TOKEN.")
+    ] = False,
     binary: Annotated[bool, typer.Option("--binary/--no-binary", help="Offer tensors as bytes.")] = True,
     seed: Seed = 0,
     as_json: Json = False,
@@ -41,8 +67,8 @@ def serve(
     from dataclasses import replace
 
     from unsoftmax.oracles import FunctionOracle
+    from unsoftmax.recovery.targets import as_oracle
     from unsoftmax.serve import Faults, ModelServer, defended
-    from unsoftmax.targets import as_oracle
 
     token = os.environ.get("UNSOFTMAX_HTTP_TOKEN", "").strip() if need_token else None
     if token == "":
@@ -56,7 +82,15 @@ def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     with ModelServer(
-        oracle, name=name, port=port, datatype=datatype, binary=binary, token=token, rate_limit=rate_limit, delay=delay, faults=plan
+        oracle,
+        name=name,
+        port=port,
+        datatype=datatype,
+        binary=binary,
+        token=token,
+        rate_limit=rate_limit,
+        delay=delay,
+        faults=plan,
     ) as server:
         if as_json:
             print_json({"url": server.url, "width": server.width, "datatype": datatype})

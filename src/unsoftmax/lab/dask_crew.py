@@ -1,4 +1,5 @@
-"""Workers of a Dask cluster: one that is started here, or an existing one. Losses are told, and a cluster without workers is never waited for."""
+"""Workers of a Dask cluster: one that is started here, or an existing one. Losses are told, and a cluster
+without workers is never waited for."""
 
 from __future__ import annotations
 
@@ -30,16 +31,22 @@ class WorkersGone(Exception):
 
 
 class DaskCrew:
-    """Workers of a Dask cluster: `local` starts one on this machine, anything else is the address of a scheduler."""
+    """Workers of a Dask cluster: `local` starts one on this machine, anything else is the address of a
+    scheduler."""
 
     def __init__(self, address: str, size: int | None = None) -> None:
         try:
             import distributed
             from distributed.utils import silence_logging_cmgr  # type: ignore[attr-defined,unused-ignore]
         except ImportError:
-            raise UsageError("Dask is not installed; pip install 'unsoftmax[dask]', or leave --dask out for local processes") from None
+            raise UsageError(
+                "Dask is not installed; pip install 'unsoftmax[dask]', or leave --dask out for local "
+                "processes"
+            ) from None
         if address != "local" and size is not None:
-            raise UsageError(f"the cluster at {address!r} has its own workers; leave out the number of workers ({size})")
+            raise UsageError(
+                f"the cluster at {address!r} has its own workers; leave out the number of workers ({size})"
+            )
         self._dask: Any = distributed  # its functions carry no types
         self.lost: tuple[type[BaseException], ...] = (self._dask.KilledWorker, WorkersGone)
         self._address, self._wanted = address, size or os.cpu_count() or 1
@@ -49,7 +56,9 @@ class DaskCrew:
         self._given: set[Future[Any]] = set()
         self._empty_since: float | None = None
         self._quiet = ExitStack()
-        self._quiet.enter_context(silence_logging_cmgr(logging.CRITICAL))  # losses are ours to tell, in a sentence
+        self._quiet.enter_context(
+            silence_logging_cmgr(logging.CRITICAL)
+        )  # losses are ours to tell, in a sentence
         try:
             self._join()
         except BaseException:
@@ -63,13 +72,16 @@ class DaskCrew:
             self._client.wait_for_workers(1, timeout=_PATIENCE)
         except (OSError, TimeoutError, ValueError) as error:
             self._leave()
-            raise UsageError(f"no Dask scheduler with workers at {address!r}: {error}; pass --dask local to start one here") from error
+            raise UsageError(
+                f"no Dask scheduler with workers at {address!r}: {error}; pass --dask local to start one here"
+            ) from error
         self._same_code()
         self.size = max(1, sum(self._client.nthreads().values()))
         self._pool = self._client.get_executor(pure=False)
 
     def _start(self) -> str:
-        """A cluster on this machine; a loss is told at once (0 failures allowed), because whoever gave the work decides what becomes of it."""
+        """A cluster on this machine; a loss is told at once (0 failures allowed), because whoever gave the
+        work decides what becomes of it."""
         from dask import config
 
         dask_config: Any = config
@@ -94,10 +106,15 @@ class DaskCrew:
             codes = set(self._client.run(code_digest).values())
         except Exception as error:
             self._leave()
-            raise UsageError(f"the Dask workers cannot import this library ({error}); install the same version there") from error
+            raise UsageError(
+                f"the Dask workers cannot import this library ({error}); install the same version there"
+            ) from error
         if codes != {code_digest()}:
             self._leave()
-            raise UsageError(f"the Dask workers have other code of this library ({', '.join(sorted(codes))}, here {code_digest()}); install the same")
+            raise UsageError(
+                f"the Dask workers have other code of this library ({', '.join(sorted(codes))}, here "
+                f"{code_digest()}); install the same"
+            )
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         given: Future[Any] = Future()
@@ -119,7 +136,8 @@ class DaskCrew:
         return given
 
     def renew(self) -> None:
-        """Waits until a cluster of our own is whole again, and starts it anew if that does not happen; others replace their own workers."""
+        """Waits until a cluster of our own is whole again, and starts it anew if that does not happen; others
+        replace their own workers."""
         if self._cluster is None:
             return
         try:
@@ -128,18 +146,22 @@ class DaskCrew:
             self._start_anew()
 
     def look(self) -> None:
-        """Nothing has happened for a while: is anybody there? A worker that dies while it starts is not replaced by Dask."""
+        """Nothing has happened for a while: is anybody there? A worker that dies while it starts is not
+        replaced by Dask."""
         try:
             present = bool(self._client.nthreads())
         except Exception:  # a scheduler that has gone cancels its tasks, which is told elsewhere
             return
         now = time.monotonic()
         self._empty_since = None if present else self._empty_since or now
-        if self._empty_since is None or now - self._empty_since < (_PATIENCE if self._cluster is None else _BACK):
+        if self._empty_since is None or now - self._empty_since < (
+            _PATIENCE if self._cluster is None else _BACK
+        ):
             return
         if self._cluster is None:
             raise ClusterLost(
-                f"the Dask cluster at {self._address} has had no worker for {_PATIENCE:g} s; what was finished is safe, so run the same command again"
+                f"the Dask cluster at {self._address} has had no worker for {_PATIENCE:g} s; what was "
+                "finished is safe, so run the same command again"
             )
         self._start_anew()
 

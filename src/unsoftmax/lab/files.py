@@ -26,7 +26,10 @@ def write_atomically(path: Path, content: bytes) -> Path:
             os.fsync(file.fileno())
         draft.replace(path)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; make room, or choose another --out, and run the same command again") from error
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}; make room, or choose another --out, and run the same "
+            "command again"
+        ) from error
     finally:
         draft.unlink(missing_ok=True)
     return path

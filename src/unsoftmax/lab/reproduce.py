@@ -42,17 +42,20 @@ def reproduce(
     workers: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Reproduction:
-    """Runs the experiments named (all by default) and writes CSV and Markdown tables, pictures and `index.html` to `out`.
+    """Runs the experiments named (all by default) and writes CSV and Markdown tables, pictures and
+    `index.html` to `out`.
 
-    fast: small grids, about a minute in all. workers: processes of one BLAS thread each that share the experiments out, so that the bytes do not
-    depend on the environment; None runs them here.
+    fast: small grids, about a minute in all. workers: processes of one BLAS thread each that share the
+    experiments out, so that the bytes do not depend on the environment; None runs them here.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     reproduce(out, theorems=["sanity"], fast=True).holds
     True
     """
-    chosen = list({experiment.key: experiment for experiment in map(_experiment, theorems)}.values()) or list(EXPERIMENTS.values())
+    chosen = list({experiment.key: experiment for experiment in map(_experiment, theorems)}.values()) or list(
+        EXPERIMENTS.values()
+    )
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     found: list[tuple[Experiment, Findings]] = []
@@ -77,7 +80,9 @@ def reproduce(
     write_atomically(folder / "provenance.json", json.dumps(origin, indent=2).encode())
     write_atomically(folder / "results.md", markdown_page(found, origin).encode())
     page = write_atomically(folder / "index.html", html_page(found, origin).encode())
-    return Reproduction(page, tuple((experiment.key, check) for experiment, findings in found for check in findings.checks))
+    return Reproduction(
+        page, tuple((experiment.key, check) for experiment, findings in found for check in findings.checks)
+    )
 
 
 def _run_named(key: str, fast: bool, seed: int) -> Findings:

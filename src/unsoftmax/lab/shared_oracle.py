@@ -1,4 +1,5 @@
-"""One large target asked by many workers: each batch is cut into fixed shares, every worker reaches the target itself, the ledger stays here."""
+"""One large target asked by many workers: each batch is cut into fixed shares, every worker reaches the
+target itself, the ledger stays here."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import numpy as np
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.lab.workers import Crew, first_done
 from unsoftmax.oracles import Array, Oracle, OracleSpec, checked_answers, identity, retries_of
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["SharedOracle"]
 
@@ -20,12 +21,15 @@ _LOSSES = 3  # how many workers may die over one share before the target is blam
 
 
 class SharedOracle:
-    """The target's answers, computed by a crew. A share has the same queries whoever answers it and however many workers there are, so the answers,
-    and with them the recovered model, are the same to the last bit. The ledger in this process bills a query once; a share whose worker died is
-    sent again and counted in `retries`.
+    """The target's answers, computed by a crew. A share has the same queries whoever answers it and however
+    many workers there are, so the answers, and with them the recovered model, are the same to the last bit.
+    The ledger in this process bills a query once; a share whose worker died is sent again and counted in
+    `retries`.
 
-    target: a name that every worker can resolve: 'demo:...', a file, 'package.module:callable', a web address. crew: None answers in this process.
-    share: queries that one worker answers at a time; the bits of the answers may depend on it, so keep it when resuming. http: as in `as_oracle`.
+    target: a name that every worker can resolve: 'demo:...', a file, 'package.module:callable', a web
+    address. crew: None answers in this process.
+    share: queries that one worker answers at a time; the bits of the answers may depend on it, so keep it
+    when resuming. http: as in `as_oracle`.
 
     >>> import unsoftmax
     >>> result = unsoftmax.recover(SharedOracle("demo:single-head?d=6&seed=2", None, share=5))
@@ -33,10 +37,13 @@ class SharedOracle:
     'EXACT'
     """
 
-    def __init__(self, target: str, crew: Crew | None, *, share: int = 64, http: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, target: str, crew: Crew | None, *, share: int = 64, http: dict[str, Any] | None = None
+    ) -> None:
         if not isinstance(target, str):
             raise UsageError(
-                f"workers reach a target by its name ('demo:...', a file, 'package.module:callable', an address), not {type(target).__name__}"
+                "workers reach a target by its name ('demo:...', a file, 'package.module:callable', an "
+                f"address), not {type(target).__name__}"
             )
         if isinstance(share, bool) or not isinstance(share, int) or share < 1:
             raise UsageError(f"share must be a whole number of queries >= 1, not {share!r}")
@@ -47,7 +54,9 @@ class SharedOracle:
         self._http = tuple(sorted((http or {}).items()))
         limit = here.spec.max_batch
         self._step = share if limit is None else min(share, limit)
-        self._spec = replace(here.spec, max_batch=None, fingerprint=f"{identity(here)}|shares of {self._step}")
+        self._spec = replace(
+            here.spec, max_batch=None, fingerprint=f"{identity(here)}|shares of {self._step}"
+        )
 
     @property
     def spec(self) -> OracleSpec:
@@ -55,16 +64,27 @@ class SharedOracle:
 
     def __call__(self, batch: Array, /) -> Array:
         shares = [np.ascontiguousarray(batch[i : i + self._step]) for i in range(0, len(batch), self._step)]
-        parts = [_answer(self.target, self._http, share) for share in shares] if self._crew is None else self._ask(self._crew, shares)
+        parts = (
+            [_answer(self.target, self._http, share) for share in shares]
+            if self._crew is None
+            else self._ask(self._crew, shares)
+        )
         self.retries += sum(retries for _, retries in parts)
-        return np.concatenate([checked_answers(answers, len(share), self._spec.outputs) for (answers, _), share in zip(parts, shares, strict=True)])
+        return np.concatenate(
+            [
+                checked_answers(answers, len(share), self._spec.outputs)
+                for (answers, _), share in zip(parts, shares, strict=True)
+            ]
+        )
 
     def _ask(self, crew: Crew, shares: list[Array]) -> list[tuple[Array, int]]:
         """All shares at once; those whose worker died again, until everyone is answered."""
         answered: dict[int, tuple[Array, int]] = {}
         for _ in range(_LOSSES):
             tasks: dict[int, Future[Any]] = {
-                i: crew.submit(_answer, self.target, self._http, share) for i, share in enumerate(shares) if i not in answered
+                i: crew.submit(_answer, self.target, self._http, share)
+                for i, share in enumerate(shares)
+                if i not in answered
             }
             lost = 0
             for i, task in tasks.items():
@@ -77,7 +97,10 @@ class SharedOracle:
                 return [answered[i] for i in range(len(shares))]
             self.retries += lost
             crew.renew()
-        raise OracleFault(f"the workers that asked {self.target!r} died {_LOSSES} times in a row; the target may need more memory than they have")
+        raise OracleFault(
+            f"the workers that asked {self.target!r} died {_LOSSES} times in a row; the target may need "
+            "more memory than they have"
+        )
 
 
 @functools.lru_cache(maxsize=4)

@@ -1,4 +1,5 @@
-"""Who does the work: a pool of local processes, or a Dask cluster. Both take functions and give futures, and say when a worker was lost."""
+"""Who does the work: a pool of local processes, or a Dask cluster. Both take functions and give futures, and
+say when a worker was lost."""
 
 from __future__ import annotations
 
@@ -49,11 +50,17 @@ class LocalCrew:
     lost: tuple[type[BaseException], ...] = (BrokenProcessPool, CancelledError)
 
     def __init__(self, size: int | None = None) -> None:
-        self.size = os.process_cpu_count() if size is None and hasattr(os, "process_cpu_count") else size or os.cpu_count() or 1
+        self.size = (
+            os.process_cpu_count()
+            if size is None and hasattr(os, "process_cpu_count")
+            else size or os.cpu_count() or 1
+        )
         self._pool = self._new()
 
     def _new(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(self.size, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_the_parent)
+        return ProcessPoolExecutor(
+            self.size, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_the_parent
+        )
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         try:
@@ -92,7 +99,8 @@ def first_done(crew: Crew, futures: Collection[Future[Any]]) -> set[Future[Any]]
 
 @contextmanager
 def crew_of(dask: str | None = None, size: int | None = None) -> Iterator[Crew]:
-    """Local processes, or a Dask cluster when `dask` is 'local' or an address; everybody goes home at the end.
+    """Local processes, or a Dask cluster when `dask` is 'local' or an address; everybody goes home at the
+    end.
 
     >>> with crew_of(size=1) as crew:
     ...     crew.submit(max, 1, 2).result()
@@ -104,6 +112,8 @@ def crew_of(dask: str | None = None, size: int | None = None) -> Iterator[Crew]:
     try:
         yield crew
     except CancelledError as error:
-        raise ClusterLost("the Dask scheduler has gone; what was finished is safe, so run the same command again") from error
+        raise ClusterLost(
+            "the Dask scheduler has gone; what was finished is safe, so run the same command again"
+        ) from error
     finally:
         crew.close()

@@ -1,27 +1,27 @@
 """The pairings of a meter and a solver, one file a theorem or setting."""
 
-from unsoftmax.learners.answer_model import AnswerModel, Finding, identify
+from unsoftmax.answers.identify import AnswerModel, Finding, identify
 from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
-from unsoftmax.learners.appendix_c import appendix_c
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.clipped import ClippedLearner, clipped
-from unsoftmax.learners.labels import LabelLearner, from_labels
-from unsoftmax.learners.low_precision import LowPrecisionLearner, low_precision
-from unsoftmax.learners.milli import Milli2019, milli_2019
-from unsoftmax.learners.multi_head import MultiHeadLearner
-from unsoftmax.learners.noisy import NoiseLearner, noisy
-from unsoftmax.learners.relu_network import NetworkFound, ReluNetworkLearner
-from unsoftmax.learners.rounded import RoundedLearner, rounded
-from unsoftmax.learners.single_head import SingleHeadLearner
-from unsoftmax.learners.theorem_4_1 import Theorem41, theorem_4_1
-from unsoftmax.learners.theorem_5_1 import Theorem51, theorem_5_1
-from unsoftmax.learners.theorem_6_1 import Theorem61, theorem_6_1
-from unsoftmax.learners.theorem_b_1 import TheoremB1, theorem_b_1
+from unsoftmax.learners.one_head.clipped import ClippedLearner, clipped
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
+from unsoftmax.learners.one_head.labels import LabelLearner, from_labels
+from unsoftmax.learners.one_head.low_precision import LowPrecisionLearner, low_precision
+from unsoftmax.learners.one_head.noisy import NoiseLearner, noisy
+from unsoftmax.learners.one_head.rounded import RoundedLearner, rounded
+from unsoftmax.learners.one_head.within_tolerance import ToleranceLearner, within_tolerance
+from unsoftmax.learners.paper.appendix_c import appendix_c
+from unsoftmax.learners.paper.milli import Milli2019, milli_2019
+from unsoftmax.learners.paper.theorem_4_1 import Theorem41, theorem_4_1
+from unsoftmax.learners.paper.theorem_5_1 import Theorem51, theorem_5_1
+from unsoftmax.learners.paper.theorem_6_1 import Theorem61, theorem_6_1
+from unsoftmax.learners.paper.theorem_b_1 import TheoremB1, theorem_b_1
+from unsoftmax.learners.relu_network.learner import NetworkFound, ReluNetworkLearner
+from unsoftmax.learners.several_heads import MultiHeadLearner
 from unsoftmax.learners.transformer import TransformerLearner
-from unsoftmax.learners.vector_outputs import VectorOutputsLearner
-from unsoftmax.learners.within_tolerance import ToleranceLearner, within_tolerance
+from unsoftmax.learners.vector_answers import VectorOutputsLearner
 
 __all__ = [
     "ANSWERS_KNOWN",

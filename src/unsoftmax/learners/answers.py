@@ -1,4 +1,5 @@
-"""Which learner fits the answers? A first look costs three queries, or thirteen; only answers that do not look exact cost a full identification."""
+"""Which learner fits the answers? A first look costs three queries, or thirteen; only answers that do not
+look exact cost a full identification."""
 
 from __future__ import annotations
 
@@ -6,31 +7,34 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.learners.answer_model import AnswerModel, Finding, first_look, identify
+from unsoftmax.answers.identify import AnswerModel, Finding, first_look, identify
 from unsoftmax.learners.base import Learned, Learner
-from unsoftmax.learners.checks import REPEAT_TEST
 from unsoftmax.learners.claims import Claim
-from unsoftmax.learners.clipped import ClippedLearner
-from unsoftmax.learners.labels import LabelLearner
-from unsoftmax.learners.low_precision import LowPrecisionLearner
-from unsoftmax.learners.multi_head import MultiHeadLearner
-from unsoftmax.learners.noisy import NoiseLearner
-from unsoftmax.learners.rounded import RoundedLearner
-from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.learners.one_head.clipped import ClippedLearner
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
+from unsoftmax.learners.one_head.labels import LabelLearner
+from unsoftmax.learners.one_head.low_precision import LowPrecisionLearner
+from unsoftmax.learners.one_head.noisy import NoiseLearner
+from unsoftmax.learners.one_head.rounded import RoundedLearner
+from unsoftmax.learners.one_head.within_tolerance import ToleranceLearner
+from unsoftmax.learners.several_heads import MultiHeadLearner
 from unsoftmax.learners.transformer import TransformerLearner
-from unsoftmax.learners.within_tolerance import ToleranceLearner
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.zero_centred import PASSES
+from unsoftmax.meters.one_head.low_precision import PASSES
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["ANSWERS_KNOWN", "AnswerAwareLearner", "learner_for_answers", "note"]
 
-ANSWERS_KNOWN = "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
+ANSWERS_KNOWN = (
+    "answer model"  # key of `Ledger.known` for an `AnswerModel` that was identified, and paid for, before
+)
 
 
 @dataclass(frozen=True)
 class AnswerAwareLearner:
-    """`base` where answers are exact, else the single-head learner for the kind of answers that was found, or was told by `tolerance`."""
+    """`base` where answers are exact, else the single-head learner for the kind of answers that was found, or
+    was told by `tolerance`."""
 
     base: Learner
     tolerance: float | None = None
@@ -45,8 +49,15 @@ class AnswerAwareLearner:
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         if self.tolerance is not None:
-            note(ledger, Finding("answers", "tolerance", f"told by the user: off by up to {self.tolerance:g}", 0))
-            told = self.base if self.tolerance == 0.0 else _OfFamily(self.family, ToleranceLearner(self.tolerance))
+            note(
+                ledger,
+                Finding("answers", "tolerance", f"told by the user: off by up to {self.tolerance:g}", 0),
+            )
+            told = (
+                self.base
+                if self.tolerance == 0.0
+                else _OfFamily(self.family, ToleranceLearner(self.tolerance))
+            )
             return told.learn(ledger, rng)
         if ledger.outputs is not None:
             return self.base.learn(ledger, rng)
@@ -60,7 +71,8 @@ class AnswerAwareLearner:
         return (self.reconsider(ledger, rng) or self.base).learn(ledger, rng)
 
     def reconsider(self, ledger: Ledger, rng: np.random.Generator) -> Learner | None:
-        """The learner for the answers as a full identification sees them; None where they are exact, or were identified before."""
+        """The learner for the answers as a full identification sees them; None where they are exact, or were
+        identified before."""
         if self.tolerance is not None or ledger.outputs is not None or ANSWERS_KNOWN in ledger.known:
             return None
         found = identify(ledger, rng)
@@ -72,7 +84,10 @@ class AnswerAwareLearner:
         if found.kind == "unsteady":
             raise OutsideClass(REPEAT_TEST, found.evidence)
         return _OfFamily(
-            self.family, learner_for_answers(found), several=found.kind == "float32", flat=found.clip is not None and found.kind == "exact"
+            self.family,
+            learner_for_answers(found),
+            several=found.kind == "float32",
+            flat=found.clip is not None and found.kind == "exact",
         )
 
 
@@ -83,7 +98,9 @@ class _OfFamily:
     asked: str
     inner: Learner
     several: bool = False  # several heads know by themselves how well float32 answers tell
-    flat: bool = False  # exact answers that stop growing are a clipped head, or a ReLU network with flat pieces
+    flat: bool = (
+        False  # exact answers that stop growing are a clipped head, or a ReLU network with flat pieces
+    )
 
     @property
     def family(self) -> str:
@@ -112,7 +129,10 @@ class _OfFamily:
                 ledger.input_bound = bound  # the clipped head's learner had kept rows inside the limits
                 return TransformerLearner().learn(ledger, rng)
         if self.asked not in ("auto", self.family):
-            raise Unresolved(f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; ask a target without them")
+            raise Unresolved(
+                f"answers carry errors, and the family {self.asked!r} is only recovered from exact ones; "
+                "ask a target without them"
+            )
         return self.inner.learn(ledger, rng)
 
 
@@ -127,7 +147,10 @@ def _several_instead(ledger: Ledger, rng: np.random.Generator, alone: OutsideCla
 def learner_for_answers(found: AnswerModel) -> Learner:
     """The single-head learner for a kind of answers."""
     if found.clip is not None:
-        return ClippedLearner(found.clip, learner_for_answers(replace(found, clip=None)) if found.kind != "exact" else SingleHeadLearner())
+        return ClippedLearner(
+            found.clip,
+            learner_for_answers(replace(found, clip=None)) if found.kind != "exact" else SingleHeadLearner(),
+        )
     if found.kind == "noise":
         return NoiseLearner(found.sigma)
     if found.kind == "decimals" and found.decimals is not None:

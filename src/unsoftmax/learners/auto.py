@@ -8,19 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.answers.identify import BENDS
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.answer_model import BENDS
 from unsoftmax.learners.base import Learned, Learner
-from unsoftmax.learners.checks import CONSTANT_TEST, ONE_ROW_TEST, SOFTMAX_TEST
 from unsoftmax.learners.claims import Claim
-from unsoftmax.learners.multi_head import MultiHeadLearner
-from unsoftmax.learners.relu_network import ReluNetworkLearner
-from unsoftmax.learners.single_head import SingleHeadLearner
+from unsoftmax.learners.one_head.checks import CONSTANT_TEST, ONE_ROW_TEST, SOFTMAX_TEST
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
+from unsoftmax.learners.readout import read_constant
+from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
+from unsoftmax.learners.several_heads import MultiHeadLearner
 from unsoftmax.learners.transformer import TransformerLearner
-from unsoftmax.learners.values import read_constant
-from unsoftmax.learners.vector_outputs import VectorOutputsLearner
+from unsoftmax.learners.vector_answers import VectorOutputsLearner
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.sigmoid import SIGMOID_TEST
+from unsoftmax.meters.one_head.exact import SIGMOID_TEST
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FAMILIES", "AutoLearner", "learner_for"]
@@ -68,8 +68,12 @@ class AutoLearner:
 
 
 def _plainly_not_affine(ledger: Ledger) -> bool:
-    """Whether a row and its negative, of which one was asked before, are answered otherwise than affinely; seen before a readout is paid for."""
-    row, before = next(((sequence, float(answer)) for sequence, answer in ledger.witnesses if len(sequence) == 1), (None, 0.0))
+    """Whether a row and its negative, of which one was asked before, are answered otherwise than affinely;
+    seen before a readout is paid for."""
+    row, before = next(
+        ((sequence, float(answer)) for sequence, answer in ledger.witnesses if len(sequence) == 1),
+        (None, 0.0),
+    )
     if row is None:
         return False
     c = read_constant(ledger)

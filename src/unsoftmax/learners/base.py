@@ -20,12 +20,17 @@ __all__ = ["Learned", "Learner"]
 class Learned:
     """What a learner hands on to the certificate.
 
-    error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None: it is measured
-    afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the model's (0: exact answers).
+    error_bound: a bound on the relative error of the parameters, when the learner has one of its own (None:
+    it is measured
+    afterwards on fresh probes). tolerance: the largest error of an answer that is the oracle's and not the
+    model's (0: exact answers).
     exact_answers: False when answers carry errors, so that the outcome is at best WITHIN_BOUND.
-    deviation: how far an answer is from what the oracle should make of the function's value, as a function of (answers, values);
-    None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable, taking the median.
-    note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
+    deviation: how far an answer is from what the oracle should make of the function's value, as a function of
+    (answers, values);
+    None for the plain difference. repeats: an odd number of times to ask when single answers are unreliable,
+    taking the median.
+    note: one clause for people, such as what is only known up to a symmetry. caveat: what the certificate's
+    queries cannot rule out.
     constant_bound: how far c may be off, where that is not inside `error_bound`.
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
     """

@@ -1,4 +1,5 @@
-"""What a learner promises, as data: where it comes from, what it assumes and checks, what it costs, what it recovers."""
+"""What a learner promises, as data: where it comes from, what it assumes and checks, what it costs, what it
+recovers."""
 
 from __future__ import annotations
 

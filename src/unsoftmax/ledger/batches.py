@@ -16,7 +16,8 @@ _OWN_REFERENCES = 2  # our attribute, and getrefcount's argument
 
 
 class BatchMemory:
-    """Lends blank arrays from one block of memory. Fresh memory would cost more than filling it: the system clears every page first.
+    """Lends blank arrays from one block of memory. Fresh memory would cost more than filling it: the system
+    clears every page first.
 
     A target may keep what it was sent: then the block is left to it and the next batch gets a new one.
 
@@ -40,14 +41,18 @@ class BatchMemory:
         array = self.left(shape)
         if array is None:
             self._block = np.empty(8 * prod(shape) + _PAGE, np.uint8)
-            # Batches lie half a page away from what is copied into them: copying between almost equal places of two pages stalls the processor.
+            # Batches lie half a page away from what is copied into them: copying between almost equal places
+            # of two pages stalls the processor.
             self._start = (self._place - self._block.ctypes.data) % _PAGE
             array = self._view(shape)
         return array
 
     def left(self, shape: tuple[int, ...]) -> Array | None:
-        """The last array's memory with the content that was left in it; None when somebody still holds it, or when it is too small."""
-        held = getrefcount(self._block) > _OWN_REFERENCES  # every view of the block, and every view of a view, refers to the block itself
+        """The last array's memory with the content that was left in it; None when somebody still holds it, or
+        when it is too small."""
+        held = (
+            getrefcount(self._block) > _OWN_REFERENCES
+        )  # every view of the block, and every view of a view, refers to the block itself
         if held or len(self._block) < 8 * prod(shape) + _PAGE:
             return None
         return self._view(shape)

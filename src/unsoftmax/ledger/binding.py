@@ -13,15 +13,25 @@ from unsoftmax.oracles import Oracle, identity
 __all__ = ["open_journal"]
 
 
-def open_journal(path: str | Path, oracle: Oracle, *, seed: int, learner: object, options: Mapping[str, object] | None = None) -> SqliteJournal:
-    """The ledger file of a run, new or begun before; refused when it belongs to another target, seed, learner or options.
+def open_journal(
+    path: str | Path,
+    oracle: Oracle,
+    *,
+    seed: int,
+    learner: object,
+    options: Mapping[str, object] | None = None,
+) -> SqliteJournal:
+    """The ledger file of a run, new or begun before; refused when it belongs to another target, seed, learner
+    or options.
 
-    Everything that decides which queries a run asks belongs into `options`; what only limits it, such as a budget, does not.
+    Everything that decides which queries a run asks belongs into `options`; what only limits it, such as a
+    budget, does not.
 
     >>> import tempfile
     >>> from unsoftmax.oracles import FunctionOracle
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with open_journal(folder + "/run.ledger", FunctionOracle(len), seed=0, learner="columns") as journal:
+    ...     with open_journal(folder + "/run.ledger", FunctionOracle(len), seed=0,
+    ...     learner="columns") as journal:
     ...         len(journal)
     0
     """
@@ -31,7 +41,8 @@ def open_journal(path: str | Path, oracle: Oracle, *, seed: int, learner: object
 
 
 def _described(learner: object) -> str:
-    """A text that two learners share when they ask the same: class and options, without addresses in memory."""
+    """A text that two learners share when they ask the same: class and options, without addresses in
+    memory."""
     if isinstance(learner, str):
         return learner
     text = repr(learner) if is_dataclass(learner) else type(learner).__qualname__

@@ -1,4 +1,5 @@
-"""The file behind a journal: its tables, its chain of digests, the lock against a second process, and the room set aside for answers."""
+"""The file behind a journal: its tables, its chain of digests, the lock against a second process, and the
+room set aside for answers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from typing import Any
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
 
-__all__ = ["LedgerLock", "Reserve", "chain", "chain_seed", "connect", "create_tables", "read_binding", "verify"]
+__all__ = [
+    "LedgerLock",
+    "Reserve",
+    "chain",
+    "chain_seed",
+    "connect",
+    "create_tables",
+    "read_binding",
+    "verify",
+]
 
 _APPLICATION = 0x756E736D  # marks the SQLite file as ours
 _VERSION = 1
@@ -20,32 +30,48 @@ _OVERHEAD = 1 << 18  # pages of the tables and of the write-ahead log beside the
 _TABLES = """
 CREATE TABLE binding (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE batches (
-    position INTEGER PRIMARY KEY, phase TEXT NOT NULL, n INTEGER NOT NULL, length INTEGER NOT NULL, width INTEGER NOT NULL, outputs INTEGER,
-    projection REAL NOT NULL, norm REAL NOT NULL, retries INTEGER NOT NULL, answers BLOB NOT NULL, answered REAL NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE sent (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, phase TEXT NOT NULL, n INTEGER NOT NULL, at REAL NOT NULL);
+    position INTEGER PRIMARY KEY, phase TEXT NOT NULL, n INTEGER NOT NULL, length INTEGER NOT NULL, width
+    INTEGER NOT NULL, outputs INTEGER,
+    projection REAL NOT NULL, norm REAL NOT NULL, retries INTEGER NOT NULL, answers BLOB NOT NULL, answered
+    REAL NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE sent (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, phase TEXT NOT NULL, n INTEGER NOT NULL,
+at REAL NOT NULL);
 CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, process INTEGER NOT NULL);
 """
 
 
 class LedgerLock:
-    """Held by the one process that writes a ledger; the system lets go of it when that process dies, however it dies.
+    """Held by the one process that writes a ledger; the system lets go of it when that process dies, however
+    it dies.
 
-    An exclusive transaction on an empty database beside the ledger, so that reading the ledger stays possible meanwhile.
+    An exclusive transaction on an empty database beside the ledger, so that reading the ledger stays possible
+    meanwhile.
     """
 
     def __init__(self, ledger: Path) -> None:
         if not ledger.parent.is_dir():
-            raise LedgerRefused(f"there is no folder {ledger.parent} for the ledger; create it, or choose another place")
+            raise LedgerRefused(
+                f"there is no folder {ledger.parent} for the ledger; create it, or choose another place"
+            )
         if ledger.is_dir():
             raise LedgerRefused(f"the ledger {ledger} is a folder; name a file")
-        self._db = sqlite3.connect(ledger.with_name(ledger.name + "-lock"), timeout=0.0, isolation_level=None, check_same_thread=False)
+        self._db = sqlite3.connect(
+            ledger.with_name(ledger.name + "-lock"),
+            timeout=0.0,
+            isolation_level=None,
+            check_same_thread=False,
+        )
         try:
             self._db.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
             self._db.close()
             if "locked" in str(error):
-                raise LedgerRefused(f"the ledger {ledger} is in use by another run; wait for it, or use another ledger") from error
-            raise LedgerRefused(f"the ledger {ledger} cannot be opened: {error}; choose another place") from error
+                raise LedgerRefused(
+                    f"the ledger {ledger} is in use by another run; wait for it, or use another ledger"
+                ) from error
+            raise LedgerRefused(
+                f"the ledger {ledger} cannot be opened: {error}; choose another place"
+            ) from error
 
     def release(self) -> None:
         """Lets the next one in."""
@@ -53,7 +79,8 @@ class LedgerLock:
 
 
 class Reserve:
-    """Room on the disk for the answers that are being paid for: held before they are asked, given up only to write them."""
+    """Room on the disk for the answers that are being paid for: held before they are asked, given up only to
+    write them."""
 
     def __init__(self, ledger: Path) -> None:
         self._path = ledger.with_name(ledger.name + "-reserve")
@@ -73,7 +100,8 @@ class Reserve:
         except OSError as error:
             self.remove()
             raise LedgerFault(
-                f"there is no room for the answers of the next batch ({error.strerror}), so it was not asked; "
+                f"there is no room for the answers of the next batch ({error.strerror}), so it was not "
+                "asked; "
                 f"free {needed / 1e6:.1f} MB beside the ledger and run again with the same ledger"
             ) from error
         self._size = needed
@@ -91,7 +119,12 @@ class Reserve:
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     """A connection whose commits are on the disk when they return."""
     try:
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}", uri=True, timeout=5.0, isolation_level=None)
+        db = sqlite3.connect(
+            f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}",
+            uri=True,
+            timeout=5.0,
+            isolation_level=None,
+        )
         try:
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
@@ -101,7 +134,9 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             raise
     except sqlite3.DatabaseError as error:
         if "full" in str(error):
-            raise LedgerFault(f"the disk of the ledger {path} is full; nothing was asked. Free some space and run again") from error
+            raise LedgerFault(
+                f"the disk of the ledger {path} is full; nothing was asked. Free some space and run again"
+            ) from error
         raise LedgerRefused(f"{path} is no readable ledger: {error}; use another file") from error
     return db
 
@@ -118,7 +153,8 @@ def create_tables(db: sqlite3.Connection, binding: dict[str, str]) -> None:
 
 
 def read_binding(db: sqlite3.Connection, path: Path) -> dict[str, str] | None:
-    """What the ledger is bound to; None for a new file; refused when it is no ledger, or one of another version."""
+    """What the ledger is bound to; None for a new file; refused when it is no ledger, or one of another
+    version."""
     try:
         application = db.execute("PRAGMA application_id").fetchone()[0]
         version = db.execute("PRAGMA user_version").fetchone()[0]
@@ -128,7 +164,10 @@ def read_binding(db: sqlite3.Connection, path: Path) -> dict[str, str] | None:
         if application != _APPLICATION:
             raise LedgerRefused(f"{path} is a database, but no ledger of this library; use another file")
         if version != _VERSION:
-            raise LedgerRefused(f"the ledger {path} has format version {version}, this library reads {_VERSION}; use the library that wrote it")
+            raise LedgerRefused(
+                f"the ledger {path} has format version {version}, this library reads {_VERSION}; use the "
+                "library that wrote it"
+            )
         return dict(db.execute("SELECT name, value FROM binding"))
     except sqlite3.DatabaseError as error:
         raise _damaged(path, str(error)) from error
@@ -158,14 +197,21 @@ def chain_seed(binding: dict[str, str]) -> bytes:
 
 
 def chain(head: bytes, row: tuple[Any, ...]) -> bytes:
-    """The digest of a batch after the digest of the one before, so that a changed, lost or moved batch is seen."""
+    """The digest of a batch after the digest of the one before, so that a changed, lost or moved batch is
+    seen."""
     position, phase, n, length, width, outputs, projection, norm, retries, answers = row
     digest = blake2b(head, digest_size=16)
     digest.update(phase.encode())
-    digest.update(struct.pack("<6qdd", position, n, length, width, -1 if outputs is None else outputs, retries, projection, norm))
+    digest.update(
+        struct.pack(
+            "<6qdd", position, n, length, width, -1 if outputs is None else outputs, retries, projection, norm
+        )
+    )
     digest.update(answers)
     return digest.digest()
 
 
 def _damaged(path: Path, detail: str) -> LedgerRefused:
-    return LedgerRefused(f"the ledger {path} is damaged ({detail}); restore a copy, or begin a new one. Nothing in it was used")
+    return LedgerRefused(
+        f"the ledger {path} is damaged ({detail}); restore a copy, or begin a new one. Nothing in it was used"
+    )

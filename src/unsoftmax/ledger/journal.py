@@ -1,4 +1,5 @@
-"""Where a ledger keeps answers. In memory here; a journal on disk only has to implement the same few methods."""
+"""Where a ledger keeps answers. In memory here; a journal on disk only has to implement the same few
+methods."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _SKETCH_TOLERANCE = 1e-7  # last bits that another BLAS changes are far below, o
 
 @dataclass(frozen=True)
 class Entry:
-    """One call of the oracle: its phase, the shape (B, N, d) of what was sent, a sketch of it, the B answers, and the retries it took."""
+    """One call of the oracle: its phase, the shape (B, N, d) of what was sent, a sketch of it, the B answers,
+    and the retries it took."""
 
     phase: str
     shape: tuple[int, int, int]
@@ -27,7 +29,8 @@ class Entry:
 
 
 class Journal(Protocol):
-    """Entries by position. A learner is a deterministic function of (seed, answers), so positions suffice for replay.
+    """Entries by position. A learner is a deterministic function of (seed, answers), so positions suffice for
+    replay.
 
     durable: whether entries outlive the process, and so carry a sketch of what was asked.
     """
@@ -39,7 +42,8 @@ class Journal(Protocol):
         """The entry at `position`, if that call was answered before."""
 
     def prepare(self, position: int, phase: str, n_queries: int, n_bytes: int) -> None:
-        """Called before a batch is paid: notes that it is sent, and makes sure that `n_bytes` of answers can be kept."""
+        """Called before a batch is paid: notes that it is sent, and makes sure that `n_bytes` of answers can
+        be kept."""
 
     def record(self, position: int, entry: Entry) -> None:
         """Keep the entry; must not return before it is safe."""
@@ -64,13 +68,16 @@ class MemoryJournal:
 
 
 def sketch(batch: Array) -> tuple[float, float]:
-    """A projection of the batch and its norm: tells other queries from the same ones, and forgives the last bits that another BLAS changes.
+    """A projection of the batch and its norm: tells other queries from the same ones, and forgives the last
+    bits that another BLAS changes.
 
     >>> projection, norm = sketch(np.ones((1, 1, 4)))
     >>> norm
     2.0
     """
-    if batch.ndim == 2:  # token ids: no last bits to forgive, so the projection is a digest of all of them and the allowance is zero
+    # token ids: no last bits to forgive, so the projection is a digest of all of them and the allowance is
+    # zero
+    if batch.ndim == 2:
         return float(int.from_bytes(blake2b(batch.tobytes(), digest_size=6).digest(), "little")), 0.0
     n_queries, length, width = batch.shape
     rows = np.cos(1.0 + np.arange(n_queries * length))
@@ -87,4 +94,7 @@ def same_sketch(first: tuple[float, float], second: tuple[float, float]) -> bool
     (True, False)
     """
     size = max(first[1], second[1])
-    return all(a == b or not np.isfinite(a - b) or abs(a - b) <= _SKETCH_TOLERANCE * size for a, b in zip(first, second, strict=True))
+    return all(
+        a == b or not np.isfinite(a - b) or abs(a - b) <= _SKETCH_TOLERANCE * size
+        for a, b in zip(first, second, strict=True)
+    )

@@ -27,7 +27,8 @@ _WITNESSES_PER_PHASE = 2
 
 @dataclass(frozen=True)
 class Bill:
-    """What was paid: sequences sent to the oracle, in all and by phase. Retries of an unreliable server are counted apart.
+    """What was paid: sequences sent to the oracle, in all and by phase. Retries of an unreliable server are
+    counted apart.
 
     >>> Bill(MappingProxyType({"values": 5, "verification": 3})).total
     8
@@ -49,7 +50,8 @@ class Bill:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life after every batch: where the learner is, what is paid, and what it expects to pay in all (if known)."""
+    """A sign of life after every batch: where the learner is, what is paid, and what it expects to pay in
+    all (if known)."""
 
     phase: str
     paid: int
@@ -57,7 +59,8 @@ class Progress:
 
 
 class Ledger:
-    """The only way to the oracle. Bills a batch when it is sent, so the bill equals what the target saw, faults included.
+    """The only way to the oracle. Bills a batch when it is sent, so the bill equals what the target saw,
+    faults included.
 
     >>> from unsoftmax.oracles import FunctionOracle
     >>> ledger = Ledger(FunctionOracle(lambda X: X[:, -1, 0]), width=2)
@@ -131,7 +134,8 @@ class Ledger:
         self.expected = total
 
     def batch_size(self, length: int) -> int:
-        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the oracle's own limit."""
+        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within
+        the oracle's own limit."""
         sequence = 8 * length * self.domain.columns
         fitting = max(1, _BATCH_BYTES // sequence, min(_WORTHWHILE, _LARGEST_BATCH_BYTES // sequence))
         limit = self.oracle.spec.max_batch
@@ -142,16 +146,19 @@ class Ledger:
         return self._memory.blank((n_queries, length, self.width))
 
     def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
-        """Answers to a batch, (B, N, d) or token ids (B, N): (B,), or (B, m). Sent in one call, or in several when the oracle limits batches.
+        """Answers to a batch, (B, N, d) or token ids (B, N): (B,), or (B, m). Sent in one call, or in several
+        when the oracle limits batches.
 
-        check: called with what was sent and what came back; what it refuses, by raising, is paid but not kept.
+        check: called with what was sent and what came back; what it refuses, by raising, is paid but not
+        kept.
         """
         batch = self.domain.checked(batch)
         self._keep_to_bound(batch)
         longest = self.oracle.spec.max_length
         if longest is not None and batch.shape[1] > longest:  # no fault of the target's
             raise Unresolved(
-                f"the next query needs sequences of {batch.shape[1]} rows, and the target takes at most {longest}; one that takes more would help"
+                f"the next query needs sequences of {batch.shape[1]} rows, and the target takes at most "
+                f"{longest}; one that takes more would help"
             )
         limit = self.oracle.spec.max_batch
         if limit is None or len(batch) <= limit:
@@ -180,10 +187,14 @@ class Ledger:
                     raise _beyond_floats() from fault
                 raise
             if not np.array_equal(_sample(batch), sample):
-                raise OracleFault("the target wrote into the batch that it was given; let it work on a copy (X = X.copy())")
+                raise OracleFault(
+                    "the target wrote into the batch that it was given; let it work on a copy (X = X.copy())"
+                )
             if check is not None:
                 check(batch, answers)
-            entry = Entry(self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before)
+            entry = Entry(
+                self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before
+            )
             self._journal.record(self._position, entry)
         else:
             self._check_replay(entry, (n_queries, length, width), asked)
@@ -201,12 +212,14 @@ class Ledger:
     def _check_replay(self, entry: Entry, shape: tuple[int, int, int], asked: tuple[float, float]) -> None:
         if entry.shape != shape or entry.phase != self._phase:
             raise LedgerRefused(
-                f"call {self._position} of the ledger is {entry.shape} in phase '{entry.phase}', but this run asks {shape} in phase '{self._phase}'; "
+                f"call {self._position} of the ledger is {entry.shape} in phase '{entry.phase}', but this "
+                f"run asks {shape} in phase '{self._phase}'; "
                 "go on with the version and the options that it was begun with, or use a new ledger"
             )
         if not same_sketch(entry.sketch, asked):
             raise LedgerRefused(
-                f"call {self._position} of the ledger (phase '{entry.phase}') asked other queries than this run does; "
+                f"call {self._position} of the ledger (phase '{entry.phase}') asked other queries than this "
+                "run does; "
                 "go on with the version and the options that it was begun with, or use a new ledger"
             )
 
@@ -217,7 +230,8 @@ class Ledger:
         longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max()))
         if longest > self._allowed * (1.0 + 1e-9):
             raise Unresolved(
-                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self._allowed:g} long; "
+                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self._allowed:g} "
+                "long; "
                 "it was not sent. Allow longer rows, or choose another learner"
             )
 
@@ -225,7 +239,8 @@ class Ledger:
         paid = sum(self._counts.values())
         if self.budget is not None and paid + n_queries > self.budget:
             raise BudgetSpent(
-                f"{paid} of {self.budget} queries are paid and the next batch needs {n_queries} more (phase '{self._phase}')"
+                f"{paid} of {self.budget} queries are paid and the next batch needs {n_queries} more (phase "
+                f"'{self._phase}')"
                 + (f"; the whole job needs about {self.expected}" if self.expected is not None else "")
                 + "; raise the budget"
             )
@@ -243,12 +258,14 @@ class Ledger:
 
 def _beyond_floats() -> Unresolved:
     return Unresolved(
-        "the next query would hold numbers beyond the range of float64; a target with weaker or stronger scores, or an input_bound, would help"
+        "the next query would hold numbers beyond the range of float64; a target with weaker or stronger "
+        "scores, or an input_bound, would help"
     )
 
 
 def _sample(batch: Array) -> Array:
-    """Some hundred entries from all over the batch: at an odd step, so that no row of all sequences and no column is passed over."""
+    """Some hundred entries from all over the batch: at an odd step, so that no row of all sequences and no
+    column is passed over."""
     return batch.reshape(-1)[:: (batch.size // 256) | 1]
 
 

@@ -14,7 +14,8 @@ __all__ = ["ReadoutLedger"]
 
 
 class ReadoutLedger(Ledger):
-    """Asks the ledger behind and returns answers @ weights, so that learners for scalar answers serve vector ones.
+    """Asks the ledger behind and returns answers @ weights, so that learners for scalar answers serve vector
+    ones.
 
     >>> from unsoftmax.oracles import FunctionOracle, OracleSpec
     >>> base = Ledger(FunctionOracle(lambda X: X[:, -1], OracleSpec(width=2, outputs=2)))

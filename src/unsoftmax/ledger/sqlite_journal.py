@@ -1,4 +1,5 @@
-"""A journal on disk: every answer is safe before the next query is paid, and a killed run goes on where it was."""
+"""A journal on disk: every answer is safe before the next query is paid, and a killed run goes on where it
+was."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ _WORDS = {"target": "target", "seed": "seed", "learner": "learner"}
 class SqliteJournal:
     """Answers in a SQLite file, appended batch by batch, each safe on disk before `record` returns.
 
-    The file is bound to `binding` (target, seed, learner, options): opening it for anything else is refused with the reason. A second
-    process on the same file is refused too. Damage is found when it is opened. A full disk is noticed before a batch is paid, because
-    room for its answers is set aside first.
+    The file is bound to `binding` (target, seed, learner, options): opening it for anything else is refused
+    with the reason. A second process on the same file is refused too. Damage is found when it is opened. A
+    full disk is noticed before a batch is paid, because room for its answers is set aside first.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -65,14 +66,18 @@ class SqliteJournal:
             self._length, self._head = verify(self._db, self.path)
             self._db.execute("INSERT INTO runs (started, process) VALUES (?, ?)", (time.time(), os.getpid()))
         except sqlite3.OperationalError as error:
-            raise LedgerFault(f"cannot write the ledger {self.path}: {error}; nothing was asked. Free some space, or choose another place") from error
+            raise LedgerFault(
+                f"cannot write the ledger {self.path}: {error}; nothing was asked. Free some space, or "
+                "choose another place"
+            ) from error
 
     def _refuse_other(self, written: dict[str, str], asked: dict[str, str]) -> None:
         for name in sorted(asked.keys() | written.keys(), key=lambda key: (key not in _WORDS, key)):
             theirs, ours = written.get(name, "none"), asked.get(name, "none")
             if theirs != ours:
                 raise LedgerRefused(
-                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, this run has {ours}; "
+                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, this "
+                    f"run has {ours}; "
                     "use the same one, or another ledger"
                 )
 
@@ -81,7 +86,9 @@ class SqliteJournal:
 
     def recall(self, position: int) -> Entry | None:
         row = self._db.execute(
-            "SELECT phase, n, length, width, outputs, projection, norm, retries, answers FROM batches WHERE position = ?", (position,)
+            "SELECT phase, n, length, width, outputs, projection, norm, retries, answers FROM batches WHERE "
+            "position = ?",
+            (position,),
         ).fetchone()
         if row is None:
             return None
@@ -93,12 +100,18 @@ class SqliteJournal:
     def prepare(self, position: int, phase: str, n_queries: int, n_bytes: int) -> None:
         self._reserve.hold(n_bytes)
         try:
-            self._db.execute("PRAGMA synchronous=NORMAL")  # a note that only counts: it outlives the process, and need not wait for the disk
-            self._db.execute("INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)", (position, phase, n_queries, time.time()))
+            self._db.execute(
+                "PRAGMA synchronous=NORMAL"
+            )  # a note that only counts: it outlives the process, and need not wait for the disk
+            self._db.execute(
+                "INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)",
+                (position, phase, n_queries, time.time()),
+            )
             self._db.execute("PRAGMA synchronous=FULL")
         except sqlite3.OperationalError as error:
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some space and run again with the same ledger"
+                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some "
+                "space and run again with the same ledger"
             ) from error
 
     def record(self, position: int, entry: Entry) -> None:
@@ -126,7 +139,9 @@ class SqliteJournal:
         try:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-            self._db.execute("DELETE FROM sent WHERE id = (SELECT max(id) FROM sent WHERE position = ?)", (position,))
+            self._db.execute(
+                "DELETE FROM sent WHERE id = (SELECT max(id) FROM sent WHERE position = ?)", (position,)
+            )
             self._db.execute("COMMIT")
         except sqlite3.OperationalError:
             if self._db.in_transaction:
@@ -142,5 +157,7 @@ class SqliteJournal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

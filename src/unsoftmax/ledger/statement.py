@@ -30,8 +30,9 @@ class PhaseStatement:
 class Statement:
     """A ledger for people.
 
-    binding: what the ledger belongs to (target, seed, learner, options). queries: answered and kept, each counted once. lost: sent, but never
-    answered or not kept (a killed run, a server that died); they were or will be asked again. cost: None without a price.
+    binding: what the ledger belongs to (target, seed, learner, options). queries: answered and kept, each
+    counted once. lost: sent, but never answered or not kept (a killed run, a server that died); they were or
+    will be asked again. cost: None without a price.
     digest: of every query's sketch and answer, in order; two runs that asked and got the same have the same.
     """
 
@@ -52,7 +53,8 @@ class Statement:
 
 
 def read_statement(path: str | Path, *, price_per_thousand: float | None = None) -> Statement:
-    """The statement of a ledger file, also of one that a run is writing just now. Damage is found, and refused.
+    """The statement of a ledger file, also of one that a run is writing just now. Damage is found, and
+    refused.
 
     >>> import tempfile, unsoftmax
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +76,8 @@ def read_statement(path: str | Path, *, price_per_thousand: float | None = None)
             raise LedgerRefused(f"{file} is empty, not a ledger")
         head = verify(db, file)[1]
         grouped = db.execute(
-            "SELECT phase, count(*), sum(n), sum(retries), min(answered), max(answered) FROM batches GROUP BY phase ORDER BY min(position)"
+            "SELECT phase, count(*), sum(n), sum(retries), min(answered), max(answered) FROM batches GROUP "
+            "BY phase ORDER BY min(position)"
         ).fetchall()
         lost = db.execute("SELECT coalesce(sum(n), 0) FROM sent").fetchone()[0]
         runs = db.execute("SELECT count(*) FROM runs").fetchone()[0]
@@ -82,10 +85,24 @@ def read_statement(path: str | Path, *, price_per_thousand: float | None = None)
         raise LedgerRefused(f"the ledger {file} cannot be read: {error}") from error
     finally:
         db.close()
-    phases = tuple(PhaseStatement(name, calls, n, again, _moment(first), _moment(last)) for name, calls, n, again, first, last in grouped)
+    phases = tuple(
+        PhaseStatement(name, calls, n, again, _moment(first), _moment(last))
+        for name, calls, n, again, first, last in grouped
+    )
     queries = sum(phase.queries for phase in phases)
     cost = None if price_per_thousand is None else price_per_thousand * queries / 1000.0
-    return Statement(str(file), binding, phases, queries, sum(p.retries for p in phases), lost, runs, price_per_thousand, cost, head.hex())
+    return Statement(
+        str(file),
+        binding,
+        phases,
+        queries,
+        sum(p.retries for p in phases),
+        lost,
+        runs,
+        price_per_thousand,
+        cost,
+        head.hex(),
+    )
 
 
 def _moment(seconds: float) -> str:

@@ -1,4 +1,5 @@
-"""Questions inside a subspace: a ledger of smaller width, whose rows are coordinates, billed on the one behind it."""
+"""Questions inside a subspace: a ledger of smaller width, whose rows are coordinates, billed on the one
+behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ __all__ = ["SubspaceLedger"]
 
 
 class SubspaceLedger(Ledger):
-    """Sends z Uᵀ for every row z, with orthonormal columns in `basis` (d, k); so learners see a target of width k.
+    """Sends z Uᵀ for every row z, with orthonormal columns in `basis` (d, k); so learners see a target of
+    width k.
 
     >>> from unsoftmax.oracles import FunctionOracle, OracleSpec
     >>> base = Ledger(FunctionOracle(lambda X: X[:, -1, 1], OracleSpec(width=2)))

@@ -1,17 +1,17 @@
 """Answers become linear measurements of W."""
 
-from unsoftmax.meters.antisymmetric import AntisymmetricPairs, antisymmetric_meter
 from unsoftmax.meters.base import Answers, BoundedMeter, Meter
-from unsoftmax.meters.cone import ConeMeter
-from unsoftmax.meters.sigmoid import SigmoidMeter
-from unsoftmax.meters.tolerance import LoudReadout, ToleranceMeter
+from unsoftmax.meters.one_head.exact import SigmoidMeter
+from unsoftmax.meters.one_head.within_tolerance import MeasuredReadout, ToleranceMeter
+from unsoftmax.meters.transformer.antisymmetric import AntisymmetricPairs, antisymmetric_meter
+from unsoftmax.meters.transformer.linear_piece_meter import ConeMeter
 
 __all__ = [
     "Answers",
     "AntisymmetricPairs",
     "BoundedMeter",
     "ConeMeter",
-    "LoudReadout",
+    "MeasuredReadout",
     "Meter",
     "SigmoidMeter",
     "ToleranceMeter",

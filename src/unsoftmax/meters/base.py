@@ -1,4 +1,5 @@
-"""What a meter is: it turns an oracle's answers into the hidden bilinear form aᵀWb, and knows nothing of W's structure."""
+"""What a meter is: it turns an oracle's answers into the hidden bilinear form aᵀWb, and knows nothing of W's
+structure."""
 
 from __future__ import annotations
 
@@ -37,24 +38,30 @@ class Meter(Protocol):
 
     @property
     def resolution(self) -> float:
-        """Size below which aᵀWb (unit a, b) cannot be told from zero, as far as this meter knows by itself."""
+        """Size below which aᵀWb (unit a, b) cannot be told from zero, as far as this meter knows by
+        itself."""
 
     def forms(self, A: Array, B: Array) -> Array:
         """a_kᵀ W b_k for the rows of A and B, exactly these pairs, one measurement each."""
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        """basisᵀ W B, with orthonormal columns in `basis` (d×k; None: the identity) and unit columns in B (d×n).
+        """basisᵀ W B, with orthonormal columns in `basis` (d×k; None: the identity) and unit columns in B
+        (d×n).
 
-        The meter chooses which combinations inside the span it measures: k a column, and what it must ask again.
-        `rest_is_silent` promises that Wᵀ vanishes on everything orthogonal to `basis`, so the meter may add any of that.
+        The meter chooses which combinations inside the span it measures: k a column, and what it must ask
+        again. `rest_is_silent` promises that Wᵀ vanishes on everything orthogonal to `basis`, so the meter
+        may add any of that.
         """
 
 
 class BoundedMeter(Meter, Protocol):
     """A meter that says how far off it can be."""
 
-    def measure(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None) -> tuple[Array, Array]:
-        """As `project`, and for every column a bound on the length of its error. length: what to expect of a column's length."""
+    def measure(
+        self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None
+    ) -> tuple[Array, Array]:
+        """As `project`, and for every column a bound on the length of its error. length: what to expect of a
+        column's length."""
 
 
 def forms_by_projection(meter: Meter, A: Array, B: Array) -> Array:

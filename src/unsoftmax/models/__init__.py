@@ -1,9 +1,9 @@
 """What may hide behind an oracle."""
 
 from unsoftmax.models.base import Model, softmax
+from unsoftmax.models.canonical_distance import MeasuredNetwork
+from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.equivalence import Equivalence, equivalent
-from unsoftmax.models.fold_distance import MeasuredFolds
-from unsoftmax.models.folds import Folds
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network_signs import PlainNetwork, plain_network
@@ -17,12 +17,12 @@ from unsoftmax.models.transformer import Transformer
 from unsoftmax.models.witness import witness_pair
 
 __all__ = [
+    "CanonicalNetwork",
     "Dense",
     "Equivalence",
     "Factors",
-    "Folds",
     "Matrix",
-    "MeasuredFolds",
+    "MeasuredNetwork",
     "Model",
     "MultiHead",
     "PlainNetwork",

@@ -1,4 +1,5 @@
-"""What every model offers: a call on batches, its number of parameters, canonical form, distance, and a file."""
+"""What every model offers: a call on batches, its number of parameters, canonical form, distance, and a
+file."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ class Model:
     """Base of all models. Subclasses are immutable; `tensors` and `from_tensors` define the file."""
 
     family: ClassVar[str]
-    exact_at: ClassVar[float] = 1e-9  # relative error of the parameters up to which a float64 recovery counts as exact
+    exact_at: ClassVar[float] = (
+        1e-9  # relative error of the parameters up to which a float64 recovery counts as exact
+    )
 
     @property
     def width(self) -> int:
@@ -46,7 +49,8 @@ class Model:
         raise NotImplementedError  # pragma: no cover - abstract
 
     def sensitivity(self, batch: Array) -> Array:
-        """For each sequence, the size against which an error of the answer is relative: what the answer could show, times score sizes."""
+        """For each sequence, the size against which an error of the answer is relative: what the answer could
+        show, times score sizes."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def score_strength(self) -> float:
@@ -83,7 +87,8 @@ class Model:
         return save_npz(self, path)
 
     def save_onnx(self, path: str | Path, *, external_data: bool = False) -> Path:
-        """Writes a float64 ONNX model (batch, length, d) -> answers; with `external_data` its weights go into a second file."""
+        """Writes a float64 ONNX model (batch, length, d) -> answers; with `external_data` its weights go into
+        a second file."""
         from unsoftmax.models.exports import save_onnx
 
         return save_onnx(self, path, external_data=external_data)
@@ -96,9 +101,15 @@ class Model:
 
     def _same_family(self, other: Any) -> None:
         if type(other) is not type(self):
-            raise UsageError(f"a distance needs two models of one family, not {type(self).__name__} and {type(other).__name__}")
+            raise UsageError(
+                f"a distance needs two models of one family, not {type(self).__name__} and "
+                f"{type(other).__name__}"
+            )
         if other.width != self.width or other.outputs != self.outputs:
-            raise UsageError(f"a distance needs equal shapes, not width {self.width} and {other.width} (outputs {self.outputs} and {other.outputs})")
+            raise UsageError(
+                f"a distance needs equal shapes, not width {self.width} and {other.width} (outputs "
+                f"{self.outputs} and {other.outputs})"
+            )
 
 
 def as_batch(batch: object, width: int) -> Array:
@@ -107,7 +118,10 @@ def as_batch(batch: object, width: int) -> Array:
     if array.ndim != 3:
         raise UsageError(f"a batch must be (B, N, {width}), not {array.shape}; one sequence is batch[None]")
     if array.shape[2] != width:
-        raise UsageError(f"width {width} but the sequences have {array.shape[2]} columns; pass sequences with {width} columns")
+        raise UsageError(
+            f"width {width} but the sequences have {array.shape[2]} columns; pass sequences with {width} "
+            "columns"
+        )
     if array.shape[1] < 1:
         raise UsageError("a sequence needs at least one row")
     return array

@@ -1,4 +1,5 @@
-"""Are two models one function? Canonical forms decide it; a sequence that tells them apart proves every no."""
+"""Are two models one function? Canonical forms decide it; a sequence that tells them apart proves every
+no."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _PER_ROUND = 64
 class Equivalence:
     """True or false, and why.
 
-    distance: of the canonical forms. separating: a sequence (N, d) on which the two differ, with `answers`, for every no.
+    distance: of the canonical forms. separating: a sequence (N, d) on which the two differ, with `answers`,
+    for every no.
     """
 
     equal: bool
@@ -41,9 +43,10 @@ class Equivalence:
 def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equivalence:
     """Decides whether two attention models are the same function, parameters compared to a relative `rtol`.
 
-    Heads are the same function exactly when their canonical forms agree: for fixed rows a + b and b, repeated n and m times, the answer is a
-    rational function of n/m whose poles and residues are the heads' scores and values. A no comes with a sequence that shows it, larger
-    than rounding can explain. When the parameters differ but no sequence shows it in float64, the answer is yes, and the reason says so.
+    Heads are the same function exactly when their canonical forms agree: for fixed rows a + b and b, repeated
+    n and m times, the answer is a rational function of n/m whose poles and residues are the heads' scores and
+    values. A no comes with a sequence that shows it, larger than rounding can explain. When the parameters
+    differ but no sequence shows it in float64, the answer is yes, and the reason says so.
 
     >>> from unsoftmax import MultiHead, SingleHead, equivalent
     >>> W, U = np.diag([1.0, 2.0]), np.ones((2, 2))
@@ -59,7 +62,10 @@ def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equi
         return _with_networks(f, g, rtol, seed)
     first, second = _heads(f), _heads(g)
     if first.width != second.width or first.outputs != second.outputs:
-        raise UsageError(f"equivalence needs equal shapes, not width {first.width} and {second.width} (outputs {first.outputs} and {second.outputs})")
+        raise UsageError(
+            f"equivalence needs equal shapes, not width {first.width} and {second.width} (outputs "
+            f"{first.outputs} and {second.outputs})"
+        )
     first, second = first.canonical(), second.canonical()
     distance = max(first.distance(second), second.distance(first))
     if distance <= rtol:
@@ -67,21 +73,29 @@ def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equi
     found = _separate(first, second, np.random.default_rng(seed))
     if found is None:
         return Equivalence(
-            True, distance, f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in float64; pass a larger rtol"
+            True,
+            distance,
+            f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in "
+            "float64; pass a larger rtol",
         )
     sequence = found
     answers = (np.asarray(f(sequence[None])), np.asarray(g(sequence[None])))
     gap = float(np.abs(answers[0] - answers[1]).max())
-    return Equivalence(False, distance, f"they differ by {gap:.3g} on a sequence of {len(sequence)} rows", sequence, answers)
+    return Equivalence(
+        False, distance, f"they differ by {gap:.3g} on a sequence of {len(sequence)} rows", sequence, answers
+    )
 
 
 def _with_networks(f: Model, g: Model, rtol: float, seed: int) -> Equivalence:
-    """Networks by their folds, Transformers by W and folds; a Transformer whose network is affine is a single head."""
+    """Networks by their folds, Transformers by W and folds; a Transformer whose network is affine is a single
+    head."""
     first, second = _simplest(f), _simplest(g)
     if not isinstance(first, ReluNetwork | Transformer) and not isinstance(second, ReluNetwork | Transformer):
         return equivalent(first, second, rtol=rtol, seed=seed)
     if isinstance(first, ReluNetwork) != isinstance(second, ReluNetwork):
-        raise UsageError(f"a {type(f).__name__} takes other inputs than a {type(g).__name__}; compare two of one kind")
+        raise UsageError(
+            f"a {type(f).__name__} takes other inputs than a {type(g).__name__}; compare two of one kind"
+        )
     if first.width != second.width:
         raise UsageError(f"equivalence needs equal shapes, not width {first.width} and {second.width}")
     distance = max(first.distance(second), second.distance(first)) if type(first) is type(second) else np.inf
@@ -96,10 +110,17 @@ def _with_networks(f: Model, g: Model, rtol: float, seed: int) -> Equivalence:
         if ratio.max() > best[0]:
             best = (float(ratio.max()), batch[int(ratio.argmax())].copy())
     if best[0] <= 1.0:
-        return Equivalence(True, distance, f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in float64")
+        return Equivalence(
+            True,
+            distance,
+            f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in "
+            "float64",
+        )
     answers = (np.asarray(f(best[1][None])), np.asarray(g(best[1][None])))
     gap = float(np.abs(answers[0] - answers[1]).max())
-    return Equivalence(False, distance, f"they differ by {gap:.3g} on a sequence of {len(best[1])} rows", best[1], answers)
+    return Equivalence(
+        False, distance, f"they differ by {gap:.3g} on a sequence of {len(best[1])} rows", best[1], answers
+    )
 
 
 def _simplest(model: Model) -> Model:
@@ -120,11 +141,20 @@ def _separate(f: MultiHead, g: MultiHead, rng: np.random.Generator) -> Array | N
     """The sequence whose difference stands out most against its rounding; None when nothing does."""
     d = f.width
     strengths = [head.score_strength() for model in (f, g) for head in model.heads]
-    biases = [float(np.linalg.norm(head.w0)) / np.sqrt(d) for model in (f, g) for head in model.heads if head.w0 is not None]
-    scales = sorted({1.0, *(1.0 / np.sqrt(s) for s in strengths if s > 0), *(1.0 / s for s in biases if s > 0)})
+    biases = [
+        float(np.linalg.norm(head.w0)) / np.sqrt(d)
+        for model in (f, g)
+        for head in model.heads
+        if head.w0 is not None
+    ]
+    scales = sorted(
+        {1.0, *(1.0 / np.sqrt(s) for s in strengths if s > 0), *(1.0 / s for s in biases if s > 0)}
+    )
     best: tuple[float, Array] | None = None
     for round_ in range(_ROUNDS):
-        scale = scales[round_ % len(scales)] * 4.0 ** (rng.uniform(-2.0, 2.0) if round_ >= len(scales) else 0.0)
+        scale = scales[round_ % len(scales)] * 4.0 ** (
+            rng.uniform(-2.0, 2.0) if round_ >= len(scales) else 0.0
+        )
         length = (2, 3, 1, 5)[(round_ // len(scales)) % 4]
         batch = scale * rng.standard_normal((_PER_ROUND, length, d))
         if round_ % 2:

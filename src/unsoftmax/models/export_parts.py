@@ -1,4 +1,5 @@
-"""Every model as the same few parts, for those who write it in another form: heads that add up, a residual, a network."""
+"""Every model as the same few parts, for those who write it in another form: heads that add up, a residual, a
+network."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ __all__ = ["Parts", "parts_of"]
 
 @dataclass(frozen=True)
 class Parts:
-    """answers = network(constant + Σ heads + residual·x_N), without a network where it is None; `scalar`: one number a query.
+    """answers = network(constant + Σ heads + residual·x_N), without a network where it is None; `scalar`: one
+    number a query.
 
     Heads have v (d, m), and their own constants are in `constant` (m,).
     """
@@ -48,4 +50,6 @@ def parts_of(model: Model) -> Parts:
         return Parts((rows,), np.zeros(model.width), model.residual, model.network, True)
     if isinstance(model, ReluNetwork):
         return Parts((), np.zeros(model.width), 1.0, model, True)
-    raise UsageError(f"a {model.family} model cannot be written in this form; save it as .safetensors or .npz")
+    raise UsageError(
+        f"a {model.family} model cannot be written in this form; save it as .safetensors or .npz"
+    )

@@ -38,7 +38,8 @@ def save_npz(model: Model, path: str | Path) -> Path:
 
 
 def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) -> Path:
-    """A float64 ONNX model 'sequences' (batch, length, d) -> 'answers'. external_data: weights in a second file, path + '.data'."""
+    """A float64 ONNX model 'sequences' (batch, length, d) -> 'answers'. external_data: weights in a second
+    file, path + '.data'."""
     try:
         import onnx
 
@@ -51,7 +52,9 @@ def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) ->
         return replace_file(target, proto.SerializeToString())
     try:
         (target.parent / f"{target.name}.data").unlink(missing_ok=True)  # onnx appends to what it finds
-        onnx.save_model(proto, str(target), save_as_external_data=True, location=f"{target.name}.data", size_threshold=64)  # axes stay inside
+        onnx.save_model(
+            proto, str(target), save_as_external_data=True, location=f"{target.name}.data", size_threshold=64
+        )  # axes stay inside
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}; choose another place") from error
     return target

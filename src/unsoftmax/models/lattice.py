@@ -8,7 +8,9 @@ from unsoftmax.oracles import Array
 
 __all__ = ["reduce_basis", "signed_combination"]
 
-_BITS = 30  # digits of the vectors that enter: enough to make a wrong relation long, few enough for float64 orthogonalisation
+# digits of the vectors that enter: enough to make a wrong relation long, few enough for float64
+# orthogonalisation
+_BITS = 30
 _LARGEST = 56  # more vectors take long and show nothing
 _DELTA = 0.99
 _SWAPS = 60_000
@@ -69,7 +71,8 @@ def _orthogonalise(B: Array) -> tuple[Array, Array, Array]:
 
 
 def _refresh(B: Array, Q: Array, mu: Array, norms: Array, k: int) -> None:
-    """Row k of the orthogonalisation anew from the whole numbers themselves, twice, so that rounding does not pile up."""
+    """Row k of the orthogonalisation anew from the whole numbers themselves, twice, so that rounding does not
+    pile up."""
     mu[k, :k] = 0.0
     q = B[k].copy()
     for _ in range(2):

@@ -85,12 +85,15 @@ Matrix = Dense | Factors
 
 
 def as_matrix(value: object) -> Matrix:
-    """A square array, or a pair (left, right) of d×r factors, as a `Matrix`; checked for shape and finiteness."""
+    """A square array, or a pair (left, right) of d×r factors, as a `Matrix`; checked for shape and
+    finiteness."""
     if isinstance(value, Dense | Factors):
         return value
     if isinstance(value, tuple):
         if len(value) != 2:
-            raise UsageError(f"factors are a pair (left, right) with W = left @ right.T, not {len(value)} arrays")
+            raise UsageError(
+                f"factors are a pair (left, right) with W = left @ right.T, not {len(value)} arrays"
+            )
         left, right = (_finite(part, "a factor of W") for part in value)
         if left.ndim != 2 or left.shape != right.shape:
             raise UsageError(f"factors of W must both be (d, r), not {left.shape} and {right.shape}")

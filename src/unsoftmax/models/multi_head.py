@@ -24,7 +24,8 @@ _CHUNK = 1 << 21  # numbers held at a time while a large batch is answered
 class MultiHead(Model):
     """A sum of heads and a constant. The heads' own constants belong to the sum: `c` is all of it.
 
-    heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number, or (m,).
+    heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number,
+    or (m,).
 
     >>> head = SingleHead(np.eye(2), np.ones(2))
     >>> both = MultiHead([head, head])
@@ -42,13 +43,19 @@ class MultiHead(Model):
             raise UsageError(f"heads must be SingleHead models, not {type(strange[0]).__name__}")
         shapes = {head.v.shape for head in self.heads}
         if len(shapes) > 1:
-            raise UsageError(f"all heads need one shape of v, not {' and '.join(str(shape) for shape in sorted(shapes))}")
+            raise UsageError(
+                f"all heads need one shape of v, not {' and '.join(str(shape) for shape in sorted(shapes))}"
+            )
         constant = np.array(c, dtype=np.float64)
         if constant.shape not in ((), self.heads[0].v.shape[1:]):
-            raise UsageError(f"c must be a number or of shape {self.heads[0].v.shape[1:]}, not {constant.shape}")
+            raise UsageError(
+                f"c must be a number or of shape {self.heads[0].v.shape[1:]}, not {constant.shape}"
+            )
         if not np.isfinite(constant).all():
             raise UsageError("c holds NaN or infinity")
-        self._c: Array = np.asarray(constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64)
+        self._c: Array = np.asarray(
+            constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64
+        )
 
     @property
     def c(self) -> float | Array:
@@ -74,7 +81,8 @@ class MultiHead(Model):
 
     @cached_property
     def parameters(self) -> int:
-        """Degrees of freedom: a rank-r matrix [W w0] a head (W alone without a bias), v or a rank-s V a head, and the constant."""
+        """Degrees of freedom: a rank-r matrix [W w0] a head (W alone without a bias), v or a rank-s V a head,
+        and the constant."""
         count = int(np.count_nonzero(self._c))
         for head in self.heads:
             d = head.width
@@ -92,7 +100,11 @@ class MultiHead(Model):
             return None
         matrices = [head.matrix for head in self.heads if isinstance(head.matrix, Factors)]
         widths = [m.left.shape[1] for m in matrices]
-        return np.hstack([m.left for m in matrices]), np.hstack([m.right for m in matrices]), [0, *np.cumsum(widths)[:-1].tolist()]
+        return (
+            np.hstack([m.left for m in matrices]),
+            np.hstack([m.right for m in matrices]),
+            [0, *np.cumsum(widths)[:-1].tolist()],
+        )
 
     @cached_property
     def _readouts(self) -> tuple[Array, Array]:
@@ -110,10 +122,14 @@ class MultiHead(Model):
             asking = X[:, -1]
             if self._joined is not None:
                 keys, queries, starts = self._joined
-                products = (X.reshape(-1, self.width) @ keys).reshape(*X.shape[:2], -1) * (asking @ queries)[:, None]
+                products = (X.reshape(-1, self.width) @ keys).reshape(*X.shape[:2], -1) * (asking @ queries)[
+                    :, None
+                ]
                 scores = np.add.reduceat(products, starts, axis=2)
             else:
-                scores = np.stack([np.einsum("bnd,bd->bn", X, head.matrix.apply(asking)) for head in self.heads], axis=2)
+                scores = np.stack(
+                    [np.einsum("bnd,bd->bn", X, head.matrix.apply(asking)) for head in self.heads], axis=2
+                )
             biases = self._readouts[0]
             return scores + X @ biases if biases.any() else scores
 
@@ -137,11 +153,16 @@ class MultiHead(Model):
     @property
     def ranks_held(self) -> list[int]:
         """Columns of the factors a head is held in (d when dense)."""
-        return [head.matrix.left.shape[1] if isinstance(head.matrix, Factors) else head.width for head in self.heads]
+        return [
+            head.matrix.left.shape[1] if isinstance(head.matrix, Factors) else head.width
+            for head in self.heads
+        ]
 
     def sensitivity(self, batch: Array) -> Array:
         X = as_batch(batch, self.width)
-        return np.asarray(sum(head.sensitivity(X) for head in self._without_constants) + np.max(np.abs(self._c)))
+        return np.asarray(
+            sum(head.sensitivity(X) for head in self._without_constants) + np.max(np.abs(self._c))
+        )
 
     @cached_property
     def _without_constants(self) -> list[SingleHead]:
@@ -151,7 +172,8 @@ class MultiHead(Model):
         return float(np.median([head.score_strength() for head in self.heads]))
 
     def canonical(self) -> Self:
-        """Equal scores merge, silent heads vanish, and the loudest head comes first; the constant stands alone.
+        """Equal scores merge, silent heads vanish, and the loudest head comes first; the constant stands
+        alone.
 
         >>> W = np.diag([1.0, 2.0])
         >>> silent = SingleHead(np.eye(2), np.zeros(2))
@@ -179,7 +201,8 @@ class MultiHead(Model):
         return type(self)(merged, self._c)
 
     def distance(self, other: Self) -> float:
-        """Largest relative difference over heads matched best, at least 1 when their numbers differ; canonical forms are compared.
+        """Largest relative difference over heads matched best, at least 1 when their numbers differ;
+        canonical forms are compared.
 
         >>> first, second = SingleHead(np.eye(2), np.ones(2)), SingleHead(-np.eye(2), np.ones(2))
         >>> MultiHead([first, second]).distance(MultiHead([second, first]))
@@ -214,8 +237,12 @@ class MultiHead(Model):
                 raise ModelFileError(f"a multi-head file has no tensor {name!r}")
             heads.setdefault(int(index), {})[inner] = part
         if sorted(heads) != list(range(len(heads))) or not heads:
-            raise ModelFileError(f"a multi-head file numbers its heads 0, 1, ...; this one has {sorted(heads)}")
-        return cls([SingleHead.from_tensors(heads[index]) for index in range(len(heads))], tensors.get("c", 0.0))
+            raise ModelFileError(
+                f"a multi-head file numbers its heads 0, 1, ...; this one has {sorted(heads)}"
+            )
+        return cls(
+            [SingleHead.from_tensors(heads[index]) for index in range(len(heads))], tensors.get("c", 0.0)
+        )
 
     def __repr__(self) -> str:
         return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks})"
@@ -229,7 +256,10 @@ def same_scores(first: SingleHead, second: SingleHead) -> bool:
         return False
     biases = [np.zeros(head.width) if head.w0 is None else head.w0 for head in (first, second)]
     bias_size = max(float(np.linalg.norm(bias)) for bias in biases)
-    return difference_norm(first.matrix, second.matrix) <= _SAME * size and float(np.linalg.norm(biases[0] - biases[1])) <= _SAME * bias_size
+    return (
+        difference_norm(first.matrix, second.matrix) <= _SAME * size
+        and float(np.linalg.norm(biases[0] - biases[1])) <= _SAME * bias_size
+    )
 
 
 def _order(head: SingleHead) -> tuple[float, float]:

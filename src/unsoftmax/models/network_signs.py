@@ -1,4 +1,5 @@
-"""Back from folds to a plain network Σ u_k relu(a_k·x + b_k) + c without a linear part, with the fewest neurons found."""
+"""Back from folds to a plain network Σ u_k relu(a_k·x + b_k) + c without a linear part, with the fewest
+neurons found."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from unsoftmax.models.folds import Folds
+from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.lattice import signed_combination
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.oracles import Array
@@ -35,9 +36,10 @@ class PlainNetwork:
 def plain_network(network: ReluNetwork) -> PlainNetwork:
     """A network of the same function without a linear part.
 
-    A fold s|z| is a neuron 2s relu(z) or 2s relu(-z) with a linear rest of ∓s z, so J neurons suffice exactly when Σ ±s_j n_j = l for some
-    signs. They come from least squares when the normals are independent, from a search while at most 18 signs are free, else from
-    lattice reduction; where no signs are found, relu(z) - relu(-z) = z carries the linear rest with two neurons more.
+    A fold s|z| is a neuron 2s relu(z) or 2s relu(-z) with a linear rest of ∓s z, so J neurons suffice exactly
+    when Σ ±s_j n_j = l for some signs. They come from least squares when the normals are independent, from a
+    search while at most 18 signs are free, else from lattice reduction; where no signs are found, relu(z) -
+    relu(-z) = z carries the linear rest with two neurons more.
 
     >>> folded = ReluNetwork([[1.0, 0.0], [1.0, 1.0]], [1.0, -2.0]).canonical()
     >>> plain = plain_network(folded)
@@ -57,7 +59,7 @@ def plain_network(network: ReluNetwork) -> PlainNetwork:
     return PlainNetwork(ReluNetwork(A, np.concatenate([base.u, [1.0, -1.0]]), b, base.c), "two extra neurons")
 
 
-def _oriented(folds: Folds, turn: Array) -> ReluNetwork:
+def _oriented(folds: CanonicalNetwork, turn: Array) -> ReluNetwork:
     """Neuron j looks along turn_j·n_j; its linear rest is turn_j s_j n_j, and all of them add up to l."""
     biased = folds.biased
     return ReluNetwork(
@@ -68,7 +70,7 @@ def _oriented(folds: Folds, turn: Array) -> ReluNetwork:
     )
 
 
-def _orientation(folds: Folds) -> tuple[Array, Method] | None:
+def _orientation(folds: CanonicalNetwork) -> tuple[Array, Method] | None:
     vectors = folds.signs[:, None] * folds.normals
     limit = _AGREES * (float(np.linalg.norm(folds.normals)) + float(np.linalg.norm(folds.linear)))
     J = folds.count
@@ -84,7 +86,11 @@ def _orientation(folds: Folds) -> tuple[Array, Method] | None:
         found = _search(vectors, folds.linear, pivots, free)
         return (found, "search") if found is not None and _fits(vectors, found, folds.linear, limit) else None
     reduced = signed_combination(vectors, folds.linear)
-    return (reduced, "lattice reduction") if reduced is not None and _fits(vectors, reduced, folds.linear, limit) else None
+    return (
+        (reduced, "lattice reduction")
+        if reduced is not None and _fits(vectors, reduced, folds.linear, limit)
+        else None
+    )
 
 
 def _fits(vectors: Array, turn: Array, linear: Array, limit: float) -> bool:

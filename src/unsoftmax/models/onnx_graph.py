@@ -56,12 +56,15 @@ class _Graph:
             hidden = self.add("Add", hidden, self.constant(network.b))
         answers = self.add("MatMul", self.add("Relu", hidden), self.constant(network.u[:, None]))
         if network.linear is not None:
-            answers = self.add("Add", answers, self.add("MatMul", rows, self.constant(network.linear[:, None])))
+            answers = self.add(
+                "Add", answers, self.add("MatMul", rows, self.constant(network.linear[:, None]))
+            )
         return self.add("Add", answers, self.constant(np.array([network.c])))
 
 
 def onnx_model(model: Model) -> Any:
-    """The checked ONNX model of `model`: 'sequences' (batch, length, d) to 'answers' (batch,) or (batch, m)."""
+    """The checked ONNX model of `model`: 'sequences' (batch, length, d) to 'answers' (batch,) or (batch,
+    m)."""
     parts = parts_of(model)
     graph = _Graph()
     last = graph.add("Gather", "sequences", graph.constant(np.array(-1)), axis=1)
@@ -80,7 +83,11 @@ def onnx_model(model: Model) -> Any:
         helper.make_graph(
             graph.nodes,
             f"unsoftmax {model.family}",
-            [helper.make_tensor_value_info("sequences", TensorProto.DOUBLE, ["batch", "length", model.width])],
+            [
+                helper.make_tensor_value_info(
+                    "sequences", TensorProto.DOUBLE, ["batch", "length", model.width]
+                )
+            ],
             [helper.make_tensor_value_info("answers", TensorProto.DOUBLE, shape)],
             graph.constants,
         ),

@@ -11,7 +11,9 @@ from unsoftmax.models.single_head import SingleHead
 __all__ = ["random_multi_head", "random_single_head"]
 
 
-def random_single_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0, biases: bool = False) -> SingleHead:
+def random_single_head(
+    d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0, biases: bool = False
+) -> SingleHead:
     """A Gaussian head of width d and rank r (None: full), with entries of W about scale/sqrt(d).
 
     >>> random_single_head(8, 2, seed=1).rank
@@ -23,7 +25,10 @@ def random_single_head(d: int, r: int | None = None, *, seed: int = 0, scale: fl
     if r is None or r == d:
         W: object = scale * rng.standard_normal((d, d)) / np.sqrt(d)
     else:
-        W = (scale * rng.standard_normal((d, r)) / np.sqrt(max(r, 1)), rng.standard_normal((d, r)) / np.sqrt(d))
+        W = (
+            scale * rng.standard_normal((d, r)) / np.sqrt(max(r, 1)),
+            rng.standard_normal((d, r)) / np.sqrt(d),
+        )
     v = rng.standard_normal(d)
     if not biases:
         return SingleHead(W, v)
@@ -31,9 +36,17 @@ def random_single_head(d: int, r: int | None = None, *, seed: int = 0, scale: fl
 
 
 def random_multi_head(
-    d: int, heads: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0, biases: bool = False, outputs: int | None = None
+    d: int,
+    heads: int,
+    r: int | None = None,
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    biases: bool = False,
+    outputs: int | None = None,
 ) -> MultiHead:
-    """Gaussian heads of width d and rank r (None: d // heads as in usual layers, at least 1), biases in the range of W, and a constant.
+    """Gaussian heads of width d and rank r (None: d // heads as in usual layers, at least 1), biases in the
+    range of W, and a constant.
 
     With `outputs` the answers are vectors, and every head's values have rank at most r, as in usual layers.
 
@@ -50,7 +63,9 @@ def random_multi_head(
         v = (
             head.v
             if outputs is None
-            else rng.standard_normal((d, min(rank, outputs))) @ rng.standard_normal((min(rank, outputs), outputs)) / np.sqrt(rank)
+            else rng.standard_normal((d, min(rank, outputs)))
+            @ rng.standard_normal((min(rank, outputs), outputs))
+            / np.sqrt(rank)
         )
         w0 = head.W @ rng.standard_normal(d) if biases else None
         parts.append(SingleHead(head.matrix, v, w0))

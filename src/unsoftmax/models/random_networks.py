@@ -28,7 +28,14 @@ def random_relu_network(d: int, m: int, *, seed: int = 0, biases: bool = False) 
 
 
 def random_transformer(
-    d: int, m: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0, biases: bool = False, residual: float = 0.0
+    d: int,
+    m: int,
+    r: int | None = None,
+    *,
+    seed: int = 0,
+    scale: float = 1.0,
+    biases: bool = False,
+    residual: float = 0.0,
 ) -> Transformer:
     """Gaussian attention of rank r (None: full, entries of W about scale/sqrt(d)) before m Gaussian neurons.
 
@@ -36,4 +43,6 @@ def random_transformer(
     [2]
     """
     attention = random_single_head(d, r, seed=seed, scale=scale)
-    return Transformer(attention.matrix, random_relu_network(d, m, seed=seed + 1, biases=biases), residual=residual)
+    return Transformer(
+        attention.matrix, random_relu_network(d, m, seed=seed + 1, biases=biases), residual=residual
+    )

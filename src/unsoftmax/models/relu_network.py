@@ -9,17 +9,19 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
-from unsoftmax.models.fold_distance import fold_distance
-from unsoftmax.models.folds import Folds
+from unsoftmax.models.canonical_distance import fold_distance
+from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.oracles import Array
 
 __all__ = ["ReluNetwork"]
 
 
 class ReluNetwork(Model):
-    """A (m, d), u (m,), biases b (m,), an output bias c and, where a network has a skip connection, a linear part (d,).
+    """A (m, d), u (m,), biases b (m,), an output bias c and, where a network has a skip connection, a linear
+    part (d,).
 
-    Different parameters may be one function; `folds` is what the function determines, and `distance` compares that.
+    Different parameters may be one function; `folds` is what the function determines, and `distance` compares
+    that.
 
     >>> network = ReluNetwork([[1.0, 0.0], [0.0, -1.0]], [1.0, 2.0])
     >>> network(np.array([[3.0, -4.0], [-3.0, 4.0]]))
@@ -31,7 +33,9 @@ class ReluNetwork(Model):
     family: ClassVar[str] = "relu-network"
     exact_at: ClassVar[float] = 1e-7
 
-    def __init__(self, A: object, u: object, b: object = None, c: object = 0.0, linear: object = None) -> None:
+    def __init__(
+        self, A: object, u: object, b: object = None, c: object = 0.0, linear: object = None
+    ) -> None:
         self.A: Array = np.array(A, dtype=np.float64)
         self.u: Array = np.array(u, dtype=np.float64)
         if self.A.ndim != 2 or self.A.shape[1] < 1:
@@ -40,16 +44,27 @@ class ReluNetwork(Model):
         self.b: Array | None = None if b is None else np.array(b, dtype=np.float64)
         self.linear: Array | None = None if linear is None else np.array(linear, dtype=np.float64)
         constant = np.array(c, dtype=np.float64)
-        for name, part, shape in (("u", self.u, (m,)), ("b", self.b, (m,)), ("linear", self.linear, (d,)), ("c", constant, ())):
+        for name, part, shape in (
+            ("u", self.u, (m,)),
+            ("b", self.b, (m,)),
+            ("linear", self.linear, (d,)),
+            ("c", constant, ()),
+        ):
             if part is not None and part.shape != shape:
                 raise UsageError(f"{name} must be {shape} to fit A {self.A.shape}, not {part.shape}")
-        for name, part in (("A", self.A), ("u", self.u), ("b", self.b), ("linear", self.linear), ("c", constant)):
+        for name, part in (
+            ("A", self.A),
+            ("u", self.u),
+            ("b", self.b),
+            ("linear", self.linear),
+            ("c", constant),
+        ):
             if part is not None and not np.isfinite(part).all():
                 raise UsageError(f"{name} holds NaN or infinity")
         self.c = float(constant)
 
     @classmethod
-    def from_folds(cls, folds: Folds) -> Self:
+    def from_folds(cls, folds: CanonicalNetwork) -> Self:
         """One neuron a fold, the rest in the linear part: s|z| = 2s relu(z) - s z."""
         biased = folds.biased
         return cls(
@@ -78,10 +93,10 @@ class ReluNetwork(Model):
         return []
 
     @cached_property
-    def folds(self) -> Folds:
+    def folds(self) -> CanonicalNetwork:
         """What the function determines: its folds, and its affine part."""
         b = np.zeros(self.neurons) if self.b is None else self.b
-        return Folds.of_neurons(self.A, b, self.u, self.linear, self.c).tidy()
+        return CanonicalNetwork.of_neurons(self.A, b, self.u, self.linear, self.c).tidy()
 
     @property
     def parameters(self) -> int:
@@ -94,7 +109,10 @@ class ReluNetwork(Model):
         if X.ndim == 3 and X.shape[1] == 1:
             X = X[:, 0]
         if X.ndim != 2 or X.shape[1] != self.width:
-            raise UsageError(f"a network of width {self.width} takes (n, {self.width}) or one-row sequences (n, 1, {self.width}), not {X.shape}")
+            raise UsageError(
+                f"a network of width {self.width} takes (n, {self.width}) or one-row sequences (n, 1, "
+                f"{self.width}), not {X.shape}"
+            )
         hidden = X @ self.A.T if self.b is None else X @ self.A.T + self.b
         answer = np.maximum(hidden, 0.0) @ self.u + self.c
         return np.asarray(answer if self.linear is None else answer + X @ self.linear)
@@ -111,9 +129,10 @@ class ReluNetwork(Model):
         return type(self).from_folds(self.folds)
 
     def distance(self, other: Self) -> float:
-        """Difference of the canonical forms, all parameters together, relative to those of self; folds without partner count whole.
+        """Difference of the canonical forms, all parameters together, relative to those of self; folds
+        without partner count whole.
 
-        Folds on hyperplanes that nearly coincide may be given as one, see `fold_distance`.
+        CanonicalNetwork on hyperplanes that nearly coincide may be given as one, see `fold_distance`.
         """
         self._same_family(other)
         return fold_distance(self.folds, other.folds)
@@ -135,5 +154,12 @@ class ReluNetwork(Model):
         return cls(tensors["A"], tensors["u"], tensors.get("b"), tensors.get("c", 0.0), tensors.get("linear"))
 
     def __repr__(self) -> str:
-        extras = [name for name, there in (("biases", self.b is not None), ("linear part", self.linear is not None)) if there]
-        return f"ReluNetwork(width={self.width}, neurons={self.neurons}{', ' + ', '.join(extras) if extras else ''})"
+        extras = [
+            name
+            for name, there in (("biases", self.b is not None), ("linear part", self.linear is not None))
+            if there
+        ]
+        return (
+            f"ReluNetwork(width={self.width}, "
+            f"neurons={self.neurons}{', ' + ', '.join(extras) if extras else ''})"
+        )

@@ -6,7 +6,9 @@ from unsoftmax.errors import ModelFileError
 
 __all__ = ["check_shapes"]
 
-_SHAPES: dict[str, tuple[str, ...]] = {  # letters stand for sizes: d is one for the whole file, the others one a head or network
+_SHAPES: dict[
+    str, tuple[str, ...]
+] = {  # letters stand for sizes: d is one for the whole file, the others one a head or network
     "W": ("d", "d"),
     "W.left": ("d", "r"),
     "W.right": ("d", "r"),
@@ -23,7 +25,8 @@ _SHAPES: dict[str, tuple[str, ...]] = {  # letters stand for sizes: d is one for
 
 
 def check_shapes(shapes: dict[str, tuple[int, ...]], family: str) -> None:
-    """Refuses shapes that no model has. `v` and `c` may lack their last letter, when answers are single numbers.
+    """Refuses shapes that no model has. `v` and `c` may lack their last letter, when answers are single
+    numbers.
 
     >>> check_shapes({"W": (2, 2), "v": (2,)}, "single-head")
     >>> check_shapes({"W": (2, 2), "v": (2,), "w0": (9,)}, "single-head")
@@ -47,7 +50,9 @@ def check_shapes(shapes: dict[str, tuple[int, ...]], family: str) -> None:
         if shape != expected and named[name] == "v":
             raise ModelFileError(f"v must be ({expected[0]},) or ({expected[0]}, m) to fit W, not {shape}")
         if shape != expected:
-            raise ModelFileError(f"tensor {name!r} has shape {shape}; to fit the others it must be {expected}")
+            raise ModelFileError(
+                f"tensor {name!r} has shape {shape}; to fit the others it must be {expected}"
+            )
 
 
 def _kind(name: str, family: str) -> str:

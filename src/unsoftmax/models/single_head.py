@@ -16,10 +16,11 @@ __all__ = ["SingleHead"]
 
 
 class SingleHead(Model):
-    """A single attention head whose last row asks; v may be (d,) for one number a query, or (d, m) for vectors.
+    """A single attention head whose last row asks; v may be (d,) for one number a query, or (d, m) for
+    vectors.
 
-    W: (d, d), or factors (left, right) with W = left @ right.T. w0: (d,) query bias. c: constant.
-    A key bias cancels in the softmax, so there is none. clip: (lowest, highest) answer, when answers stop there.
+    W: (d, d), or factors (left, right) with W = left @ right.T. w0: (d,) query bias. c: constant. A key bias
+    cancels in the softmax, so there is none. clip: (lowest, highest) answer, when answers stop there.
 
     >>> head = SingleHead([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0])
     >>> head(np.zeros((1, 3, 2)) + 1.0)
@@ -30,7 +31,15 @@ class SingleHead(Model):
 
     family: ClassVar[str] = "single-head"
 
-    def __init__(self, W: object, v: object, w0: object = None, c: object = 0.0, *, clip: tuple[float, float] | None = None) -> None:
+    def __init__(
+        self,
+        W: object,
+        v: object,
+        w0: object = None,
+        c: object = 0.0,
+        *,
+        clip: tuple[float, float] | None = None,
+    ) -> None:
         self.matrix: Matrix = as_matrix(W)
         self.v: Array = np.array(v, dtype=np.float64)
         self.w0: Array | None = None if w0 is None else np.array(w0, dtype=np.float64)
@@ -78,7 +87,10 @@ class SingleHead(Model):
         if query.ndim != 2 or query.shape != key.shape:
             raise UsageError(f"W_Q and W_K must both be (d, r), not {query.shape} and {key.shape}")
         if value.ndim != 2 or value.shape[0] != query.shape[0] or readout.shape[:1] != value.shape[1:]:
-            raise UsageError(f"W_V (d, s) and output (s,) do not fit: {value.shape} and {readout.shape}, d = {query.shape[0]}")
+            raise UsageError(
+                f"W_V (d, s) and output (s,) do not fit: {value.shape} and {readout.shape}, d = "
+                f"{query.shape[0]}"
+            )
         if b_K is not None and np.shape(b_K) != (key.shape[1],):
             raise UsageError(f"b_K must be ({key.shape[1]},), not {np.shape(b_K)}")
         d, r = query.shape
@@ -136,7 +148,11 @@ class SingleHead(Model):
     def __call__(self, batch: Array, /) -> Array:
         scores, values = self._scores_and_values(as_batch(batch, self.width))
         weights = softmax(scores)
-        answers = self._c + (np.einsum("bn,bn->b", weights, values[..., 0]) if self.v.ndim == 1 else np.einsum("bn,bnm->bm", weights, values))
+        answers = self._c + (
+            np.einsum("bn,bn->b", weights, values[..., 0])
+            if self.v.ndim == 1
+            else np.einsum("bn,bnm->bm", weights, values)
+        )
         return np.asarray(answers if self.clip is None else np.clip(answers, *self.clip))
 
     def _scores_and_values(self, X: Array) -> tuple[Array, Array]:
@@ -156,7 +172,8 @@ class SingleHead(Model):
         return scores, tokens[..., r + 1 :]
 
     def _wide_scores(self, X: Array) -> Array:
-        """Scores beyond the range of float64, relative to each sequence's largest, by arithmetic with a wider exponent."""
+        """Scores beyond the range of float64, relative to each sequence's largest, by arithmetic with a wider
+        exponent."""
         tokens = X.astype(np.longdouble)
         against = np.einsum("de,be->bd", self.W.astype(np.longdouble), tokens[:, -1])
         if self.w0 is not None:
@@ -175,7 +192,8 @@ class SingleHead(Model):
         return self.matrix.norm() / self.width
 
     def canonical(self) -> Self:
-        """W at its numerical rank; no w0 when it is zero; W and w0 zero when v is, because they are then invisible."""
+        """W at its numerical rank; no w0 when it is zero; W and w0 zero when v is, because they are then
+        invisible."""
         d = self.width
         if not self.v.any():
             return type(self)(np.zeros((d, d)), self.v, None, self._c, clip=self.clip)
@@ -188,7 +206,8 @@ class SingleHead(Model):
         return type(self)((left * signs * values, right * signs), self.v, w0, self._c, clip=self.clip)
 
     def distance(self, other: Self) -> float:
-        """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self is zero.
+        """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self
+        is zero.
 
         Where answers stop (clip) is no parameter of the head and does not count.
 
@@ -204,8 +223,12 @@ class SingleHead(Model):
         return max(
             _relative(difference_norm(mine.matrix, theirs.matrix), w_norm),
             _relative(float(np.linalg.norm(mine.v - theirs.v)), v_norm),
-            _relative(float(np.linalg.norm(bias_mine - bias_theirs)), max(w_norm, float(np.linalg.norm(bias_mine)))),
-            _relative(float(np.linalg.norm(mine._c - theirs._c)), max(v_norm, float(np.linalg.norm(mine._c)))),
+            _relative(
+                float(np.linalg.norm(bias_mine - bias_theirs)), max(w_norm, float(np.linalg.norm(bias_mine)))
+            ),
+            _relative(
+                float(np.linalg.norm(mine._c - theirs._c)), max(v_norm, float(np.linalg.norm(mine._c)))
+            ),
         )
 
     def tensors(self) -> dict[str, Array]:
@@ -231,11 +254,19 @@ class SingleHead(Model):
         clip = tensors.get("clip")
         if clip is not None and clip.shape != (2,):
             raise ModelFileError(f"clip holds the lowest and the highest answer, not {clip.shape}")
-        return cls(W, tensors["v"], tensors.get("w0"), tensors.get("c", 0.0), clip=None if clip is None else (clip[0], clip[1]))
+        return cls(
+            W,
+            tensors["v"],
+            tensors.get("w0"),
+            tensors.get("c", 0.0),
+            clip=None if clip is None else (clip[0], clip[1]),
+        )
 
     def __repr__(self) -> str:
         held = f"factors of rank {self.matrix.left.shape[1]}" if isinstance(self.matrix, Factors) else "dense"
-        return f"SingleHead(width={self.width}, W {held}, query bias {'yes' if self.w0 is not None else 'no'})"
+        return (
+            f"SingleHead(width={self.width}, W {held}, query bias {'yes' if self.w0 is not None else 'no'})"
+        )
 
 
 def _relative(difference: float, scale: float) -> float:

@@ -23,7 +23,9 @@ _VERSION = "1"
 _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 16 << 30
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
-_FAMILIES: dict[str, type[Model]] = {model.family: model for model in (MultiHead, ReluNetwork, SingleHead, Transformer)}
+_FAMILIES: dict[str, type[Model]] = {
+    model.family: model for model in (MultiHead, ReluNetwork, SingleHead, Transformer)
+}
 
 
 def save(model: Model, path: str | Path) -> Path:
@@ -32,15 +34,21 @@ def save(model: Model, path: str | Path) -> Path:
 
     target = Path(path)
     metadata = {"format": _FORMAT, "version": _VERSION, "family": model.family}
-    content = serialise({name: np.asarray(part, order="C") for name, part in model.tensors().items()}, metadata)
+    content = serialise(
+        {name: np.asarray(part, order="C") for name, part in model.tensors().items()}, metadata
+    )
     return replace_file(target, _in_order(content))
 
 
 def _in_order(content: bytes) -> bytes:
-    """The same file with a sorted header, so that a model has one file; safetensors writes metadata in any order."""
+    """The same file with a sorted header, so that a model has one file; safetensors writes metadata in any
+    order."""
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])
-    text = json.dumps(dict(sorted(header.items())) | {"__metadata__": dict(sorted(header["__metadata__"].items()))}, separators=(",", ":")).encode()
+    text = json.dumps(
+        dict(sorted(header.items())) | {"__metadata__": dict(sorted(header["__metadata__"].items()))},
+        separators=(",", ":"),
+    ).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + content[8 + length :]
 
@@ -64,19 +72,31 @@ def load(path: str | Path) -> Model:
         with safe_open(str(source), framework="numpy") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
-                raise ModelFileError(f"{source} is a safetensors file, but no model of this library (no format entry)")
+                raise ModelFileError(
+                    f"{source} is a safetensors file, but no model of this library (no format entry)"
+                )
             if metadata.get("version") != _VERSION:
-                raise ModelFileError(f"{source} has format version {metadata.get('version')!r}; this library reads {_VERSION!r}")
+                raise ModelFileError(
+                    f"{source} has format version {metadata.get('version')!r}; this library reads "
+                    f"{_VERSION!r}"
+                )
             family = _FAMILIES.get(metadata.get("family", ""))
             if family is None:
                 raise ModelFileError(f"{source} holds the unknown family {metadata.get('family')!r}")
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
             if strange := [name for name, part in parts.items() if part.get_dtype() != "F64"]:
-                raise ModelFileError(f"{source}: tensor {strange[0]!r} is {_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64")
+                raise ModelFileError(
+                    f"{source}: tensor {strange[0]!r} is "
+                    f"{_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64"
+                )
             check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()}, family.family)
             tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
     except UsageError as error:
-        raise error if isinstance(error, ModelFileError) and str(source) in str(error) else ModelFileError(f"{source}: {error}") from error
+        raise (
+            error
+            if isinstance(error, ModelFileError) and str(source) in str(error)
+            else ModelFileError(f"{source}: {error}")
+        ) from error
     except (SafetensorError, OSError) as error:
         raise ModelFileError(f"{source} is no readable safetensors file: {error}") from error
     try:
@@ -88,7 +108,8 @@ def load(path: str | Path) -> Model:
 
 
 def _check_sizes(source: Path) -> None:
-    """Refuses what cannot be a model before anything of that size is read: the header names its own length."""
+    """Refuses what cannot be a model before anything of that size is read: the header names its own
+    length."""
     size = source.stat().st_size
     with source.open("rb") as file:
         start = file.read(9)
@@ -96,6 +117,11 @@ def _check_sizes(source: Path) -> None:
     if len(start) < 9 or start[8:] != b"{":
         raise ModelFileError(f"{source} is no readable safetensors file: it does not begin with a header")
     if header > _LARGEST_HEADER or 8 + header > size:
-        raise ModelFileError(f"{source} is no readable safetensors file: its header claims {header:,} bytes, the file has {size:,}")
+        raise ModelFileError(
+            f"{source} is no readable safetensors file: its header claims {header:,} bytes, the file has "
+            f"{size:,}"
+        )
     if size > _LARGEST_FILE:
-        raise ModelFileError(f"{source} has {size:,} bytes; models of this library have at most {_LARGEST_FILE:,}")
+        raise ModelFileError(
+            f"{source} has {size:,} bytes; models of this library have at most {_LARGEST_FILE:,}"
+        )

@@ -1,4 +1,5 @@
-"""From and to torch's nn.MultiheadAttention: merged heads on this side, projections on the other. torch is imported when first used."""
+"""From and to torch's nn.MultiheadAttention: merged heads on this side, projections on the other. torch is
+imported when first used."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _NEGLIGIBLE = 1e-9  # relative size of what a rank above d/H may hold before the
 
 
 def from_torch(layer: MultiheadAttention, readout: object = None) -> MultiHead:
-    """The model of a self-attention layer whose last row is answered: all d outputs, or their weighted sum by `readout` (d,).
+    """The model of a self-attention layer whose last row is answered: all d outputs, or their weighted sum by
+    `readout` (d,).
 
     >>> import torch
     >>> layer = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64)
@@ -31,9 +33,15 @@ def from_torch(layer: MultiheadAttention, readout: object = None) -> MultiHead:
     """
     projections = getattr(layer, "in_proj_weight", None)
     if projections is None or not hasattr(layer, "out_proj"):
-        raise UsageError(f"from_torch reads nn.MultiheadAttention with one width for queries, keys and values, not {type(layer).__name__}")
+        raise UsageError(
+            "from_torch reads nn.MultiheadAttention with one width for queries, keys and values, not "
+            f"{type(layer).__name__}"
+        )
     if layer.bias_k is not None or layer.add_zero_attn:
-        raise UsageError("from_torch does not read add_bias_kv and add_zero_attn: they add rows to the sequence; build the layer without them")
+        raise UsageError(
+            "from_torch does not read add_bias_kv and add_zero_attn: they add rows to the sequence; build "
+            "the layer without them"
+        )
     d, n_heads = layer.embed_dim, layer.num_heads
     r = d // n_heads
     W_in = _array(projections)
@@ -59,8 +67,9 @@ def from_torch(layer: MultiheadAttention, readout: object = None) -> MultiHead:
 def to_torch(model: MultiHead, n_heads: int | None = None) -> MultiheadAttention:
     """An nn.MultiheadAttention (float64, batch_first) whose rows are answered like the model's last row.
 
-    The model needs vector answers of its own width, at most `n_heads` heads, and W and V of rank at most d / n_heads each. What torch
-    computes for every row of a sequence is what the model answers when that row asks.
+    The model needs vector answers of its own width, at most `n_heads` heads, and W and V of rank at most d /
+    n_heads each. What torch computes for every row of a sequence is what the model answers when that row
+    asks.
 
     >>> from unsoftmax import random_multi_head
     >>> to_torch(random_multi_head(8, 4, outputs=8)).num_heads
@@ -70,9 +79,15 @@ def to_torch(model: MultiHead, n_heads: int | None = None) -> MultiheadAttention
 
     d, count = model.width, len(model.heads) if n_heads is None else n_heads
     if model.outputs != d:
-        raise UsageError(f"nn.MultiheadAttention answers with {d} numbers, this model with {model.outputs or 1}; recover it from all outputs")
+        raise UsageError(
+            f"nn.MultiheadAttention answers with {d} numbers, this model with {model.outputs or 1}; recover "
+            "it from all outputs"
+        )
     if count < len(model.heads) or d % count:
-        raise UsageError(f"{len(model.heads)} heads of width {d} do not fit {count} heads of a layer; pass n_heads, a divisor of {d}")
+        raise UsageError(
+            f"{len(model.heads)} heads of width {d} do not fit {count} heads of a layer; pass n_heads, a "
+            f"divisor of {d}"
+        )
     r = d // count
     W_in, b_in, W_out = np.zeros((3 * d, d)), np.zeros(3 * d), np.zeros((d, d))
     for h, head in enumerate(model.heads):
@@ -110,9 +125,13 @@ def _head(query: Array, key: Array, value: Array, output: Array, b_query: Array)
 
 
 def _halves(matrix: Array, r: int, head: int, name: str) -> tuple[Array, Array]:
-    """left (rows × r) and right (columns × r) with matrix = left rightᵀ, singular values shared between them."""
+    """left (rows × r) and right (columns × r) with matrix = left rightᵀ, singular values shared between
+    them."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     if len(values) > r and values[r] > _NEGLIGIBLE * values[0]:
-        raise UsageError(f"head {head} has {name} of rank above {r}, which a layer with heads of size {r} cannot carry; pass a smaller n_heads")
+        raise UsageError(
+            f"head {head} has {name} of rank above {r}, which a layer with heads of size {r} cannot carry; "
+            "pass a smaller n_heads"
+        )
     root = np.sqrt(values[:r])
     return left[:, :r] * root, right[:r].T * root

@@ -15,11 +15,14 @@ __all__ = ["Composite", "Head", "Network"]
 
 
 class Head(nn.Module):
-    """One head: softmax over rows of x_iᵀ(W x_N + w0), times x_i V. W is left @ right.T when it is held as factors."""
+    """One head: softmax over rows of x_iᵀ(W x_N + w0), times x_i V. W is left @ right.T when it is held as
+    factors."""
 
     def __init__(self, head: SingleHead) -> None:
         super().__init__()
-        left, right = (head.matrix.left, head.matrix.right) if isinstance(head.matrix, Factors) else (head.W, None)
+        left, right = (
+            (head.matrix.left, head.matrix.right) if isinstance(head.matrix, Factors) else (head.W, None)
+        )
         self.left = _parameter(left)
         self.right = None if right is None else _parameter(right)
         self.w0 = None if head.w0 is None else _parameter(head.w0)

@@ -1,4 +1,5 @@
-"""A one-layer Transformer: f(X) = g(Σ_i α_i x_i + residual·x_N), α = softmax_i(x_iᵀ(W x_N + w0)), g a two-layer ReLU network."""
+"""A one-layer Transformer: f(X) = g(Σ_i α_i x_i + residual·x_N), α = softmax_i(x_iᵀ(W x_N + w0)), g a
+two-layer ReLU network."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ __all__ = ["Transformer"]
 
 
 class Transformer(Model):
-    """Attention with scores from W (and a query bias w0), then a `ReluNetwork`. The value map is merged into the network.
+    """Attention with scores from W (and a query bias w0), then a `ReluNetwork`. The value map is merged into
+    the network.
 
     residual: the factor of the skip connection around attention (0: none, 1: the usual one).
 
@@ -38,7 +40,10 @@ class Transformer(Model):
         self.network = network
         self.residual = float(residual)
         if not np.isfinite(self.residual) or self.residual <= -1.0:
-            raise UsageError(f"residual must be a finite number above -1, not {residual!r}; 0 is none, 1 the usual skip connection")
+            raise UsageError(
+                f"residual must be a finite number above -1, not {residual!r}; 0 is none, 1 the usual skip "
+                "connection"
+            )
 
     @property
     def matrix(self) -> Matrix:
@@ -108,7 +113,8 @@ class Transformer(Model):
         return self._attention.score_strength()
 
     def canonical(self) -> Self:
-        """Canonical W and network; W and w0 are zero when the network is constant, because they are then invisible."""
+        """Canonical W and network; W and w0 are zero when the network is constant, because they are then
+        invisible."""
         network = self.network.canonical()
         if network.folds.count == 0 and not network.folds.linear.any():
             return type(self)(np.zeros((self.width, self.width)), network)
@@ -144,7 +150,13 @@ class Transformer(Model):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        network = ReluNetwork.from_tensors({name.removeprefix("network."): part for name, part in tensors.items() if name.startswith("network.")})
+        network = ReluNetwork.from_tensors(
+            {
+                name.removeprefix("network."): part
+                for name, part in tensors.items()
+                if name.startswith("network.")
+            }
+        )
         own = {name: part for name, part in tensors.items() if not name.startswith("network.")}
         if strange := set(own) - {"W", "W.left", "W.right", "w0", "residual"}:
             raise ModelFileError(f"a transformer file has no tensor {sorted(strange)[0]!r}")
@@ -156,4 +168,7 @@ class Transformer(Model):
     def __repr__(self) -> str:
         extras = [f"residual={self.residual:g}"] if self.residual else []
         extras += ["query bias"] if self.w0 is not None else []
-        return f"Transformer(width={self.width}, network={self.network!r}{', ' + ', '.join(extras) if extras else ''})"
+        return (
+            f"Transformer(width={self.width}, "
+            f"network={self.network!r}{', ' + ', '.join(extras) if extras else ''})"
+        )

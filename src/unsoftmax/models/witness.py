@@ -12,8 +12,11 @@ from unsoftmax.models.single_head import SingleHead
 __all__ = ["witness_pair"]
 
 
-def witness_pair(d: int, heads: int = 2, r: int | None = None, *, seed: int = 0, biases: bool = False) -> tuple[MultiHead, MultiHead]:
-    """Two models with different parameters and one function: some of their heads share W, so that only the sum of the v is visible.
+def witness_pair(
+    d: int, heads: int = 2, r: int | None = None, *, seed: int = 0, biases: bool = False
+) -> tuple[MultiHead, MultiHead]:
+    """Two models with different parameters and one function: some of their heads share W, so that only the
+    sum of the v is visible.
 
     The second model splits the shared v differently, permutes its heads and carries a head that says nothing.
 
@@ -33,6 +36,12 @@ def witness_pair(d: int, heads: int = 2, r: int | None = None, *, seed: int = 0,
     silent = SingleHead(rng.standard_normal((d, d)), np.zeros(d))
     others = [base.heads[2 + i] for i in rng.permutation(heads - 2)]
     second = MultiHead(
-        [*others, SingleHead(shared.matrix, sister.v - moved, shared.w0), silent, SingleHead(shared.matrix, shared.v + moved, shared.w0)], base.c
+        [
+            *others,
+            SingleHead(shared.matrix, sister.v - moved, shared.w0),
+            silent,
+            SingleHead(shared.matrix, shared.v + moved, shared.w0),
+        ],
+        base.c,
     )
     return first, second

@@ -1,10 +1,28 @@
 """Where answers come from."""
 
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width, checked_answers, domain_of, retries_of
+from unsoftmax.oracles.base import (
+    Array,
+    Oracle,
+    OracleSpec,
+    check_width,
+    checked_answers,
+    domain_of,
+    retries_of,
+)
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, TokenIds, check_vocabulary
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
-from unsoftmax.oracles.wrappers import BoundedInputs, Clipped, FlippedLabels, Labels, LowPrecision, Noisy, Rounded, WithinTolerance, in_precision
+from unsoftmax.oracles.wrappers import (
+    BoundedInputs,
+    Clipped,
+    FlippedLabels,
+    Labels,
+    LowPrecision,
+    Noisy,
+    Rounded,
+    WithinTolerance,
+    in_precision,
+)
 
 __all__ = [
     "Array",

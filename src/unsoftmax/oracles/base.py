@@ -21,9 +21,11 @@ class OracleSpec:
     """What an oracle tells about itself. Everything is optional: a bare callable tells nothing.
 
     width: number of columns of a sequence. outputs: None for one number a query, m for vectors (B, m).
-    input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of sequences a call.
+    input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of
+    sequences a call.
     deterministic: False when asking again may give another answer. name: for people.
-    fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text where it only names the target.
+    fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text
+    where it only names the target.
     domain: token ids or a finite list of rows; None for all rows of `width` columns within `input_bound`.
     """
 
@@ -40,7 +42,8 @@ class OracleSpec:
 
 @runtime_checkable
 class Oracle(Protocol):
-    """Maps a float64 batch (B, N, d) to answers (B,), or (B, m) when `spec.outputs` is m. One sequence is one query.
+    """Maps a float64 batch (B, N, d) to answers (B,), or (B, m) when `spec.outputs` is m. One sequence is one
+    query.
 
     Where `spec.domain` is `TokenIds` the batch is int64 (B, N).
     """
@@ -58,11 +61,17 @@ def check_width(width: object) -> int:
     8
     """
     if width is None:
-        raise UsageError("the target does not tell its width; pass width=d, the number of columns of a sequence")
+        raise UsageError(
+            "the target does not tell its width; pass width=d, the number of columns of a sequence"
+        )
     if isinstance(width, bool) or not isinstance(width, int | np.integer):
-        raise UsageError(f"width must be a whole number, not {width!r}; pass width=d, the number of columns of a sequence")
+        raise UsageError(
+            f"width must be a whole number, not {width!r}; pass width=d, the number of columns of a sequence"
+        )
     if width < 1:
-        raise UsageError(f"width must be at least 1, not {int(width)}; pass the number of columns of a sequence")
+        raise UsageError(
+            f"width must be at least 1, not {int(width)}; pass the number of columns of a sequence"
+        )
     return int(width)
 
 
@@ -78,7 +87,10 @@ def domain_of(spec: OracleSpec, *, width: int | None = None, input_bound: float 
     bound = _tighter(input_bound, spec.input_bound)
     if spec.domain is not None:
         if bound is not None:
-            raise UsageError("input_bound is for targets that take any rows; this one takes a finite list of them, so leave it out")
+            raise UsageError(
+                "input_bound is for targets that take any rows; this one takes a finite list of them, so "
+                "leave it out"
+            )
         return spec.domain
     columns = check_width(width if width is not None else told)
     return Space(columns) if bound is None else Ball(columns, bound)
@@ -104,9 +116,14 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     try:
         answers = np.asarray(raw)
     except Exception as error:
-        raise OracleFault(f"the target answered with {type(raw).__name__}, which is no array: {error}") from error
+        raise OracleFault(
+            f"the target answered with {type(raw).__name__}, which is no array: {error}"
+        ) from error
     if answers.dtype.kind not in "fiub":
-        raise OracleFault(f"the target answered with {answers.dtype} ({type(raw).__name__}) instead of real numbers; return floats")
+        raise OracleFault(
+            f"the target answered with {answers.dtype} ({type(raw).__name__}) instead of real numbers; "
+            "return floats"
+        )
     answers = np.array(answers, dtype=np.float64)
     expected = (n_queries,) if outputs is None else (n_queries, outputs)
     if outputs is None and answers.shape == (n_queries, 1):
@@ -115,12 +132,15 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         hint = ""
         if outputs is None and answers.ndim == 2 and answers.shape[0] == n_queries:
             hint = f"; for vector answers pass outputs={answers.shape[1]}"
-        raise OracleFault(f"the target answered {n_queries} queries with shape {answers.shape} instead of {expected}{hint}")
+        raise OracleFault(
+            f"the target answered {n_queries} queries with shape {answers.shape} instead of {expected}{hint}"
+        )
     bad = ~np.isfinite(answers)
     if bad.any():
         which = int(np.argmax(bad.reshape(n_queries, -1).any(axis=1)))
         raise OracleFault(
-            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: query {which} of the batch); "
+            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: "
+            f"query {which} of the batch); "
             "an answer must be a finite number. If large inputs overflow inside the target, pass input_bound"
         )
     return answers

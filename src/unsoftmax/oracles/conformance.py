@@ -13,7 +13,8 @@ _BATCHING = 1e-5  # relative; answers may depend on how queries are batched, in 
 
 
 def violations(oracle: Oracle, *, width: int | None = None, seed: int = 0) -> list[str]:
-    """The rules of the oracle contract that `oracle` breaks, in words; empty when it conforms. Asks about 40 queries.
+    """The rules of the oracle contract that `oracle` breaks, in words; empty when it conforms. Asks about 40
+    queries.
 
     >>> from unsoftmax.oracles import FunctionOracle
     >>> violations(FunctionOracle(lambda X: X[:, -1, 0]), width=2)
@@ -24,7 +25,9 @@ def violations(oracle: Oracle, *, width: int | None = None, seed: int = 0) -> li
         return ["spec is not an OracleSpec"]
     d = check_width(width if width is not None else spec.width)
     rng = np.random.default_rng(seed)
-    broken = [] if spec.width in (None, d) else [f"spec.width is {spec.width}, the oracle was said to have {d}"]
+    broken = (
+        [] if spec.width in (None, d) else [f"spec.width is {spec.width}, the oracle was said to have {d}"]
+    )
     lengths = [length for length in (1, 2, 7) if spec.max_length is None or length <= spec.max_length]
     for length in lengths:
         broken += _one_length(oracle, _batch(rng, spec, length, d))

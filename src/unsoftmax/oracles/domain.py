@@ -1,4 +1,5 @@
-"""What may be sent to a target: rows of numbers, rows within a ball, rows of a finite list, or sequences of token ids."""
+"""What may be sent to a target: rows of numbers, rows within a ball, rows of a finite list, or sequences
+of token ids."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ __all__ = ["Ball", "Domain", "FiniteRows", "Ids", "Space", "TokenIds", "check_vo
 
 Ids = NDArray[np.int64]
 _Array = NDArray[np.float64]
-_COLUMNS_OF_AN_ID = 64  # a target turns every id into a row; batches are sized as if these rows had 64 columns
+# a target turns every id into a row; batches are sized as if these rows had 64 columns
+_COLUMNS_OF_AN_ID = 64
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class FiniteRows(Space):
 
     @cached_property
     def _places(self) -> dict[bytes, int]:
-        return {row.tobytes(): place for place, row in enumerate(self.rows + 0.0)}  # + 0.0: -0.0 and 0.0 are one row
+        # + 0.0: -0.0 and 0.0 are one row
+        return {row.tobytes(): place for place, row in enumerate(self.rows + 0.0)}
 
     def checked(self, batch: object) -> _Array:
         rows = super().checked(batch)
@@ -93,7 +96,10 @@ class FiniteRows(Space):
         flat = np.ascontiguousarray(batch + 0.0).reshape(-1, self.width)
         places = [self._places.get(row.tobytes(), -1) for row in flat]
         if -1 in places:
-            raise UsageError(f"row {places.index(-1)} of the batch is none of the {len(self.rows)} rows that the target takes")
+            raise UsageError(
+                f"row {places.index(-1)} of the batch is none of the {len(self.rows)} rows that the target "
+                "takes"
+            )
         return np.array(places, dtype=np.int64).reshape(batch.shape[:2])
 
 
@@ -134,7 +140,8 @@ class TokenIds:
             raise UsageError(f"token ids must be whole numbers, not {ids.dtype}")
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= self.vocabulary):
             raise UsageError(
-                f"token ids must be from 0 to {self.vocabulary - 1}, not {int(ids.min())} to {int(ids.max())}; pass the true size as vocabulary=V"
+                f"token ids must be from 0 to {self.vocabulary - 1}, not {int(ids.min())} to "
+                f"{int(ids.max())}; pass the true size as vocabulary=V"
             )
         return cast(_Array, ids.astype(np.int64, copy=False))
 
@@ -149,5 +156,7 @@ def check_vocabulary(vocabulary: object) -> int:
     100
     """
     if isinstance(vocabulary, bool) or not isinstance(vocabulary, int | np.integer) or vocabulary < 1:
-        raise UsageError(f"vocabulary must be a whole number >= 1, the number of token ids, not {vocabulary!r}")
+        raise UsageError(
+            f"vocabulary must be a whole number >= 1, the number of token ids, not {vocabulary!r}"
+        )
     return int(vocabulary)

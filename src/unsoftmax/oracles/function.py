@@ -12,7 +12,8 @@ __all__ = ["FunctionOracle"]
 
 
 class FunctionOracle:
-    """A callable (B, N, d) -> (B,) or (B, m) behind the oracle contract: every answer checked, every exception named.
+    """A callable (B, N, d) -> (B,) or (B, m) behind the oracle contract: every answer checked, every
+    exception named.
 
     >>> import numpy as np
     >>> oracle = FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=2))
@@ -32,7 +33,8 @@ class FunctionOracle:
         except Exception as error:
             raise OracleFault(
                 f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
-                f"A target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and returns (B,)"
+                f"A target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and "
+                "returns (B,)"
             ) from error
         return checked_answers(raw, len(batch), self.spec.outputs)
 

@@ -1,4 +1,5 @@
-"""Which target is it? A text that a ledger is bound to, so that answers of one target are never replayed for another."""
+"""Which target is it? A text that a ledger is bound to, so that answers of one target are never replayed for
+another."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _CONTENT = "content:"
 
 
 def identity(oracle: Oracle) -> str:
-    """The target's identity: 'content:...' where it pins the function itself (a file, a model), a name where nothing more can be known.
+    """The target's identity: 'content:...' where it pins the function itself (a file, a model), a name where
+    nothing more can be known.
 
     >>> def answer(X): return X[:, -1, 0]
     >>> identity(FunctionOracle(answer)).endswith("answer")
@@ -27,7 +29,11 @@ def identity(oracle: Oracle) -> str:
         return oracle.spec.fingerprint
     inner = getattr(oracle, "inner", None)
     if inner is not None:
-        options = ",".join(f"{name}={value!r}" for name, value in sorted(vars(oracle).items()) if not name.startswith("_") and name != "inner")
+        options = ",".join(
+            f"{name}={value!r}"
+            for name, value in sorted(vars(oracle).items())
+            if not name.startswith("_") and name != "inner"
+        )
         return f"{identity(inner)}|{type(oracle).__name__}({options})"
     function: Any = oracle.function if isinstance(oracle, FunctionOracle) else oracle
     if function is not oracle and isinstance(getattr(function, "spec", None), OracleSpec):
@@ -51,7 +57,8 @@ def pins_content(fingerprint: str) -> bool:
 def content_fingerprint(tensors: Mapping[str, Array], label: str = "") -> str:
     """A fingerprint of named arrays, whatever their order.
 
-    >>> content_fingerprint({"a": np.ones(2)}) == content_fingerprint({"a": np.ones(2)}) != content_fingerprint({"a": np.zeros(2)})
+    >>> content_fingerprint({"a": np.ones(2)}) == content_fingerprint({"a": np.ones(
+    ...     2)}) != content_fingerprint({"a": np.zeros(2)})
     True
     """
     digest = blake2b(label.encode(), digest_size=16)

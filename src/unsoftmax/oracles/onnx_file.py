@@ -18,9 +18,11 @@ _TYPES: dict[str, Any] = {"tensor(double)": np.float64, "tensor(float)": np.floa
 
 
 class OnnxOracle:
-    """A model file with one input (batch, length, d), float64 or float32, and answers (batch,), (batch, 1) or (batch, m).
+    """A model file with one input (batch, length, d), float64 or float32, and answers (batch,), (batch, 1) or
+    (batch, m).
 
-    Weights in files beside it are found as onnxruntime does, and only there. output: which one, where the model has several.
+    Weights in files beside it are found as onnxruntime does, and only there. output: which one, where the
+    model has several.
 
     >>> import tempfile, unsoftmax
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -40,34 +42,59 @@ class OnnxOracle:
             raise UsageError(f"there is no file {source}")
         fingerprint = _fingerprint(source, onnx)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1  # the same bits every time; these models are small
+        options.intra_op_num_threads = options.inter_op_num_threads = (
+            1  # the same bits every time; these models are small
+        )
         options.log_severity_level = 4
         try:
-            self._session = onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])
+            self._session = onnxruntime.InferenceSession(
+                str(source), options, providers=["CPUExecutionProvider"]
+            )
         except Exception as error:
-            raise ModelFileError(f"{source} is no model that onnxruntime runs: {_first_line(error)}") from error
+            raise ModelFileError(
+                f"{source} is no model that onnxruntime runs: {_first_line(error)}"
+            ) from error
         self._input, self._type, width, one_at_a_time = self._read_input(source)
         self._output, outputs = self._read_output(source, output)
-        self.spec = OracleSpec(width=width, outputs=outputs, max_batch=1 if one_at_a_time else None, name=source.name, fingerprint=fingerprint)
+        self.spec = OracleSpec(
+            width=width,
+            outputs=outputs,
+            max_batch=1 if one_at_a_time else None,
+            name=source.name,
+            fingerprint=fingerprint,
+        )
 
     def _read_input(self, source: Path) -> tuple[str, Any, int | None, bool]:
         inputs = self._session.get_inputs()
         if len(inputs) != 1:
-            raise ModelFileError(f"{source} has the inputs {[i.name for i in inputs]}; a target has one, (batch, length, d)")
+            raise ModelFileError(
+                f"{source} has the inputs {[i.name for i in inputs]}; a target has one, (batch, length, d)"
+            )
         found = inputs[0]
         if found.type not in _TYPES:
-            raise ModelFileError(f"{source}: the input {found.name!r} is {found.type}; export the model with a double or float input")
+            raise ModelFileError(
+                f"{source}: the input {found.name!r} is {found.type}; export the model with a double or "
+                "float input"
+            )
         shape = [n if isinstance(n, int) and n > 0 else None for n in found.shape]
         if len(shape) != 3:
-            raise ModelFileError(f"{source}: the input {found.name!r} has {len(shape)} dimensions; a target takes (batch, length, d)")
+            raise ModelFileError(
+                f"{source}: the input {found.name!r} has {len(shape)} dimensions; a target takes (batch, "
+                "length, d)"
+            )
         if shape[1] is not None or shape[0] not in (None, 1):
-            raise ModelFileError(f"{source}: the input {found.name!r} has the fixed shape {found.shape}; export it with dynamic batch and length")
+            raise ModelFileError(
+                f"{source}: the input {found.name!r} has the fixed shape {found.shape}; export it with "
+                "dynamic batch and length"
+            )
         return found.name, _TYPES[found.type], shape[2], shape[0] == 1
 
     def _read_output(self, source: Path, wanted: str | None) -> tuple[str, int | None]:
         outputs = {o.name: o for o in self._session.get_outputs()}
         if wanted is None and len(outputs) > 1:
-            raise ModelFileError(f"{source} has the outputs {', '.join(outputs)}; choose one: OnnxOracle(path, output=...)")
+            raise ModelFileError(
+                f"{source} has the outputs {', '.join(outputs)}; choose one: OnnxOracle(path, output=...)"
+            )
         if wanted is not None and wanted not in outputs:
             raise UsageError(f"{source} has no output {wanted!r}, only {', '.join(outputs)}")
         name = wanted if wanted is not None else next(iter(outputs))
@@ -80,7 +107,9 @@ class OnnxOracle:
         try:
             answers = self._session.run([self._output], {self._input: sequences})[0]
         except Exception as error:
-            raise OracleFault(f"{self.spec.name} failed on a batch of shape {batch.shape}: {_first_line(error)}") from error
+            raise OracleFault(
+                f"{self.spec.name} failed on a batch of shape {batch.shape}: {_first_line(error)}"
+            ) from error
         return checked_answers(answers, len(batch), self.spec.outputs)
 
 
@@ -91,7 +120,14 @@ def _fingerprint(source: Path, onnx: Any) -> str:
     except Exception as error:
         raise ModelFileError(f"{source} is no readable ONNX file: {_first_line(error)}") from error
     digest = blake2b(digest_size=16)
-    beside = sorted({entry.value for tensor in _tensors(graph) for entry in tensor.external_data if entry.key == "location"})
+    beside = sorted(
+        {
+            entry.value
+            for tensor in _tensors(graph)
+            for entry in tensor.external_data
+            if entry.key == "location"
+        }
+    )
     for location in beside:
         if not (source.parent / location).resolve().is_relative_to(source.parent.resolve()):
             raise ModelFileError(f"{source} keeps weights in {location!r}, outside its own folder; refused")
@@ -101,7 +137,9 @@ def _fingerprint(source: Path, onnx: Any) -> str:
                 while block := content.read(1 << 20):
                     digest.update(block)
         except OSError as error:
-            raise ModelFileError(f"{source} keeps weights in {file.name}, which cannot be read: {error.strerror}") from error
+            raise ModelFileError(
+                f"{source} keeps weights in {file.name}, which cannot be read: {error.strerror}"
+            ) from error
     return f"content:{digest.hexdigest()}"
 
 

@@ -1,4 +1,5 @@
-"""Several copies of one target as one oracle: every batch is cut into pieces that the copies answer at the same time."""
+"""Several copies of one target as one oracle: every batch is cut into pieces that the copies answer at the
+same time."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ __all__ = ["Pool"]
 class Pool:
     """Answers come from whichever copy is free, in the order of the questions.
 
-    A batch is cut into pieces of `piece` sequences, whatever the number of copies. So a pool of eight gives the same bits as a pool of one,
-    provided that a copy's answers depend on nothing but the piece. Copies must be independent of each other: models, separate
-    processes, servers; one that is not safe to call from several threads is still called by one thread at a time.
+    A batch is cut into pieces of `piece` sequences, whatever the number of copies. So a pool of eight gives
+    the same bits as a pool of one, provided that a copy's answers depend on nothing but the piece. Copies
+    must be independent of each other: models, separate processes, servers; one that is not safe to call from
+    several threads is still called by one thread at a time.
 
     >>> from unsoftmax.oracles import FunctionOracle, OracleSpec
     >>> copies = [FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=2)) for _ in range(3)]
@@ -37,15 +39,21 @@ class Pool:
         specs = [replace(copy.spec, name="") for copy in copies]
         for other in specs[1:]:
             if other != specs[0]:
-                raise UsageError(f"the copies of a pool must tell the same of themselves, not {specs[0]} and {other}")
+                raise UsageError(
+                    f"the copies of a pool must tell the same of themselves, not {specs[0]} and {other}"
+                )
         limit = specs[0].max_batch
         self.copies = tuple(copies)
         self.piece = int(piece) if limit is None else min(int(piece), limit)
-        self.spec = replace(copies[0].spec, max_batch=None, name=f"{len(copies)} copies of {copies[0].spec.name}")
+        self.spec = replace(
+            copies[0].spec, max_batch=None, name=f"{len(copies)} copies of {copies[0].spec.name}"
+        )
         self._free: SimpleQueue[Oracle] = SimpleQueue()
         for copy in copies:
             self._free.put(copy)
-        self._threads = ThreadPoolExecutor(len(copies), thread_name_prefix="pool") if len(copies) > 1 else None
+        self._threads = (
+            ThreadPoolExecutor(len(copies), thread_name_prefix="pool") if len(copies) > 1 else None
+        )
 
     def __call__(self, batch: Array, /) -> Array:
         pieces = [batch[i : i + self.piece] for i in range(0, len(batch), self.piece)]
@@ -66,7 +74,9 @@ class Pool:
         except OracleFault:
             raise
         except Exception as error:
-            raise OracleFault(f"a copy of the pool raised {type(error).__name__} on a batch of shape {piece.shape}: {error}") from error
+            raise OracleFault(
+                f"a copy of the pool raised {type(error).__name__} on a batch of shape {piece.shape}: {error}"
+            ) from error
         finally:
             self._free.put(copy)
 

@@ -22,7 +22,8 @@ _MAGIC = 0x756E736F66746D78
 
 
 class SeparateProcess:
-    """Runs a named target (`demo:...`, a file, `package.module:callable`) in a child process and asks it through pipes.
+    """Runs a named target (`demo:...`, a file, `package.module:callable`) in a child process and asks it
+    through pipes.
 
     >>> with SeparateProcess("demo:single-head?d=3") as oracle:
     ...     oracle(np.zeros((2, 1, 3)))
@@ -46,7 +47,9 @@ class SeparateProcess:
             self.close()
             raise UsageError(f"the target {target!r} could not be started in a process: {fault}") from fault
         assert magic == _MAGIC
-        self.spec = OracleSpec(width=None if width < 0 else width, outputs=None if outputs < 0 else outputs, name=target)
+        self.spec = OracleSpec(
+            width=None if width < 0 else width, outputs=None if outputs < 0 else outputs, name=target
+        )
 
     def __call__(self, batch: Array, /) -> Array:
         batch = np.ascontiguousarray(batch, dtype=np.float64)
@@ -90,12 +93,13 @@ class SeparateProcess:
 
 
 def _serve(target: str) -> None:
-    """The child's side. Standard output carries answers only; anything printed by the target goes to standard error."""
+    """The child's side. Standard output carries answers only; anything printed by the target goes to standard
+    error."""
     answers_to = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     questions = sys.stdin.buffer
     from unsoftmax.errors import UnsoftmaxError
-    from unsoftmax.targets import as_oracle
+    from unsoftmax.recovery.targets import as_oracle
 
     oracle = as_oracle(target)
     width, outputs = (-1 if part is None else part for part in (oracle.spec.width, oracle.spec.outputs))
@@ -103,7 +107,9 @@ def _serve(target: str) -> None:
     answers_to.flush()
     while len(head := questions.read(_SHAPE.size)) == _SHAPE.size:
         shape = _SHAPE.unpack(head)
-        batch = np.frombuffer(questions.read(8 * shape[0] * shape[1] * shape[2]), dtype=np.float64).reshape(shape)
+        batch = np.frombuffer(questions.read(8 * shape[0] * shape[1] * shape[2]), dtype=np.float64).reshape(
+            shape
+        )
         try:
             answers = oracle(batch.copy())
             columns = 0 if answers.ndim == 1 else answers.shape[1]

@@ -1,4 +1,5 @@
-"""A torch module as an oracle. Only its answers are used; its weights are read for the ledger's fingerprint alone."""
+"""A torch module as an oracle. Only its answers are used; its weights are read for the ledger's fingerprint
+alone."""
 
 from __future__ import annotations
 
@@ -16,10 +17,12 @@ __all__ = ["TorchOracle"]
 
 
 class TorchOracle:
-    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention whose last row is read.
+    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention whose last row
+    is read.
 
-    Sequences are sent in the module's own datatype and device, in evaluation mode and without gradients. readout: a vector (d,) that
-    makes one number of the last row of an nn.MultiheadAttention, or (d, m) for vectors; without it the row itself is the answer.
+    Sequences are sent in the module's own datatype and device, in evaluation mode and without gradients.
+    readout: a vector (d,) that makes one number of the last row of an nn.MultiheadAttention, or (d, m) for
+    vectors; without it the row itself is the answer.
 
     >>> import torch
     >>> layer = torch.nn.MultiheadAttention(4, 2, batch_first=True, dtype=torch.float64)
@@ -28,7 +31,9 @@ class TorchOracle:
     (4, (3,))
     """
 
-    def __init__(self, module: Any, *, readout: Any = None, width: int | None = None, outputs: int | None = None) -> None:
+    def __init__(
+        self, module: Any, *, readout: Any = None, width: int | None = None, outputs: int | None = None
+    ) -> None:
         import torch
 
         self._torch = torch
@@ -41,21 +46,30 @@ class TorchOracle:
         if self._attention:
             width, outputs = self._check_attention(module, width, outputs)
         elif readout is not None:
-            raise UsageError("a readout is for nn.MultiheadAttention; let any other module return its numbers itself")
+            raise UsageError(
+                "a readout is for nn.MultiheadAttention; let any other module return its numbers itself"
+            )
         label = f"{type(module).__module__}.{type(module).__qualname__}"
-        weights = {name: t.detach().to("cpu", torch.float64).numpy() for name, t in module.state_dict().items() if isinstance(t, torch.Tensor)}
+        weights = {
+            name: t.detach().to("cpu", torch.float64).numpy()
+            for name, t in module.state_dict().items()
+            if isinstance(t, torch.Tensor)
+        }
         if self._readout is not None:
             weights["readout"] = self._readout
         pinned = content_fingerprint(weights, label)
         # the code of a user's own module may change while its weights stay
         fingerprint = pinned if self._attention else f"torch:{label}:{pinned}"
-        self.spec = OracleSpec(width=width, outputs=outputs, name=type(module).__name__, fingerprint=fingerprint)
+        self.spec = OracleSpec(
+            width=width, outputs=outputs, name=type(module).__name__, fingerprint=fingerprint
+        )
 
     def _check_attention(self, module: Any, width: int | None, outputs: int | None) -> tuple[int, int | None]:
         d = int(module.embed_dim)
         if module.kdim != d or module.vdim != d:
             raise UsageError(
-                f"the attention has keys of width {module.kdim} and values of width {module.vdim}; it must attend to its own input, width {d}"
+                f"the attention has keys of width {module.kdim} and values of width {module.vdim}; it must "
+                f"attend to its own input, width {d}"
             )
         if width is not None and width != d:
             raise UsageError(f"width {width}, but the attention has width {d}; pass width={d}")
@@ -68,16 +82,24 @@ class TorchOracle:
     def __call__(self, batch: Array, /) -> Array:
         torch = self._torch
         with np.errstate(over="ignore"), torch.no_grad(), _evaluating(self._module):
-            sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(self._device, self._dtype)
+            sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(
+                self._device, self._dtype
+            )
             try:
                 answers = self._attend(sequences) if self._attention else self._module(sequences)
             except Exception as error:
                 raise OracleFault(
-                    f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. It must map (B, N, d) to (B,)"
+                    f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
+                    "It must map (B, N, d) to (B,)"
                 ) from error
         if not isinstance(answers, torch.Tensor):
-            raise OracleFault(f"the module returned {type(answers).__name__} instead of a tensor; wrap it so that it returns (B,)")
-        return checked_answers(answers.detach().to("cpu", torch.float64).numpy(), len(batch), self.spec.outputs)
+            raise OracleFault(
+                f"the module returned {type(answers).__name__} instead of a tensor; wrap it so that it "
+                "returns (B,)"
+            )
+        return checked_answers(
+            answers.detach().to("cpu", torch.float64).numpy(), len(batch), self.spec.outputs
+        )
 
     def _attend(self, sequences: Any) -> Any:
         """The last row of self-attention, read out."""

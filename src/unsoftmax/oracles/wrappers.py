@@ -10,13 +10,24 @@ import numpy as np
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import Array, Oracle, OracleSpec
 
-__all__ = ["BoundedInputs", "Clipped", "FlippedLabels", "Labels", "LowPrecision", "Noisy", "Rounded", "WithinTolerance", "in_precision"]
+__all__ = [
+    "BoundedInputs",
+    "Clipped",
+    "FlippedLabels",
+    "Labels",
+    "LowPrecision",
+    "Noisy",
+    "Rounded",
+    "WithinTolerance",
+    "in_precision",
+]
 
 PRECISIONS = ("bfloat16", "float16", "float32")
 
 
 class _Wrapper:
-    """Answers of `inner`, changed by `_change`; the spec is the inner one unless a subclass says otherwise."""
+    """Answers of `inner`, changed by `_change`; the spec is the inner one unless a subclass says
+    otherwise."""
 
     def __init__(self, inner: Oracle) -> None:
         self.inner = inner
@@ -122,7 +133,8 @@ class Rounded(_Wrapper):
 
 
 class WithinTolerance(_Wrapper):
-    """Answers off by up to `tau`, the error being a fixed function of the query: asking again gives the same answer.
+    """Answers off by up to `tau`, the error being a fixed function of the query: asking again gives the same
+    answer.
 
     >>> from unsoftmax.oracles import FunctionOracle
     >>> oracle = WithinTolerance(FunctionOracle(lambda X: X[:, -1, 0]), 0.1, seed=1)
@@ -199,13 +211,15 @@ class BoundedInputs(_Wrapper):
         longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max(initial=0.0)))
         if longest > self.bound * (1 + 1e-12):
             raise OracleFault(
-                f"a row of norm {longest:.6g} was sent, but the target takes at most {self.bound:.6g}; pass input_bound={self.bound:.6g}"
+                f"a row of norm {longest:.6g} was sent, but the target takes at most {self.bound:.6g}; pass "
+                f"input_bound={self.bound:.6g}"
             )
         return self.inner(batch)
 
 
 def in_precision(values: Array, precision: str) -> Array:
-    """The nearest float32, float16 or bfloat16 of every value, as float64; infinite beyond the format's range.
+    """The nearest float32, float16 or bfloat16 of every value, as float64; infinite beyond the format's
+    range.
 
     >>> in_precision(np.array([1.0 + 2.0**-9]), "bfloat16")
     array([1.])

@@ -9,7 +9,13 @@ __all__ = ["defended"]
 
 
 def defended(
-    oracle: Oracle, *, decimals: int | None = None, noise: float | None = None, labels: bool = False, norm_bound: float | None = None, seed: int = 0
+    oracle: Oracle,
+    *,
+    decimals: int | None = None,
+    noise: float | None = None,
+    labels: bool = False,
+    norm_bound: float | None = None,
+    seed: int = 0,
 ) -> Oracle:
     """The oracle behind the chosen defences: inputs bounded first, then noise, then rounding or labels.
 

@@ -17,8 +17,10 @@ KINDS = ("unavailable", "drop", "slow", "error", "null", "nan", "shape")
 class Faults:
     """Shares of requests that go wrong, from 0 to 1.
 
-    unavailable: 503. drop: the connection ends without an answer. slow: the answer comes after `slow_seconds`. error: 500. null, nan, shape: status
-    200 with something that is no answer. die_after: after so many answered requests the server is gone for good. seed: which requests.
+    unavailable: 503. drop: the connection ends without an answer. slow: the answer comes after
+    `slow_seconds`. error: 500. null, nan, shape: status 200 with something that is no answer. die_after:
+    after so many answered requests the server is gone for
+    good. seed: which requests.
 
     >>> Faults(unavailable=0.5).drop
     0.0
@@ -38,7 +40,10 @@ class Faults:
     def __post_init__(self) -> None:
         shares = [getattr(self, kind) for kind in KINDS]
         if not all(0.0 <= share <= 1.0 for share in shares) or sum(shares) > 1.0:
-            raise UsageError(f"the shares of faults must be between 0 and 1, and 1 at most in all, not {dict(zip(KINDS, shares, strict=True))}")
+            raise UsageError(
+                "the shares of faults must be between 0 and 1, and 1 at most in all, not "
+                f"{dict(zip(KINDS, shares, strict=True))}"
+            )
 
     @classmethod
     def parse(cls, texts: list[str]) -> Faults:
@@ -56,7 +61,9 @@ class Faults:
             try:
                 values[name] = int(value) if name in ("die_after", "seed") else float(value)
             except ValueError:
-                raise UsageError(f"the fault {text!r} needs a number; write for instance {name}=0.05") from None
+                raise UsageError(
+                    f"the fault {text!r} needs a number; write for instance {name}=0.05"
+                ) from None
         return cls(**values)  # type: ignore[arg-type]
 
 

@@ -31,7 +31,9 @@ def model_metadata(name: str, width: int, outputs: int | None, datatype: str) ->
         "versions": ["1"],
         "platform": "unsoftmax",
         "inputs": [{"name": "sequences", "datatype": datatype, "shape": [-1, -1, width]}],
-        "outputs": [{"name": "answers", "datatype": datatype, "shape": [-1] if outputs is None else [-1, outputs]}],
+        "outputs": [
+            {"name": "answers", "datatype": datatype, "shape": [-1] if outputs is None else [-1, outputs]}
+        ],
     }
 
 
@@ -49,7 +51,11 @@ def read_request(body: bytes, head_length: str | None, datatype: str, width: int
         if tensor["datatype"] != datatype:
             raise BadRequest(f"the input has datatype {tensor['datatype']}; it must be {datatype}")
         size = (tensor.get("parameters") or {}).get("binary_data_size")
-        values = np.asarray(tensor["data"], dtype=_TYPES[datatype]) if size is None else np.frombuffer(tail[:size], dtype=_TYPES[datatype])
+        values = (
+            np.asarray(tensor["data"], dtype=_TYPES[datatype])
+            if size is None
+            else np.frombuffer(tail[:size], dtype=_TYPES[datatype])
+        )
         batch = values.reshape(shape).astype(np.float64)
     except (ValueError, KeyError, TypeError) as error:
         raise BadRequest(f"the request is no inference request: {error}") from error
@@ -57,11 +63,15 @@ def read_request(body: bytes, head_length: str | None, datatype: str, width: int
         raise BadRequest(f"the input has shape {list(batch.shape)}; it must be [-1, -1, {width}]")
     if not np.isfinite(batch).all():
         raise BadRequest("the input holds NaN or infinity")
-    wanted = [output.get("parameters") or {} for output in request.get("outputs") or []] + [request.get("parameters") or {}]
+    wanted = [output.get("parameters") or {} for output in request.get("outputs") or []] + [
+        request.get("parameters") or {}
+    ]
     return batch, any(p.get("binary_data") or p.get("binary_data_output") for p in wanted)
 
 
-def write_answer(name: str, answers: Array, datatype: str, as_bytes: bool, fault: str | None = None) -> tuple[bytes, dict[str, str]]:
+def write_answer(
+    name: str, answers: Array, datatype: str, as_bytes: bool, fault: str | None = None
+) -> tuple[bytes, dict[str, str]]:
     """Body and headers of the reply; `fault` replaces the numbers by something that is no answer."""
     array = answers.astype(_TYPES[datatype])
     tensor: dict[str, Any] = {"name": "answers", "datatype": datatype, "shape": list(array.shape)}

@@ -15,7 +15,14 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import Oracle, check_width
 from unsoftmax.oracles.http.json_text import write_json
 from unsoftmax.serve.faults import FaultPlan, Faults
-from unsoftmax.serve.protocol import LENGTH_HEADER, BadRequest, model_metadata, read_request, server_metadata, write_answer
+from unsoftmax.serve.protocol import (
+    LENGTH_HEADER,
+    BadRequest,
+    model_metadata,
+    read_request,
+    server_metadata,
+    write_answer,
+)
 
 __all__ = ["ModelServer"]
 
@@ -23,7 +30,8 @@ _LARGEST_REQUEST = 64 << 20
 
 
 class ModelServer:
-    """Serves an oracle at `url` until closed. `requests`, `queries`: answered ones; `seen`: all queries that arrived, faults included.
+    """Serves an oracle at `url` until closed. `requests`, `queries`: answered ones; `seen`: all queries that
+    arrived, faults included.
 
     >>> import unsoftmax
     >>> with ModelServer(unsoftmax.as_oracle("demo:single-head?d=4")) as server:
@@ -48,7 +56,14 @@ class ModelServer:
             raise UsageError(f"the datatype must be FP64 or FP32, not {datatype!r}")
         if rate_limit is not None and not rate_limit > 0:
             raise UsageError(f"the rate limit must be a number > 0, not {rate_limit!r}")
-        self.oracle, self.name, self.datatype, self.binary, self.token, self.delay = oracle, name, datatype, binary, token, delay
+        self.oracle, self.name, self.datatype, self.binary, self.token, self.delay = (
+            oracle,
+            name,
+            datatype,
+            binary,
+            token,
+            delay,
+        )
         self.width = check_width(oracle.spec.width)
         self.faults = FaultPlan(faults if faults is not None else Faults())
         self.requests = self.queries = self.seen = 0
@@ -58,9 +73,16 @@ class ModelServer:
         try:
             self._server = _Listener(("127.0.0.1", port), _Handler)
         except OSError as error:
-            raise UsageError(f"cannot serve on port {port}: {error.strerror}; choose another --port, 0 for a free one") from error
+            raise UsageError(
+                f"cannot serve on port {port}: {error.strerror}; choose another --port, 0 for a free one"
+            ) from error
         self._server.model = self
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="model-server")
+        self._thread = threading.Thread(
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.05},
+            daemon=True,
+            name="model-server",
+        )
         self._thread.start()
 
     @property
@@ -90,12 +112,15 @@ class ModelServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
 class _Bucket:
-    """Lets `rate` queries a second through, and as many at once; a request larger than that passes when the bucket is full."""
+    """Lets `rate` queries a second through, and as many at once; a request larger than that passes when the
+    bucket is full."""
 
     def __init__(self, rate: float | None) -> None:
         self._rate = rate
@@ -159,7 +184,12 @@ class _Handler(BaseHTTPRequestHandler):
         elif path == "/v2":
             self._reply(200, write_json(server_metadata(model.binary)))
         elif path in (f"/v2/models/{model.name}", f"/v2/models/{model.name}/versions/1"):
-            self._reply(200, write_json(model_metadata(model.name, model.width, model.oracle.spec.outputs, model.datatype)))
+            self._reply(
+                200,
+                write_json(
+                    model_metadata(model.name, model.width, model.oracle.spec.outputs, model.datatype)
+                ),
+            )
         else:
             self._error(404, "there is no such model")
 
@@ -168,7 +198,9 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LARGEST_REQUEST:
             self.close_connection = True
-            self._error(413 if length.isdecimal() else 411, "a request needs a Content-Length of at most 64 MB")
+            self._error(
+                413 if length.isdecimal() else 411, "a request needs a Content-Length of at most 64 MB"
+            )
             return
         body = self.rfile.read(int(length))
         if model.dead:
@@ -207,18 +239,24 @@ class _Handler(BaseHTTPRequestHandler):
             except OracleFault as error:
                 self._error(422, str(error))
                 return
-            content, headers = write_answer(model.name, answers, model.datatype, as_bytes and model.binary, fault)
+            content, headers = write_answer(
+                model.name, answers, model.datatype, as_bytes and model.binary, fault
+            )
             model.answered(len(batch))
             self._reply(200, content, headers)
 
     def _authorised(self) -> bool:
         token = self.server.model.token
-        return token is None or compare_digest(self.headers.get("Authorization", "").encode(), f"Bearer {token}".encode())
+        return token is None or compare_digest(
+            self.headers.get("Authorization", "").encode(), f"Bearer {token}".encode()
+        )
 
     def _reply(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
         """Status, headers and body in one piece: two small packets would wait for each other."""
         self.send_response_only(status)
-        for name, value in ({"Content-Type": "application/json", "Content-Length": str(len(content))} | (headers or {})).items():
+        for name, value in (
+            {"Content-Type": "application/json", "Content-Length": str(len(content))} | (headers or {})
+        ).items():
             self.send_header(name, value)
         self._headers_buffer.append(b"\r\n" + content)  # type: ignore[attr-defined]
         self.flush_headers()

@@ -1,4 +1,5 @@
-"""A random orthonormal basis that is applied, never stored: reflections, random signs and a cosine transform."""
+"""A random orthonormal basis that is applied, never stored: reflections, random signs and a cosine
+transform."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ __all__ = ["FacingBasis", "RandomBasis"]
 
 
 class RandomBasis:
-    """G = H₁ D F H₂: two random reflections around sign flips and a fast transform. O(d log d) a vector, O(d) memory.
+    """G = H₁ D F H₂: two random reflections around sign flips and a fast transform. O(d log d) a vector, O(d)
+    memory.
 
     >>> basis = RandomBasis(5, np.random.default_rng(0))
     >>> G = basis.columns(0, 5)
@@ -53,7 +55,9 @@ class FacingBasis(RandomBasis):
 
     def __init__(self, width: int, rng: np.random.Generator, v: Array) -> None:
         super().__init__(width, rng)
-        seen = np.concatenate([v @ super(FacingBasis, self).columns(i, min(i + 256, width)) for i in range(0, width, 256)])
+        seen = np.concatenate(
+            [v @ super(FacingBasis, self).columns(i, min(i + 256, width)) for i in range(0, width, 256)]
+        )
         normal = seen / np.linalg.norm(seen) - 1.0 / np.sqrt(width)
         length = float(np.linalg.norm(normal))
         self._facing: Array = normal / length if length > 1e-12 else np.zeros(width)

@@ -12,10 +12,11 @@ __all__ = ["common_blocks"]
 
 
 def common_blocks(matrices: Array, rng: np.random.Generator, *, tolerance: float = 1e-5) -> list[Array]:
-    """Orthonormal bases (d, k) of the finest subspaces that all symmetric `matrices` (n, d, d) keep, without what all of them annihilate.
+    """Orthonormal bases (d, k) of the finest subspaces that all symmetric `matrices` (n, d, d) keep, without
+    what all of them annihilate.
 
-    A generic symmetric Z that commutes with all of them has these subspaces as its eigenspaces. Z comes from the null space of
-    Z -> (Z H - H Z), so the cost grows like d⁶: meant for small d.
+    A generic symmetric Z that commutes with all of them has these subspaces as its eigenspaces. Z comes from
+    the null space of Z -> (Z H - H Z), so the cost grows like d⁶: meant for small d.
 
     >>> H = np.array([np.diag([1.0, 2.0, 0.0]), [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 3.0]]])
     >>> sorted(block.shape[1] for block in common_blocks(H, np.random.default_rng(0)))

@@ -16,7 +16,9 @@ __all__ = ["BoundedRangeFinder", "Solution"]
 _CHECKS = 6  # fresh forms that look for a missed direction
 _PLAINLY = 8.0  # times the columns' errors: so much outside their span is plainly no error of theirs
 _MISSING = 1.5  # so much beyond the bound means that one was missed
-_BALANCED = 1.5  # repairs stop when the left factor is known so much worse than the right one, which most of the queries went into
+# repairs stop when the left factor is known so much worse than the right one, which most of the queries went
+# into
+_BALANCED = 1.5
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,24 @@ class Solution:
         """The matrix plus column·directionᵀ, for a direction orthogonal to all that was solved for."""
         total = float(np.hypot(self.error, error))
         if isinstance(self.matrix, Factors):
-            joint = Factors(np.column_stack([self.matrix.left, column]), np.column_stack([self.matrix.right, direction]))
+            joint = Factors(
+                np.column_stack([self.matrix.left, column]), np.column_stack([self.matrix.right, direction])
+            )
             if joint.left.shape[1] < joint.width:
                 return Solution(joint, total, self.rank + 1, self.complete)
-        return Solution(Dense(self.matrix.dense() + np.outer(column, direction)), total, self.rank + 1, self.complete)
+        return Solution(
+            Dense(self.matrix.dense() + np.outer(column, direction)), total, self.rank + 1, self.complete
+        )
 
 
 @dataclass(frozen=True)
 class BoundedRangeFinder:
-    """Columns until one adds nothing beyond its error bar; the rest inside their span; then the worst-known directions once more.
+    """Columns until one adds nothing beyond its error bar; the rest inside their span; then the worst-known
+    directions once more.
 
-    Few random columns span the range badly: an error of one is blown up in the direction that they share least. With the row space
-    known (from the measurements inside the span), the direction with the largest such error is known too, and one more column there
+    Few random columns span the range badly: an error of one is blown up in the direction that they share
+    least. With the row space known (from the measurements inside the span), the direction with the largest
+    such error is known too, and one more column there
     repairs it. `repairs`: how many of those at most.
 
     noise: the part of an error bar that an error typically fills; below it, a residual is no new direction.
@@ -57,7 +65,13 @@ class BoundedRangeFinder:
     noise: float = 0.6
     floor: float = 0.0
 
-    def solve(self, meter: BoundedMeter, rng: np.random.Generator, B: Array, announce: Callable[[int], None] | None = None) -> Solution:
+    def solve(
+        self,
+        meter: BoundedMeter,
+        rng: np.random.Generator,
+        B: Array,
+        announce: Callable[[int], None] | None = None,
+    ) -> Solution:
         """W on the span of the orthonormal columns of B (d×n): the matrix W·B·Bᵀ."""
         d, n = B.shape
         columns, errors = np.empty((d, 0)), np.empty(0)
@@ -65,21 +79,32 @@ class BoundedRangeFinder:
         while columns.shape[1] < n:
             k = columns.shape[1]
             column, error = meter.measure(None, B[:, k : k + 1])
-            spent = self._adds_nothing(columns, self._bars(errors, n), column[:, 0], float(self._bars(error, n)[0]))
+            spent = self._adds_nothing(
+                columns, self._bars(errors, n), column[:, 0], float(self._bars(error, n)[0])
+            )
             columns, errors = np.column_stack([columns, column]), np.append(errors, error)
             if spent and least <= k + 1 < n:
                 beside = self._forms_beside(meter, rng, B, columns, errors)
-                if beside.size_without(None) > _PLAINLY * float(np.sqrt(n * np.mean(errors**2))) + 2.0 * self.floor:
-                    B = _with_next(B, k + 1, beside.loudest)  # this column told nothing by chance; that one does
+                if (
+                    beside.size_without(None)
+                    > _PLAINLY * float(np.sqrt(n * np.mean(errors**2))) + 2.0 * self.floor
+                ):
+                    B = _with_next(
+                        B, k + 1, beside.loudest
+                    )  # this column told nothing by chance; that one does
                     continue
                 found = self._inside(meter, B, columns, errors, announce)
                 unseen = beside.size_without(found.matrix)
                 if unseen <= _MISSING * found.error or k + 2 > n:
                     return replace(found, error=max(found.error, 2.0 * unseen))
                 least = k + 2  # a direction was missed: one more column, and the inside again
-        return Solution(Dense(columns @ B.T), float(np.linalg.norm(errors)), _rank(columns, errors, self.noise), True)
+        return Solution(
+            Dense(columns @ B.T), float(np.linalg.norm(errors)), _rank(columns, errors, self.noise), True
+        )
 
-    def _forms_beside(self, meter: BoundedMeter, rng: np.random.Generator, B: Array, columns: Array, errors: Array) -> _Beside:
+    def _forms_beside(
+        self, meter: BoundedMeter, rng: np.random.Generator, B: Array, columns: Array, errors: Array
+    ) -> _Beside:
         """A few forms beside the columns that were measured, on both sides."""
         d, n = B.shape
         k = columns.shape[1]
@@ -91,7 +116,9 @@ class BoundedRangeFinder:
             lefts.append(left / np.linalg.norm(left))
             rights.append(right / np.linalg.norm(right))
             forms.append(float(meter.measure(lefts[-1], rights[-1], length=0.0)[0][0, 0]))
-        return _Beside(np.column_stack(lefts).T, np.column_stack(rights).T, np.array(forms), float(np.sqrt(d * n)))
+        return _Beside(
+            np.column_stack(lefts).T, np.column_stack(rights).T, np.array(forms), float(np.sqrt(d * n))
+        )
 
     def _bars(self, errors: Array, n: int) -> Array:
         """Errors of columns, and what each may hear of the matrix that is left out."""
@@ -109,7 +136,14 @@ class BoundedRangeFinder:
         rest = float(np.linalg.norm(column - columns @ weights))
         return rest < self.noise * float(np.sqrt(error**2 + np.sum((weights * errors) ** 2)))
 
-    def _inside(self, meter: BoundedMeter, B: Array, columns: Array, errors: Array, announce: Callable[[int], None] | None) -> Solution:
+    def _inside(
+        self,
+        meter: BoundedMeter,
+        B: Array,
+        columns: Array,
+        errors: Array,
+        announce: Callable[[int], None] | None,
+    ) -> Solution:
         d, n = B.shape
         k = columns.shape[1]
         span = self._span(columns, errors, n)
@@ -125,12 +159,18 @@ class BoundedRangeFinder:
         seen = row_space[:k]  # coordinates of the measured columns
         for _ in range(min(self.repairs, rank)):
             precision = seen / self._bars(errors, n)[:, None]
-            if float(np.linalg.norm(np.linalg.pinv(precision))) < _BALANCED * float(np.linalg.norm(rest_errors)):
+            if float(np.linalg.norm(np.linalg.pinv(precision))) < _BALANCED * float(
+                np.linalg.norm(rest_errors)
+            ):
                 break
             worst = np.linalg.svd(precision)[2][-1]
             length = float(np.linalg.norm(inside @ (row_space @ worst)))
             column, error = meter.measure(None, (B @ (row_space @ worst))[:, None], length=length)
-            columns, errors, seen = np.column_stack([columns, column]), np.append(errors, error), np.vstack([seen, worst])
+            columns, errors, seen = (
+                np.column_stack([columns, column]),
+                np.append(errors, error),
+                np.vstack([seen, worst]),
+            )
         bars = self._bars(errors, n)
         precision = seen / bars[:, None]
         left = np.asarray(np.linalg.lstsq(precision, (columns / bars).T, rcond=None)[0].T, dtype=np.float64)

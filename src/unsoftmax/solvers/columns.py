@@ -25,7 +25,8 @@ def solve_columns(meter: Meter, probes: Callable[[int], Array]) -> Array:
 
 
 def gaussian_probes(width: int, rng: np.random.Generator) -> Callable[[int], Array]:
-    """Fresh Gaussian probes for every column: independent, and never orthogonal to v, with probability one."""
+    """Fresh Gaussian probes for every column: independent, and never orthogonal to v, with probability
+    one."""
     return lambda _: rng.standard_normal((width, width))
 
 

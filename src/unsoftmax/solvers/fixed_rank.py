@@ -1,4 +1,5 @@
-"""W of a given rank from measurements a_kᵀ W b_k that somebody else chose: spectral start, damped Gauss-Newton, bounded restarts."""
+"""W of a given rank from measurements a_kᵀ W b_k that somebody else chose: spectral start, damped
+Gauss-Newton, bounded restarts."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _DAMPING_TRIES = 8
 class FixedRankSolution:
     """What came out: the matrix, its residuals relative to the measurements, and how many starts it took.
 
-    spread: typical size of the error of W (Frobenius norm) that errors of the measurements of size one would cause: the measurements'
-    conditioning at this W. Infinite where directions of W are not seen at all.
+    spread: typical size of the error of W (Frobenius norm) that errors of the measurements of size one would
+    cause: the measurements' conditioning at this W. Infinite where directions of W are not seen at all.
     """
 
     matrix: Factors
@@ -35,12 +36,13 @@ class FixedRankSolution:
 class FixedRank:
     """Minimises Σ (a_kᵀ L Rᵀ b_k - t_k)² over d×r factors L and R.
 
-    The first start is the best rank-r part of Σ t_k a_k b_kᵀ, the next three are rough fits with a price on the nuclear norm, the others random.
-    A descent
-    ends when the residual is zero to rounding, or no longer falls. A tenth of the measurements is held out and decides which start is believed.
+    The first start is the best rank-r part of Σ t_k a_k b_kᵀ, the next three are rough fits with a price on
+    the nuclear norm, the others random. A descent ends when the residual is zero to rounding, or no longer
+    falls. A tenth of the measurements is held out and decides which start is believed.
 
     >>> rng = np.random.default_rng(0)
-    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((40, 6)), rng.standard_normal((40, 6))
+    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((40, 6)), rng.standard_normal((40,
+    ...     6))
     >>> found = FixedRank(1).solve(A, B, np.einsum("kd,kd->k", A @ W, B), rng)
     >>> bool(np.allclose(found.matrix.dense(), W))
     True
@@ -53,7 +55,8 @@ class FixedRank:
     hold_out: bool = True
 
     def solve(self, A: Array, B: Array, t: Array, rng: np.random.Generator) -> FixedRankSolution:
-        """The best of all starts on the held-out measurements; the first that is good to `rtol` ends the search."""
+        """The best of all starts on the held-out measurements; the first that is good to `rtol` ends the
+        search."""
         m, d = A.shape
         if self.rank == 0 or not t.any():
             empty = Factors(np.zeros((d, 0)), np.zeros((d, 0)))
@@ -85,7 +88,9 @@ class FixedRank:
         return FixedRankSolution(Factors(L, R), _residual(A, B, t, L, R), loss, starts, _spread(A, B, L, R))
 
 
-def polish(A: Array, B: Array, t: Array, L: Array, R: Array, *, steps: int = 60) -> tuple[Array, Array, float]:
+def polish(
+    A: Array, B: Array, t: Array, L: Array, R: Array, *, steps: int = 60
+) -> tuple[Array, Array, float]:
     """Damped Gauss-Newton steps on the factors, and the relative residual where they end."""
     scale = float(np.linalg.norm(t)) or 1.0
     L, R = balanced(L, R)
@@ -127,7 +132,9 @@ class _Step:
 
         damped = self._gram + damping * self._size * np.eye(len(self._gram))
         try:
-            solution = np.asarray(solve(damped, self._right, assume_a="pos", check_finite=False), dtype=np.float64)
+            solution = np.asarray(
+                solve(damped, self._right, assume_a="pos", check_finite=False), dtype=np.float64
+            )
         except np.linalg.LinAlgError:  # rounding made it indefinite
             solution = np.asarray(np.linalg.lstsq(damped, self._right, rcond=None)[0], dtype=np.float64)
         move = self._J.T @ solution if self._wide else solution
@@ -147,7 +154,10 @@ def balanced(L: Array, R: Array) -> tuple[Array, Array]:
 def _jacobian(A: Array, B: Array, L: Array, R: Array) -> Array:
     m = len(A)
     return np.concatenate(
-        [(A[:, :, None] * (B @ R)[:, None, :]).reshape(m, -1), (B[:, :, None] * (A @ L)[:, None, :]).reshape(m, -1)],
+        [
+            (A[:, :, None] * (B @ R)[:, None, :]).reshape(m, -1),
+            (B[:, :, None] * (A @ L)[:, None, :]).reshape(m, -1),
+        ],
         axis=1,
     )
 
@@ -168,7 +178,8 @@ def _whitened(rows: Array) -> Array:
 
 
 def _spread(A: Array, B: Array, L: Array, R: Array) -> float:
-    """Frobenius norm of the linear map from measurements to W, on the r(2d - r) directions in which W can move."""
+    """Frobenius norm of the linear map from measurements to W, on the r(2d - r) directions in which W can
+    move."""
     from scipy.linalg import solve_triangular
 
     r = L.shape[1]
@@ -176,7 +187,9 @@ def _spread(A: Array, B: Array, L: Array, R: Array) -> float:
     U_rest, V_rest = np.linalg.qr(U, mode="complete")[0][:, r:], np.linalg.qr(V, mode="complete")[0][:, r:]
     AU, BV = A @ U, B @ V
     parts = [(A @ U_rest, BV), (AU, BV), (AU, B @ V_rest)]
-    moves = np.concatenate([(left[:, :, None] * right[:, None, :]).reshape(len(A), -1) for left, right in parts], axis=1)
+    moves = np.concatenate(
+        [(left[:, :, None] * right[:, None, :]).reshape(len(A), -1) for left, right in parts], axis=1
+    )
     if len(moves) < moves.shape[1]:
         return float("inf")
     triangle = np.asarray(np.linalg.qr(moves, mode="r"))

@@ -1,6 +1,7 @@
 """All heads at once, by Gauss-Newton: for heads that no asking row holds apart.
 
-The model is Σ_h σ(aᵀW_h b + L)·(a·v_h), with L = log(n/m) when the first row is sent n times and the last m times.
+The model is Σ_h σ(aᵀW_h b + L)·(a·v_h), with L = log(n/m) when the first row is sent n times and the last m
+times.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ class JointHeads:
         return np.asarray(np.einsum("qi,hij,qj->hq", A, self.W, B, optimize=True))
 
 
-def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) -> tuple[JointHeads, float, float]:
+def joint_step(
+    heads: JointHeads, A: Array, B: Array, L: Array, answers: Array
+) -> tuple[JointHeads, float, float]:
     """(corrected heads, largest relative change of a head, residual before): one least-squares step."""
     H, d, n = heads.W.shape
     Q = len(A)
@@ -64,11 +67,14 @@ def joint_step(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) 
     return moved, largest, float(np.sqrt(np.mean(residual**2)))
 
 
-def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Array, rows: Array, weight: float) -> tuple[JointHeads, float, float]:
+def matrix_step(
+    heads: JointHeads, A: Array, B: Array, answers: Array, base: Array, rows: Array, weight: float
+) -> tuple[JointHeads, float, float]:
     """The same for the matrices alone: (corrected heads, largest relative change of a head, residual before).
 
-    The readouts are known, and so are rows = baseᵀW_h (H, n). They matter: heads with equal scores leave (v_1·a)(v_0·a) in doubt, which
-    W_0 + v_1cᵀ and W_1 - v_0cᵀ share for any c. weight: of such a row against one answer.
+    The readouts are known, and so are rows = baseᵀW_h (H, n). They matter: heads with equal scores leave
+    (v_1·a)(v_0·a) in doubt, which W_0 + v_1cᵀ and W_1 - v_0cᵀ share for any c. weight: of such a row against
+    one answer.
     """
     H, d, n = heads.W.shape
     scores = heads.scores(A, B)
@@ -77,37 +83,50 @@ def matrix_step(heads: JointHeads, A: Array, B: Array, answers: Array, base: Arr
     units = np.linalg.norm(heads.W, axis=(1, 2)) / np.sqrt(d * n)
     slopes = weights * expit(-scores) * voices * units[:, None] / size
     residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
-    lengths = np.sqrt(np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes]))  # of the columns
+    lengths = np.sqrt(
+        np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes])
+    )  # of the columns
     lengths = np.maximum(lengths, 1e-3 * lengths.max(axis=(1, 2), keepdims=True))
     trust = weight * units / np.linalg.norm(rows, axis=1)
 
     def forward(x: Array) -> Array:
         parts = x.reshape(H, d, n) / lengths
-        told = sum(slope * np.einsum("qj,qj->q", A @ part, B) for slope, part in zip(slopes, parts, strict=True))
+        told = sum(
+            slope * np.einsum("qj,qj->q", A @ part, B) for slope, part in zip(slopes, parts, strict=True)
+        )
         return np.concatenate([told, (trust[:, None] * (base @ parts)).ravel()])
 
     def backward(y: Array) -> Array:
         told, fixed = y[: len(A)], y[len(A) :].reshape(H, n) * trust[:, None]
-        seen = np.array([(A * (slope * told)[:, None]).T @ B for slope in slopes]) + base[:, None] * fixed[:, None]
+        seen = (
+            np.array([(A * (slope * told)[:, None]).T @ B for slope in slopes])
+            + base[:, None] * fixed[:, None]
+        )
         return np.asarray(seen / lengths).ravel()
 
     operator = LinearOperator((len(A) + H * n, H * d * n), matvec=forward, rmatvec=backward, dtype=np.float64)
     wanted = np.concatenate([residual, ((trust / units)[:, None] * (rows - base @ heads.W)).ravel()])
     found = lsqr(operator, wanted, atol=1e-8, btol=1e-8, iter_lim=1000)[0].reshape(H, d, n) / lengths
     largest = float(np.linalg.norm(found, axis=(1, 2)).max()) / np.sqrt(d * n)
-    return JointHeads(heads.W + found * units[:, None, None], heads.v), largest, float(np.sqrt(np.mean(residual**2)))
+    return (
+        JointHeads(heads.W + found * units[:, None, None], heads.v),
+        largest,
+        float(np.sqrt(np.mean(residual**2))),
+    )
 
 
 def scale_step(matrices: list[Array], v: Array, A: Array, B: Array, missing: Array) -> tuple[Array, Array]:
-    """(s, uncertainty): the heads' scores should be 1 + s times as large, from what is missing in some answers; a few answers a head suffice.
+    """(s, uncertainty): the heads' scores should be 1 + s times as large, from what is missing in some
+    answers; a few answers a head suffice.
 
-    Pairs on which one head is heard alone are long when heads are close, and then tell a matrix well but for its scale: together, the
-    scales show in short pairs.
+    Pairs on which one head is heard alone are long when heads are close, and then tell a matrix well but for
+    its scale: together, the scales show in short pairs.
 
     >>> rng = np.random.default_rng(0)
     >>> W, v = [np.eye(3), np.ones((3, 3))], rng.standard_normal((2, 3))
     >>> A, B = rng.standard_normal((2, 12, 3))
-    >>> more = JointHeads(np.array([1.0001 * W[0], W[1]]), v).predict(A, B, 0.0) - JointHeads(np.array(W), v).predict(A, B, 0.0)
+    >>> more = JointHeads(np.array([1.0001 * W[0], W[1]]), v).predict(A, B, 0.0) - JointHeads(np.array(W),
+    ...     v).predict(A, B, 0.0)
     >>> np.round(scale_step(W, v, A, B, more)[0], 6) + 0.0
     array([0.0001, 0.    ])
     """

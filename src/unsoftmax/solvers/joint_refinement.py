@@ -1,23 +1,29 @@
-"""Joint refinement: Levenberg-Marquardt over all parameters at once, for any model that can linearise its residual.
+"""Joint refinement: Levenberg-Marquardt over all parameters at once, for any model that can linearise its
+residual.
 
-A start a few ten per cent off is enough. Residuals are computed in float64, so the fit reaches the noise of the answers.
+A start a few ten per cent off is enough. Residuals are computed in float64, so the fit reaches the noise of
+the answers.
 
 What a model supplies (`LeastSquares[State]`; State is whatever type holds its parameters):
 
     residual(state)     -> (n,)   weight · (predicted − answered), for all n answers
     linearise(state)    -> Linearisation, the Jacobian J of `residual` at state
-    moved(state, step)  -> State  state + step (p,), and, if the model has symmetries, put back into a fixed gauge
+    moved(state, step)  -> State  state + step (p,), and, if the model has symmetries, put back into a fixed
+    gauge
 
-What J must offer (`Linearisation`): `unknowns`, `forward(x)` = Jx, `backward(y)` = Jᵀy, `normal()` = JᵀJ as a dense array,
+What J must offer (`Linearisation`): `unknowns`, `forward(x)` = Jx, `backward(y)` = Jᵀy, `normal()` = JᵀJ as a
+dense array,
 `diagonal()` of JᵀJ, and `preconditioner(damping)`, an approximate inverse of JᵀJ + diag(damping), or None.
 `DenseJacobian(J)` makes all of it from an array (n, p); `Products(...)` from functions.
 
-    refined = refine(problem, start, RefinementOptions(), held_out=lambda state: rms_of_queries_that_are_not_in_the_fit)
+    refined = refine(problem, start, RefinementOptions(), held_out=lambda state:
+    rms_of_queries_that_are_not_in_the_fit)
     refined.state, refined.rms, refined.stopped
     spread = Spread.of(problem, refined.state, gauge=number_of_directions_that_change_nothing)
     steps = spread.draw(400, rng)          # (400, p): errors that the parameters may have, from s²(JᵀJ)⁻¹
 
-Up to `dense_limit` unknowns J is used as a dense normal matrix; above, by preconditioned conjugate gradients on products alone.
+Up to `dense_limit` unknowns J is used as a dense normal matrix; above, by preconditioned conjugate gradients
+on products alone.
 """
 
 from __future__ import annotations
@@ -47,9 +53,11 @@ __all__ = [
 State = TypeVar("State")
 Inverse = Callable[[Array], Array]
 
-_WEAKEST_COLUMN = 1e-12  # of the strongest: columns of J below are damped as if they were this strong, or they would run away
+# of the strongest: columns of J below are damped as if they were this strong, or they would run away
+_WEAKEST_COLUMN = 1e-12
 _MOST_DAMPING = 1e8  # a step this short that still does not help: the residual cannot be lowered in float64
-_ROUNDED_AWAY = 1e-13  # relative eigenvalue of the scaled normal matrix below which float64 has lost the direction
+# relative eigenvalue of the scaled normal matrix below which float64 has lost the direction
+_ROUNDED_AWAY = 1e-13
 
 
 class Linearisation(Protocol):
@@ -111,7 +119,8 @@ class DenseJacobian:
 
 @dataclass(frozen=True)
 class Products:
-    """A Jacobian known by its products. The dense normal matrix is built from them column by column where one is asked for."""
+    """A Jacobian known by its products. The dense normal matrix is built from them column by column where
+    one is asked for."""
 
     unknowns: int
     forward: Callable[[Array], Array]
@@ -133,8 +142,10 @@ class Products:
 
 @dataclass(frozen=True)
 class RefinementOptions:
-    """damping: relative to the diagonal of JᵀJ, at the first step. improvement: relative decrease of the squared residual below which a
-    step counts as the last. patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients."""
+    """damping: relative to the diagonal of JᵀJ, at the first step. improvement: relative decrease of the
+    squared residual below which a
+    step counts as the last. patience: further steps after the held-out residual was lowest. inner_*:
+    conjugate gradients."""
 
     iterations: int = 40
     damping: float = 1e-4
@@ -157,7 +168,8 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Refined(Generic[State]):
-    """rms: of the weighted residual, before the first step and after every one. held_out: the same of held-out answers ([] without any)."""
+    """rms: of the weighted residual, before the first step and after every one. held_out: the same of
+    held-out answers ([] without any)."""
 
     state: State
     rms: tuple[float, ...]
@@ -173,7 +185,8 @@ def refine(
     held_out: Callable[[State], float] | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Refined[State]:
-    """Minimises the squared residual from `start`. With `held_out`, the state with the lowest held-out residual is returned.
+    """Minimises the squared residual from `start`. With `held_out`, the state with the lowest held-out
+    residual is returned.
 
     >>> class Power:
     ...     def residual(self, state): return np.array([state[0] ** 2 - 2.0])
@@ -258,17 +271,22 @@ def _strengths(diagonal: Array) -> Array:
 
 
 def _solve_positive(scaled: Array, damping: float, right: Array) -> Array:
-    """(scaled + λ)⁻¹ right. Where Cholesky fails, because gauge directions have eigenvalues of rounding size, they are left out."""
+    """(scaled + λ)⁻¹ right. Where Cholesky fails, because gauge directions have eigenvalues of rounding
+    size, they are left out."""
     damped = scaled + damping * np.eye(len(scaled))
     try:
-        return np.asarray(cho_solve(cho_factor(damped, lower=True, check_finite=False), right, check_finite=False))
+        return np.asarray(
+            cho_solve(cho_factor(damped, lower=True, check_finite=False), right, check_finite=False)
+        )
     except LinAlgError:
         values, vectors = np.linalg.eigh(damped)
         kept = values > _ROUNDED_AWAY * values[-1]
         return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept]))
 
 
-def _conjugate_gradients(linear: Linearisation, right: Array, damping: Array, strengths: Array, options: RefinementOptions) -> Array:
+def _conjugate_gradients(
+    linear: Linearisation, right: Array, damping: Array, strengths: Array, options: RefinementOptions
+) -> Array:
     """(JᵀJ + diag(damping))⁻¹ right."""
     given = linear.preconditioner(damping)
 
@@ -308,7 +326,13 @@ class Spread:
     options: RefinementOptions = field(default_factory=RefinementOptions)
 
     @classmethod
-    def of(cls, problem: LeastSquares[State], state: State, gauge: int = 0, options: RefinementOptions | None = None) -> Self:
+    def of(
+        cls,
+        problem: LeastSquares[State],
+        state: State,
+        gauge: int = 0,
+        options: RefinementOptions | None = None,
+    ) -> Self:
         """gauge: how many independent directions of the parameters change no answer."""
         residual, linear = problem.residual(state), problem.linearise(state)
         free = max(len(residual) - (linear.unknowns - gauge), 1)
@@ -342,7 +366,9 @@ class Spread:
         noise = np.sqrt(self.variance) * rng.standard_normal(self.answers)
         strengths = _strengths(self.linear.diagonal())
         damping = self.options.least_damping * strengths
-        return _conjugate_gradients(self.linear, self.linear.backward(noise), damping, strengths, self.options)
+        return _conjugate_gradients(
+            self.linear, self.linear.backward(noise), damping, strengths, self.options
+        )
 
 
 def _rms(residual: Array) -> float:

@@ -15,9 +15,11 @@ __all__ = ["NuclearNorm", "NuclearNormSolution"]
 
 @dataclass(frozen=True)
 class NuclearNormSolution:
-    """The minimiser, its rank, the relative residuals where the iteration stopped, and how many iterations it took.
+    """The minimiser, its rank, the relative residuals where the iteration stopped, and how many iterations it
+    took.
 
-    polished: whether Gauss-Newton on the found rank met every measurement to rounding without moving away from the iterate.
+    polished: whether Gauss-Newton on the found rank met every measurement to rounding without moving away
+    from the iterate.
     """
 
     matrix: Matrix
@@ -32,13 +34,15 @@ class NuclearNormSolution:
 class NuclearNorm:
     """min |X|_* subject to a_kᵀ X b_k = t_k, exactly, by alternating directions.
 
-    X is the projection on the measurements (one Cholesky factor of the m×m Gram matrix, whose entries are (a_k·a_l)(b_k·b_l), so that no
-    m×d² matrix exists), Z the shrunk singular values. Stops when the primal residual |X - Z| and the dual one rho·|Z - Z_before| are both
-    below `tol` relative to what they compare. Then the rank of Z is known, and Gauss-Newton on that rank finds the last digits; when that
-    moves away from Z the iteration goes on, ten times more exact.
+    X is the projection on the measurements (one Cholesky factor of the m×m Gram matrix, whose entries are
+    (a_k·a_l)(b_k·b_l), so that no m×d² matrix exists), Z the shrunk singular values. Stops when the primal
+    residual |X - Z| and the dual one rho·|Z - Z_before| are both below `tol` relative to what they compare.
+    Then the rank of Z is known, and Gauss-Newton on that rank finds the last digits; when that moves away
+    from Z the iteration goes on, ten times more exact.
 
     >>> rng = np.random.default_rng(0)
-    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((30, 6)), rng.standard_normal((30, 6))
+    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((30, 6)), rng.standard_normal((30,
+    ...     6))
     >>> found = NuclearNorm().solve(A, B, np.einsum("kd,kd->k", A @ W, B))
     >>> found.rank, bool(np.allclose(found.matrix.dense(), W))
     (1, True)
@@ -54,7 +58,9 @@ class NuclearNorm:
         d = A.shape[1]
         scale = float(np.linalg.norm(t)) / np.sqrt(len(t)) if len(t) else 0.0
         if scale == 0.0:
-            return NuclearNormSolution(Factors(np.zeros((d, 0)), np.zeros((d, 0))), 0, 0.0, 0.0, 0, polished=True)
+            return NuclearNormSolution(
+                Factors(np.zeros((d, 0)), np.zeros((d, 0))), 0, 0.0, 0.0, 0, polished=True
+            )
         project = _Affine(A, B, t / scale)
         Z = project(np.zeros((d, d)))
         U = np.zeros((d, d))
@@ -72,9 +78,13 @@ class NuclearNorm:
             primal = primal_size / max(float(np.linalg.norm(X)), float(np.linalg.norm(Z)), 1e-300)
             dual = dual_size / max(rho * float(np.linalg.norm(U)), 1e-300)
             if primal <= tol and dual <= tol:
-                rank = int(np.count_nonzero(values > 100.0 * tol * values[0]))  # smaller ones may still be on their way to zero
+                rank = int(
+                    np.count_nonzero(values > 100.0 * tol * values[0])
+                )  # smaller ones may still be on their way to zero
                 root = np.sqrt(values[:rank])
-                found = _polished(A, B, t / scale, left[:, :rank] * root, right[:rank].T * root, allowed=100.0 * tol)
+                found = _polished(
+                    A, B, t / scale, left[:, :rank] * root, right[:rank].T * root, allowed=100.0 * tol
+                )
                 if found is not None:
                     matrix = Factors(found[0] * np.sqrt(scale), found[1] * np.sqrt(scale))
                     return NuclearNormSolution(matrix, rank, primal, dual, iteration, polished=True)
@@ -96,7 +106,9 @@ class _Affine:
 
         self._A, self._B, self._t = A, B, t
         gram = (A @ A.T) * (B @ B.T)
-        gram[np.diag_indices_from(gram)] *= 1.0 + 1e-14  # repeated measurements agree; the factor must exist all the same
+        gram[np.diag_indices_from(gram)] *= (
+            1.0 + 1e-14
+        )  # repeated measurements agree; the factor must exist all the same
         self._factor = cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
 
     def __call__(self, X: Array) -> Array:
@@ -107,8 +119,11 @@ class _Affine:
         return np.asarray(X - (self._A * weights[:, None]).T @ self._B)
 
 
-def _polished(A: Array, B: Array, t: Array, L: Array, R: Array, *, allowed: float) -> tuple[Array, Array] | None:
-    """Factors near the given ones that meet all measurements to their rounding; None when there are none near or the rank does not pin them down."""
+def _polished(
+    A: Array, B: Array, t: Array, L: Array, R: Array, *, allowed: float
+) -> tuple[Array, Array] | None:
+    """Factors near the given ones that meet all measurements to their rounding; None when there are none near
+    or the rank does not pin them down."""
     d, r = L.shape
     if r == 0 or r * (2 * d - r) > len(t):
         return None

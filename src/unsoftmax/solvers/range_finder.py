@@ -1,4 +1,5 @@
-"""W of unknown rank r from r(2d - r) measurements: columns until nothing new appears, then only inside their span."""
+"""W of unknown rank r from r(2d - r) measurements: columns until nothing new appears, then only inside their
+span."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.oracles import Array
 from unsoftmax.solvers.bases import FacingBasis, RandomBasis
-from unsoftmax.solvers.repair import Again, repaired
+from unsoftmax.solvers.extra_column import Again, repaired
 
 __all__ = ["RangeFinder"]
 
@@ -25,19 +26,23 @@ _LARGEST_COEFFICIENT = 1e3  # beyond, the columns are too weak to build on: one 
 class RangeFinder:
     """Finds W = Q·[QᵀWB, QᵀWB⊥]·[B B⊥]ᵀ; nothing is inverted.
 
-    B: the first columns of a random orthonormal basis. The columns W B are measured in full, one by one, until a fresh probe
-    orthogonal to all of them, on a fresh direction orthogonal to B, measures zero (three times). Q spans them.
-    The rest is measured inside Q alone, in blocks of columns of about `block_bytes`.
+    B: the first columns of a random orthonormal basis. The columns W B are measured in full, one by one,
+    until a fresh probe orthogonal to all of them, on a fresh direction orthogonal to B, measures zero (three
+    times). Q spans them. The rest is measured inside Q alone, in blocks of columns of about `block_bytes`.
 
-    Numerical rank: the k of the k columns measured until then. Rule for zero: with `noise` the measuring error of aᵀWb (unit a, b), which is
-    found by asking the first column again in other combinations and never taken below the meter's own resolution, |aᵀWb| is zero
+    Numerical rank: the k of the k columns measured until then. Rule for zero: with `noise` the measuring
+    error of aᵀWb (unit a, b), which is found by asking the first column again in other combinations and never
+    taken below the meter's own resolution, |aᵀWb| is zero
     - up to margin·(k + 1)·noise;
-    - up to margin·noise·sqrt(1 + |y|²), where y are the coefficients of W b in the columns: errors of weak columns, magnified by y, look
+    - up to margin·noise·sqrt(1 + |y|²), where y are the coefficients of W b in the columns: errors of weak
+      columns, magnified by y, look
       like something new. Believed up to |y| = 1000, and only asked for when |aᵀWb| is small enough for that.
 
     facing: a vector that every b shall see alike, for meters that need b·v > 0.
-    near: W, roughly, where it is known: of many bases the one is taken whose first columns tell its range best.
-    again: measures a column that is roughly known once more, for meters that do so cheaply; used where the columns were nearly dependent.
+    near: W, roughly, where it is known: of many bases the one is taken whose first columns tell its range
+    best.
+    again: measures a column that is roughly known once more, for meters that do so cheaply; used where the
+    columns were nearly dependent.
     """
 
     margin: float = 10.0
@@ -46,8 +51,11 @@ class RangeFinder:
     near: Matrix | None = None
     again: Again | None = None
 
-    def solve(self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None) -> Matrix:
-        """W, as factors when its rank is below d. `announce` hears the number of measurements still to come."""
+    def solve(
+        self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None
+    ) -> Matrix:
+        """W, as factors when its rank is below d. `announce` hears the number of measurements still to
+        come."""
         d = meter.width
         basis = self._basis(d, rng)
         found = _Columns(d)
@@ -66,7 +74,14 @@ class RangeFinder:
         matrix = self._assemble(meter, basis, found)
         if self.again is None or self.facing is None or not isinstance(matrix, Factors):
             return matrix
-        return repaired(matrix, basis.columns(0, found.count), found.columns, max(noise, meter.resolution), self.again, self.facing)
+        return repaired(
+            matrix,
+            basis.columns(0, found.count),
+            found.columns,
+            max(noise, meter.resolution),
+            self.again,
+            self.facing,
+        )
 
     def _basis(self, d: int, rng: np.random.Generator) -> RandomBasis:
         def draw() -> RandomBasis:
@@ -76,10 +91,18 @@ class RangeFinder:
             return draw()
         row_space = self.near.svd()[2]
         draws = [draw() for _ in range(_DRAWS)]
-        return min(draws, key=lambda basis: float(np.linalg.norm(np.linalg.pinv(basis.columns(0, row_space.shape[1]).T @ row_space))))
+        return min(
+            draws,
+            key=lambda basis: float(
+                np.linalg.norm(np.linalg.pinv(basis.columns(0, row_space.shape[1]).T @ row_space))
+            ),
+        )
 
-    def _nothing_left(self, meter: Meter, basis: RandomBasis, found: _Columns, noise: float, rng: np.random.Generator) -> bool:
-        """Whether what is not yet measured is zero. Values that an unlucky probe could have made of noise are tried again."""
+    def _nothing_left(
+        self, meter: Meter, basis: RandomBasis, found: _Columns, noise: float, rng: np.random.Generator
+    ) -> bool:
+        """Whether what is not yet measured is zero. Values that an unlucky probe could have made of noise are
+        tried again."""
         limit = self.margin * (found.count + 1) * noise
         zeros = doubtful = 0
         while zeros <= _CONFIRMATIONS:
@@ -146,7 +169,9 @@ class _Columns:
     def add(self, column: Array) -> None:
         """One more column; its new direction is orthogonalised twice, because once is not enough."""
         if self.count == len(self._columns):
-            self._columns, self._span = (np.concatenate([kept, np.empty_like(kept)]) for kept in (self._columns, self._span))
+            self._columns, self._span = (
+                np.concatenate([kept, np.empty_like(kept)]) for kept in (self._columns, self._span)
+            )
         self._columns[self.count] = column
         self.count += 1
         size = float(np.linalg.norm(column))
@@ -168,7 +193,8 @@ class _Columns:
 
 
 def _noise(meter: Meter, b: Array, column: Array, rng: np.random.Generator) -> float:
-    """Size of the measuring error of aᵀWb for unit a and b: the first column asked again in random combinations."""
+    """Size of the measuring error of aᵀWb for unit a and b: the first column asked again in random
+    combinations."""
     errors = []
     for _ in range(_NOISE_SAMPLES if meter.width > 1 else 0):
         a = rng.standard_normal(meter.width)

@@ -1,4 +1,5 @@
-"""Rough low-rank fits of measurements a_kᵀ W b_k that may be wrong a little: least squares with a price on the nuclear norm."""
+"""Rough low-rank fits of measurements a_kᵀ W b_k that may be wrong a little: least squares with a price on
+the nuclear norm."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ _HALVINGS = 12
 
 
 def shrunk_starts(A: Array, B: Array, t: Array, rank: int) -> Iterator[tuple[Array, Array]]:
-    """Factors of the given rank, from a falling price: first where the rank is just reached, then where it is passed, then at the end.
+    """Factors of the given rank, from a falling price: first where the rank is just reached, then where it is
+    passed, then at the end.
 
     Unlike moments Σ t_k a_k b_kᵀ they need no a's and b's that are independent of each other.
 
     >>> rng = np.random.default_rng(0)
-    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((30, 6)), rng.standard_normal((30, 6))
+    >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((30, 6)), rng.standard_normal((30,
+    ...     6))
     >>> L, R = list(shrunk_starts(A, B, np.einsum("kd,kd->k", A @ W, B), 1))[-1]
     >>> bool(np.linalg.norm(L @ R.T - W) < 0.2 * np.linalg.norm(W))
     True

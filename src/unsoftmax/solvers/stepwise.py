@@ -1,4 +1,5 @@
-"""A matrix of unknown rank on given right points: columns one by one, each begun with a few coordinates that show whether it is new.
+"""A matrix of unknown rank on given right points: columns one by one, each begun with a few coordinates that
+show whether it is new.
 
 A generator asks and is sent measurements, so that many matrices can be solved side by side in common batches.
 """
@@ -24,8 +25,9 @@ _ALWAYS = 48  # up to here every column is tested, then every eighth, because a 
 class Request:
     """directionsᵀ W P[:, points], the base direction always included as the first row of what comes back.
 
-    first: the place of the first direction in the basis `left`; 0 when the directions lie in the span that was found. sizes: how large the
-    entries of each direction's row were on the points before, once that is known.
+    first: the place of the first direction in the basis `left`; 0 when the directions lie in the span that
+    was found. sizes: how large the entries of each direction's row were on the points before, once that is
+    known.
     """
 
     directions: Array
@@ -37,7 +39,8 @@ class Request:
 def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, None]:
     """Asks what is needed to know W on n points: full columns until one adds nothing, then only their span.
 
-    left: orthonormal (d, d), its first column the base direction, which every answer includes. Sends back are (k + 1, columns).
+    left: orthonormal (d, d), its first column the base direction, which every answer includes. Sends back are
+    (k + 1, columns).
     """
     d = left.shape[0]
     columns: list[Array] = []
@@ -52,19 +55,26 @@ def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, 
         if _nothing_new([column[:lead] for column in columns], start, tolerance):
             C = left @ np.column_stack(columns)
             directions = _inside(_span(C, tolerance), left[:, 0])
-            answer = yield Request(directions, slice(k, n), sizes=np.sqrt(np.mean((directions.T @ C) ** 2, axis=1)))
+            answer = yield Request(
+                directions, slice(k, n), sizes=np.sqrt(np.mean((directions.T @ C) ** 2, axis=1))
+            )
             for _ in range(_REPAIRS):
                 missed = _badly_spanned(C, _along(left[:, 0], directions, _span(C, tolerance), answer))
                 if missed is None:
                     return
-                C = np.column_stack([C, left @ (yield Request(left[:, 1:], slice(k + missed, k + missed + 1), 1))[:, 0]])
+                C = np.column_stack(
+                    [C, left @ (yield Request(left[:, 1:], slice(k + missed, k + missed + 1), 1))[:, 0]]
+                )
             return
         rest = yield Request(left[:, lead:], point, lead)
         columns.append(np.concatenate([start, rest[1:, 0]]))
 
 
-def reassemble(left: Array, requests: list[Request], answers: list[Array], n: int, tolerance: float) -> tuple[Array, int | None]:
-    """(C, rank): C (d, n) = W on all points, from everything that `explore` asked; rank None when all columns were full."""
+def reassemble(
+    left: Array, requests: list[Request], answers: list[Array], n: int, tolerance: float
+) -> tuple[Array, int | None]:
+    """(C, rank): C (d, n) = W on all points, from everything that `explore` asked; rank None when all columns
+    were full."""
     d = left.shape[0]
     full: dict[int, Array] = {}
     inside: tuple[Request, Array] | None = None
@@ -91,9 +101,11 @@ def _along(base: Array, directions: Array, span: Array, answer: Array) -> Array:
 
 
 def _badly_spanned(C: Array, coefficients: Array) -> int | None:
-    """The column most worth knowing in full: a direction of the span that the full columns hardly show, and others do.
+    """The column most worth knowing in full: a direction of the span that the full columns hardly show, and
+    others do.
 
-    What is known of such a direction is as wrong as it is faint in C, so it spoils all columns that have more of it.
+    What is known of such a direction is as wrong as it is faint in C, so it spoils all columns that have more
+    of it.
     """
     values = np.linalg.svd(C / np.linalg.norm(C, axis=0), compute_uv=False)[: len(coefficients)]
     shares = np.abs(coefficients) / np.linalg.norm(coefficients, axis=0)

@@ -1,4 +1,5 @@
-"""Appendix C: heads in orthogonal subspaces; known bases (Proposition C.2), hidden ones from second differences, and no bases at all."""
+"""Appendix C: heads in orthogonal subspaces; known bases (Proposition C.2), hidden ones from second
+differences, and no bases at all."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table, l
 from unsoftmax.learners import appendix_c
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.oracles import Array
-from unsoftmax.recovery import recover
+from unsoftmax.recovery.recover import recover
 
 __all__ = ["EXPERIMENT"]
 
@@ -34,7 +35,17 @@ def _run(fast: bool, seed: int) -> Findings:
             result = recover(model, seed=s)
             our_bills.append(result.queries.learning)
             ours.append(np.inf if result.model is None else _distance(model, result.model))
-        rows.append((" + ".join(map(str, sizes)), max(bills), max(known), max(hidden_bills), max(hidden), max(our_bills), max(ours)))
+        rows.append(
+            (
+                " + ".join(map(str, sizes)),
+                max(bills),
+                max(known),
+                max(hidden_bills),
+                max(hidden),
+                max(our_bills),
+                max(ours),
+            )
+        )
     columns = (
         "d = sum of d_h",
         "C.2: queries",
@@ -48,18 +59,27 @@ def _run(fast: bool, seed: int) -> Findings:
     return Findings(
         tables=(Table("subspaces", columns, tuple(rows)),),
         checks=(
-            Check("C.2: exactly Σ(d_h + d_h²) queries", "in every run" if exact_bill else "not in every run", exact_bill),
+            Check(
+                "C.2: exactly Σ(d_h + d_h²) queries",
+                "in every run" if exact_bill else "not in every run",
+                exact_bill,
+            ),
             Check("C.2: W and v of every head", f"worst relative error {exact:.1e}", exact < 1e-6),
             Check(
-                "hidden subspaces: found from second differences, in at most d(d² + 3d + 2)/2 + d + d² queries",
+                "hidden subspaces: found from second differences, in at most d(d² + 3d + 2)/2 + d + d² "
+                "queries",
                 f"worst relative error {found_blocks:.1e}" + ("" if upper_bill else ", with more queries"),
                 found_blocks < 1e-3 and upper_bill,
             ),
-            Check("(ours) no subspaces assumed at all", f"worst relative error {general:.1e}", general < 1e-7),
+            Check(
+                "(ours) no subspaces assumed at all", f"worst relative error {general:.1e}", general < 1e-7
+            ),
         ),
         remarks=(
-            f"Second differences cost half the digits of float64: {found_blocks:.0e} instead of {exact:.0e}, at about d³/2 queries. Isolating heads "
-            f"by saturation needs neither bases nor orthogonality, and ends at {general:.0e} on the same heads.",
+            f"Second differences cost half the digits of float64: {found_blocks:.0e} instead of "
+            f"{exact:.0e}, at about d³/2 queries. Isolating heads "
+            f"by saturation needs neither bases nor orthogonality, and ends at {general:.0e} on the same "
+            "heads.",
         ),
     )
 
@@ -69,7 +89,13 @@ def _orthogonal(sizes: tuple[int, ...], seed: list[int]) -> tuple[MultiHead, lis
     rng = np.random.default_rng([*seed, *sizes])
     basis = np.linalg.qr(rng.standard_normal((sum(sizes), sum(sizes))))[0]
     bases = np.split(basis, np.cumsum(sizes)[:-1], axis=1)
-    heads = [SingleHead(U @ rng.standard_normal((U.shape[1],) * 2) @ U.T / np.sqrt(U.shape[1]), U @ rng.standard_normal(U.shape[1])) for U in bases]
+    heads = [
+        SingleHead(
+            U @ rng.standard_normal((U.shape[1],) * 2) @ U.T / np.sqrt(U.shape[1]),
+            U @ rng.standard_normal(U.shape[1]),
+        )
+        for U in bases
+    ]
     return MultiHead(heads), bases
 
 
@@ -80,6 +106,7 @@ def _distance(model: MultiHead, found: object) -> float:
 EXPERIMENT = Experiment(
     "C",
     "Appendix C: heads in orthogonal subspaces",
-    "If every head lives in a known subspace, orthogonal to the others, Σ(d_h + d_h²) queries recover all; unknown subspaces show in Hessians.",
+    "If every head lives in a known subspace, orthogonal to the others, Σ(d_h + d_h²) queries recover all; "
+    "unknown subspaces show in Hessians.",
     _run,
 )

@@ -1,4 +1,5 @@
-"""What an experiment is: a statement, a grid, and figures that hold the statement against what was measured."""
+"""What an experiment is: a statement, a grid, and figures that hold the statement against what was
+measured."""
 
 from __future__ import annotations
 
@@ -13,9 +14,19 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, SingleHead
 from unsoftmax.oracles import Oracle
 from unsoftmax.outcomes import Stop
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.targets import as_oracle
 
-__all__ = ["Chart", "Check", "Experiment", "Findings", "Line", "Table", "head_with_margin", "learn_raw", "slope"]
+__all__ = [
+    "Chart",
+    "Check",
+    "Experiment",
+    "Findings",
+    "Line",
+    "Table",
+    "head_with_margin",
+    "learn_raw",
+    "slope",
+]
 
 
 @dataclass(frozen=True)
@@ -70,7 +81,8 @@ class Findings:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A theorem of the paper (or a check that a summary of it lists), and how to hold it against measurements.
+    """A theorem of the paper (or a check that a summary of it lists), and how to hold it against
+    measurements.
 
     run: (fast, seed) -> Findings, a deterministic function of both.
     """
@@ -82,7 +94,8 @@ class Experiment:
 
 
 def learn_raw(learner: Learner, target: Model | Oracle, seed: int) -> tuple[Any, int, str]:
-    """(what the algorithm itself returns, or None; queries; why it stopped): without certificate, to see errors that `recover` would refuse."""
+    """(what the algorithm itself returns, or None; queries; why it stopped): without certificate, to see
+    errors that `recover` would refuse."""
     ledger = Ledger(as_oracle(target))
     try:
         learned: Learned = learner.learn(ledger, np.random.default_rng([seed, 0xAB]))
@@ -101,7 +114,11 @@ def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int 
     (0.5, 2, 1.0)
     """
     rng = np.random.default_rng([seed, d, 0x3A])
-    W = rng.standard_normal((d, d)) if r is None else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
+    W = (
+        rng.standard_normal((d, d))
+        if r is None
+        else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
+    )
     heard = rng.permutation(d)[: max(1, int(min(d, 1.0 / mu**2 + 1e-9)))]
     least = min(mu, 1.0) if len(heard) > 1 else 1.0
     squares = np.zeros(d)

@@ -1,4 +1,5 @@
-"""The third experiment that a public summary lists: rank 2, 4, 8 at d = 64, columns against O(rd), success over seeds."""
+"""The third experiment that a public summary lists: rank 2, 4, 8 at d = 64, columns against O(rd), success
+over seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, L
 from unsoftmax.lab.experiments.theorem_5_1 import why_not
 from unsoftmax.learners import theorem_5_1
 from unsoftmax.models import random_single_head
-from unsoftmax.recovery import recover
+from unsoftmax.recovery.recover import recover
 
 __all__ = ["EXPERIMENT"]
 
@@ -22,7 +23,10 @@ def _run(fast: bool, seed: int) -> Findings:
     reasons: Counter[str] = Counter()
     for r in ranks:
         heads = [random_single_head(d, r, seed=1000 * seed + s) for s in range(n_seeds)]
-        convex = [recover(head, learner=theorem_5_1(rank=r, C=_C), seed=s) for s, head in enumerate(heads[:n_convex])]
+        convex = [
+            recover(head, learner=theorem_5_1(rank=r, C=_C), seed=s)
+            for s, head in enumerate(heads[:n_convex])
+        ]
         for head, result in zip(heads, convex, strict=False):
             if result.model is None:
                 reasons[why_not(result.reason)] += 1
@@ -40,7 +44,11 @@ def _run(fast: bool, seed: int) -> Findings:
                 f"{sum(result.status.recovered for result in convex)} of {n_convex}",
                 max(result.queries.learning for result in ours),
                 f"{sum(result.status.recovered for result in ours)} of {n_seeds}",
-                max(head.distance(result.model) for head, result in zip(heads, ours, strict=True) if result.model is not None),  # type: ignore[arg-type]
+                max(
+                    head.distance(result.model)  # type: ignore[arg-type]
+                    for head, result in zip(heads, ours, strict=True)
+                    if result.model is not None
+                ),
             )
         )
     columns = (
@@ -59,7 +67,11 @@ def _run(fast: bool, seed: int) -> Findings:
     return Findings(
         tables=(Table("low_rank", columns, tuple(rows)),),
         checks=(
-            Check("what nuclear norm minimisation reports as recovered is right", f"worst error {worst:.1e}", worst < 1e-6),
+            Check(
+                "what nuclear norm minimisation reports as recovered is right",
+                f"worst error {worst:.1e}",
+                worst < 1e-6,
+            ),
             Check(
                 "(ours) every seed at the price of the parameters",
                 f"{max(row[6] / row[2] for row in rows):.3f} queries a parameter at most",
@@ -73,14 +85,25 @@ def _run(fast: bool, seed: int) -> Findings:
                 f"queries at d = {d}",
                 tuple(
                     Line(name, xs, tuple(float(row[k]) for row in rows), bound=name == "parameters")
-                    for name, k in (("columns", 3), ("nuclear norm", 4), ("range finder", 6), ("parameters", 2))
+                    for name, k in (
+                        ("columns", 3),
+                        ("nuclear norm", 4),
+                        ("range finder", 6),
+                        ("parameters", 2),
+                    )
                 ),
             ),
         ),
         remarks=(
-            f"At C = {_C:g} and r = {ranks[-1]} the convex program asks {rows[-1][4] / rows[-1][3]:.2g} times what columns ask: it pays off only "
+            f"At C = {_C:g} and r = {ranks[-1]} the convex program asks {rows[-1][4] / rows[-1][3]:.2g} "
+            "times what columns ask: it pays off only "
             f"when 2Cr is well below d. It recovered {n_right} of {len(ranks) * n_convex} heads"
-            + (f"; the others ended as UNRESOLVED ({', '.join(f'{name}: {count}' for name, count in sorted(reasons.items()))})." if reasons else "."),
+            + (
+                "; the others ended as UNRESOLVED "
+                f"({', '.join(f'{name}: {count}' for name, count in sorted(reasons.items()))})."
+                if reasons
+                else "."
+            ),
         ),
     )
 

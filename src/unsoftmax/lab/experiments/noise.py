@@ -1,14 +1,24 @@
-"""The second experiment that a public summary lists: Gaussian noise on the answers, margins 0.01, 0.1 and 0.5."""
+"""The second experiment that a public summary lists: Gaussian noise on the answers, margins 0.01, 0.1 and
+0.5."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, head_with_margin, slope
+from unsoftmax.lab.experiments.base import (
+    Chart,
+    Check,
+    Experiment,
+    Findings,
+    Line,
+    Table,
+    head_with_margin,
+    slope,
+)
 from unsoftmax.learners import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Noisy
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 
@@ -36,17 +46,37 @@ def _run(fast: bool, seed: int) -> Findings:
         lines.append(Line(f"mu = {mu:g}", tuple(sigmas), tuple(medians)))
     spread = max(scaled) / min(scaled)
     exponent = slope(MARGINS, [row[2] for row in rows if row[1] == sigmas[-1]])
-    falling = all(rows[k][2] > rows[k + len(sigmas)][2] > rows[k + 2 * len(sigmas)][2] for k in range(len(sigmas)))
+    falling = all(
+        rows[k][2] > rows[k + len(sigmas)][2] > rows[k + 2 * len(sigmas)][2] for k in range(len(sigmas))
+    )
     return Findings(
-        tables=(Table("noise", ("mu", "sigma", "median Frobenius error of W", "worst", "median of error / (sigma·norm of 1/v)"), tuple(rows)),),
+        tables=(
+            Table(
+                "noise",
+                (
+                    "mu",
+                    "sigma",
+                    "median Frobenius error of W",
+                    "worst",
+                    "median of error / (sigma·norm of 1/v)",
+                ),
+                tuple(rows),
+            ),
+        ),
         checks=(
             Check(
                 "the error is linear in sigma",
                 f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}",
                 max(abs(x - 1) for x in slopes) < 0.05,
             ),
-            Check("and falls with the margin", "at every sigma" if falling else "not at every sigma", falling),
-            Check("error = O(sigma/|v_i|)", f"error / (sigma·norm of 1/v) varies by a factor {spread:.2f} over all margins and sigmas", spread < 3.0),
+            Check(
+                "and falls with the margin", "at every sigma" if falling else "not at every sigma", falling
+            ),
+            Check(
+                "error = O(sigma/|v_i|)",
+                f"error / (sigma·norm of 1/v) varies by a factor {spread:.2f} over all margins and sigmas",
+                spread < 3.0,
+            ),
         ),
         charts=(
             Chart("noise", "sigma", "median Frobenius error of W", tuple(lines)),
@@ -54,11 +84,15 @@ def _run(fast: bool, seed: int) -> Findings:
                 "noise_over_margin",
                 "sigma / mu",
                 "median Frobenius error of W",
-                tuple(Line(line.name, tuple(sigma / mu for sigma in line.x), line.y) for mu, line in zip(MARGINS, lines, strict=True)),
+                tuple(
+                    Line(line.name, tuple(sigma / mu for sigma in line.x), line.y)
+                    for mu, line in zip(MARGINS, lines, strict=True)
+                ),
             ),
         ),
         remarks=(
-            f"The summary expects an error of order sigma/(mu·least entry). Measured, the margin enters at most once: the error grows like mu to the "
+            "The summary expects an error of order sigma/(mu·least entry). Measured, the margin enters at "
+            "most once: the error grows like mu to the "
             f"power {exponent:.2f}, and over sigma/mu the lines of all margins nearly fall together.",
         ),
     )

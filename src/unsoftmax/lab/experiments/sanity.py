@@ -1,4 +1,5 @@
-"""The first experiment that a public summary of the paper lists: d up to 8, a margin on v, Gaussian probes, errors below 1e-10."""
+"""The first experiment that a public summary of the paper lists: d up to 8, a margin on v, Gaussian probes,
+errors below 1e-10."""
 
 from __future__ import annotations
 
@@ -23,8 +24,20 @@ def _run(fast: bool, seed: int) -> Findings:
         rows.append((d, n_seeds, float(np.median(errors_W)), max(errors_W), max(errors_v)))
     within = all(max(row[3], row[4]) < 1e-10 for row in rows)
     return Findings(
-        tables=(Table("sanity", ("d", "seeds", "median Frobenius error of W", "worst error of W", "worst error of v"), tuple(rows)),),
-        checks=(Check("errors of W and v below 1e-10", f"worst {max(max(row[3], row[4]) for row in rows):.1e}", within),),
+        tables=(
+            Table(
+                "sanity",
+                ("d", "seeds", "median Frobenius error of W", "worst error of W", "worst error of v"),
+                tuple(rows),
+            ),
+        ),
+        checks=(
+            Check(
+                "errors of W and v below 1e-10",
+                f"worst {max(max(row[3], row[4]) for row in rows):.1e}",
+                within,
+            ),
+        ),
     )
 
 

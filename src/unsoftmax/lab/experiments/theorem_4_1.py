@@ -5,7 +5,7 @@ from __future__ import annotations
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, learn_raw
 from unsoftmax.learners import SingleHeadLearner, theorem_4_1
 from unsoftmax.models import random_single_head
-from unsoftmax.recovery import recover
+from unsoftmax.recovery.recover import recover
 
 __all__ = ["EXPERIMENT"]
 
@@ -26,14 +26,31 @@ def _run(fast: bool, seed: int) -> Findings:
                 errors.append(float("inf") if found is None else head.distance(found))
             exact_bill &= bills == {d + d * d}
             small_error &= max(errors) < 1e-6
-            rows.append((d, probes, d + d * d, ", ".join(map(str, sorted(bills))), sorted(errors)[n_seeds // 2], max(errors)))
-    grid = Table("grid", ("d", "probes", "claimed queries", "billed queries", "median error", "worst error"), tuple(rows))
+            rows.append(
+                (
+                    d,
+                    probes,
+                    d + d * d,
+                    ", ".join(map(str, sorted(bills))),
+                    sorted(errors)[n_seeds // 2],
+                    max(errors),
+                )
+            )
+    grid = Table(
+        "grid",
+        ("d", "probes", "claimed queries", "billed queries", "median error", "worst error"),
+        tuple(rows),
+    )
     saturation, remark, safe = _saturation(fast, seed)
     return Findings(
         tables=(grid, saturation),
         checks=(
             Check("exactly d + d² queries", "in every run" if exact_bill else "not in every run", exact_bill),
-            Check("W and v exactly (scores of size 1, float64)", f"worst relative error {max(row[5] for row in rows):.1e}", small_error),
+            Check(
+                "W and v exactly (scores of size 1, float64)",
+                f"worst relative error {max(row[5] for row in rows):.1e}",
+                small_error,
+            ),
             Check("a saturated run is never reported as recovered", "none was" if safe else "one was", safe),
         ),
         charts=(
@@ -42,7 +59,11 @@ def _run(fast: bool, seed: int) -> Findings:
                 "size of scores (Frobenius norm of W / sqrt d)",
                 "median relative error (1: nothing readable)",
                 tuple(
-                    Line(name, tuple(row[0] for row in saturation.rows), tuple(row[column] for row in saturation.rows))
+                    Line(
+                        name,
+                        tuple(row[0] for row in saturation.rows),
+                        tuple(row[column] for row in saturation.rows),
+                    )
                     for name, column in (("Theorem 4.1, Gaussian probes", 2), ("default learner", 4))
                 ),
             ),
@@ -69,15 +90,34 @@ def _saturation(fast: bool, seed: int) -> tuple[Table, str, bool]:
         if failed and first_failure is None:
             first_failure = (scale, failed)
         middle = n_seeds // 2
-        rows.append((scale, f"{failed} of {n_seeds}", sorted(literal)[middle], max(literal), sorted(ours)[middle], max(ours)))
-    columns = ("score scale", "literal: a probe saturated", "literal: median error", "literal: worst", "default: median error", "default: worst")
+        rows.append(
+            (
+                scale,
+                f"{failed} of {n_seeds}",
+                sorted(literal)[middle],
+                max(literal),
+                sorted(ours)[middle],
+                max(ours),
+            )
+        )
+    columns = (
+        "score scale",
+        "literal: a probe saturated",
+        "literal: median error",
+        "literal: worst",
+        "default: median error",
+        "default: worst",
+    )
     remark = "The literal algorithm kept all its digits on this grid."
     if first_failure is not None:
         scale, failed = first_failure
         remark = (
-            f"The literal algorithm fails numerically: scores beyond about {_SATURATING:g} leave no digit of the softmax weight, which happens in "
-            f"{failed} of {n_seeds} runs at score scale {scale:g} and width {d}. Those runs end as UNRESOLVED. The default learner "
-            f"chooses the sizes of its probes and stays at {max(row[5] for row in rows):.0e} on the same heads."
+            f"The literal algorithm fails numerically: scores beyond about {_SATURATING:g} leave no digit "
+            "of the softmax weight, which happens in "
+            f"{failed} of {n_seeds} runs at score scale {scale:g} and width {d}. Those runs end as "
+            "UNRESOLVED. The default learner "
+            f"chooses the sizes of its probes and stays at {max(row[5] for row in rows):.0e} on the same "
+            "heads."
         )
     return Table("saturation", columns, tuple(rows)), remark, safe
 

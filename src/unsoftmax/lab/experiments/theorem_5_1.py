@@ -1,4 +1,5 @@
-"""Theorem 5.1: a head of rank r from d + C·r·2d queries by nuclear norm minimisation; success against C, and the price beside ours."""
+"""Theorem 5.1: a head of rank r from d + C·r·2d queries by nuclear norm minimisation; success against C, and
+the price beside ours."""
 
 from __future__ import annotations
 
@@ -11,9 +12,9 @@ from unsoftmax.learners import theorem_5_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead, random_single_head
-from unsoftmax.recovery import recover
+from unsoftmax.recovery.recover import recover
+from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.solvers import NuclearNorm
-from unsoftmax.targets import as_oracle
 
 __all__ = ["EXPERIMENT", "why_not"]
 
@@ -59,37 +60,67 @@ def _run(fast: bool, seed: int) -> Findings:
             Line(f"d = {d}, r = {r}", constants, tuple(answered)),
             Line(f"exact measurements, d = {d}, r = {r}", constants, tuple(exactly), bound=True),
         ]
-        enough[d, r] = min((C for C, rate in zip(constants, exactly, strict=True) if rate == 1.0), default=None)
+        enough[d, r] = min(
+            (C for C, rate in zip(constants, exactly, strict=True) if rate == 1.0), default=None
+        )
     reached = all(C is not None for C in enough.values())
     price = _price(shapes, enough, seed)
     last = price.rows[-1]
     lost, runs = sum(reasons.values()), len(shapes) * n_seeds
     why = ", ".join(f"{name}: {count}" for name, count in sorted(reasons.items()))
-    columns = ("d", "r", "C", "queries", "solved from exact measurements", "from answers, literal rows", "from answers, scaled rows", "worst error")
-    threshold = f"all solved from C = {max(C or np.inf for C in enough.values()):g} on" if reached else "not reached on this grid"
+    columns = (
+        "d",
+        "r",
+        "C",
+        "queries",
+        "solved from exact measurements",
+        "from answers, literal rows",
+        "from answers, scaled rows",
+        "worst error",
+    )
+    threshold = (
+        f"all solved from C = {max(C or np.inf for C in enough.values()):g} on"
+        if reached
+        else "not reached on this grid"
+    )
     return Findings(
         tables=(Table("success", columns, tuple(rows)), price),
         checks=(
             Check("C·r·2d Gaussian pairs suffice with high probability", threshold, reached),
-            Check("exactly d + ⌈C·r·2d⌉ queries", "in every run" if exact_bill else "not in every run", exact_bill),
-            Check("a run without enough is never reported as recovered", "none was" if honest else "one was", honest),
+            Check(
+                "exactly d + ⌈C·r·2d⌉ queries",
+                "in every run" if exact_bill else "not in every run",
+                exact_bill,
+            ),
+            Check(
+                "a run without enough is never reported as recovered",
+                "none was" if honest else "one was",
+                honest,
+            ),
         ),
         charts=(Chart("success", "C", "rate of success", tuple(lines), log_x=False, log_y=False),),
         remarks=(
-            "The theorem leaves C open. Success rises from 0 to 1 within a factor of about two; the first C of the grid at which every seed was "
-            f"solved is {', '.join(f'{C:g} at d = {d}, r = {r}' for (d, r), C in enough.items() if C is not None)}.",
+            "The theorem leaves C open. Success rises from 0 to 1 within a factor of about two; the first C "
+            "of the grid at which every seed was "
+            f"solved is {', '.join(f'{C:g} at d = {d}, r = {r}' for (d, r), C in enough.items() if C)}.",
             _from_answers(literal, runs - lost, runs, constants[-1], why),
-            f"The adaptive range finder needs no C and no rank, and pays {last[4]:,} queries where the theorem at that C pays {last[3]:,} "
+            f"The adaptive range finder needs no C and no rank, and pays {last[4]:,} queries where the "
+            f"theorem at that C pays {last[3]:,} "
             f"(d = {last[0]}, r = {last[1]}, {last[2]:,} parameters).",
         ),
     )
 
 
 def _solves(head: SingleHead, n_pairs: int, seed: int, *, from_answers: bool = False) -> bool:
-    """Whether the convex program finds W from aᵀWb at standard normal pairs: their exact values, or what float64 answers to them leave readable."""
+    """Whether the convex program finds W from aᵀWb at standard normal pairs: their exact values, or what
+    float64 answers to them leave readable."""
     rng = np.random.default_rng([seed, n_pairs, 0x51])
     A, B = rng.standard_normal((2, n_pairs, head.width))
-    forms = SigmoidMeter(Ledger(as_oracle(head)), head.v).forms(A, B) if from_answers else np.einsum("ki,ij,kj->k", A, head.W, B)
+    forms = (
+        SigmoidMeter(Ledger(as_oracle(head)), head.v).forms(A, B)
+        if from_answers
+        else np.einsum("ki,ij,kj->k", A, head.W, B)
+    )
     if not np.isfinite(forms).all():
         return False
     found = NuclearNorm().solve(A, B, forms).matrix
@@ -99,29 +130,44 @@ def _solves(head: SingleHead, n_pairs: int, seed: int, *, from_answers: bool = F
 def _from_answers(literal: int, scaled: int, runs: int, C: float, why: str) -> str:
     """What floating-point answers cost, in words."""
     if literal == runs:
-        text = f"From answers, too, W was found in every run at C = {C:g}: on this small grid no standard normal pair saturates the sigmoid."
+        text = (
+            f"From answers, too, W was found in every run at C = {C:g}: on this small grid no standard "
+            "normal pair saturates the sigmoid."
+        )
     else:
         text = (
-            f"From answers the literal algorithm, with standard normal rows, fails numerically: it finds W in {literal} of {runs} runs at C = {C:g}. "
-            "Forms of Gaussian rows have heavy tails, so some pairs saturate the sigmoid, and some have a·v near zero, where digits are lost; one "
+            "From answers the literal algorithm, with standard normal rows, fails numerically: it finds W "
+            f"in {literal} of {runs} runs at C = {C:g}. "
+            "Forms of Gaussian rows have heavy tails, so some pairs saturate the sigmoid, and some have a·v "
+            "near zero, where digits are lost; one "
             "such pair spoils the convex program."
         )
-    text += f" With rows scaled by a common factor, and drawn again where v hardly hears them, it is found in {scaled} of {runs}"
+    text += (
+        " With rows scaled by a common factor, and drawn again where v hardly hears them, it is found in "
+        f"{scaled} of {runs}"
+    )
     return text + (f"; the others end as UNRESOLVED ({why})." if scaled < runs else ".")
 
 
-def _price(shapes: tuple[tuple[int, int], ...], enough: dict[tuple[int, int], float | None], seed: int) -> Table:
+def _price(
+    shapes: tuple[tuple[int, int], ...], enough: dict[tuple[int, int], float | None], seed: int
+) -> Table:
     rows = []
     for d, r in shapes:
         head = random_single_head(d, r, seed=1000 * seed)
         theorem = d + theorem_5_1(rank=r, C=enough[d, r] or 4.0).measurements(d)
         rows.append((d, r, head.parameters, theorem, recover(head, seed=0).queries.learning, d + d * d))
-    return Table("price", ("d", "r", "parameters", "Theorem 5.1 at that C", "default learner (rank unknown)", "Theorem 4.1"), tuple(rows))
+    return Table(
+        "price",
+        ("d", "r", "parameters", "Theorem 5.1 at that C", "default learner (rank unknown)", "Theorem 4.1"),
+        tuple(rows),
+    )
 
 
 EXPERIMENT = Experiment(
     "5.1",
     "Theorem 5.1: low rank by nuclear norm minimisation",
-    "If W has rank at most r, d one-row queries and C·r·2d Gaussian pairs determine W with high probability, for some constant C.",
+    "If W has rank at most r, d one-row queries and C·r·2d Gaussian pairs determine W with high "
+    "probability, for some constant C.",
     _run,
 )

@@ -1,16 +1,26 @@
-"""Theorem 6.1: answers within a tolerance; error against tau for three margins, and the proven bound as a line that is never crossed."""
+"""Theorem 6.1: answers within a tolerance; error against tau for three margins, and the proven bound as a
+line that is never crossed."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, head_with_margin, slope
+from unsoftmax.lab.experiments.base import (
+    Chart,
+    Check,
+    Experiment,
+    Findings,
+    Line,
+    Table,
+    head_with_margin,
+    slope,
+)
 from unsoftmax.learners import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Array, FunctionOracle, OracleSpec, WithinTolerance
-from unsoftmax.recovery import recover
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.recover import recover
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 
@@ -38,13 +48,20 @@ def _run(fast: bool, seed: int) -> Findings:
                     exact_bill &= ledger.bill.total == d + d * d
                     errors.append(float(np.linalg.norm(found.W - head.W)))
                 worst.append(max(errors))
-                bounds.append(learner.proven_error(d, int((head.v == 0.0).sum())))  # |v| = 1 has room for 1/mu² entries of size mu
+                bounds.append(
+                    learner.proven_error(d, int((head.v == 0.0).sum()))
+                )  # |v| = 1 has room for 1/mu² entries of size mu
                 ratios.append(worst[-1] / bounds[-1])
-                rows.append((d, mu, tau, float(np.median(errors)), worst[-1], bounds[-1], bounds[-1] / worst[-1]))
+                rows.append(
+                    (d, mu, tau, float(np.median(errors)), worst[-1], bounds[-1], bounds[-1] / worst[-1])
+                )
             used = tuple(tau for tau in taus if tau < mu / 2)
             slopes.append(slope(used, worst))
             if d == widths[0]:
-                lines += [Line(f"mu = {mu:g}", used, tuple(worst)), Line(f"proven, mu = {mu:g}", used, tuple(bounds), bound=True)]
+                lines += [
+                    Line(f"mu = {mu:g}", used, tuple(worst)),
+                    Line(f"proven, mu = {mu:g}", used, tuple(bounds), bound=True),
+                ]
     crossed = max(ratios) > 1.0
     linear = all(abs(value - 1.0) < 0.05 for value in slopes)
     ours = _ours(fast, seed)
@@ -54,21 +71,33 @@ def _run(fast: bool, seed: int) -> Findings:
         tables=(Table("error", columns, tuple(rows)), ours),
         checks=(
             Check("exactly d + d² queries", "in every run" if exact_bill else "not in every run", exact_bill),
-            Check("the error is linear in tau", f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}", linear),
-            Check("the proven bound is never crossed", f"largest error / bound {max(ratios):.2g} over {len(ratios) * n_seeds} runs", not crossed),
+            Check(
+                "the error is linear in tau",
+                f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}",
+                linear,
+            ),
+            Check(
+                "the proven bound is never crossed",
+                f"largest error / bound {max(ratios):.2g} over {len(ratios) * n_seeds} runs",
+                not crossed,
+            ),
         ),
         charts=(Chart("error", "tau", "worst Frobenius error of W", tuple(lines)),),
         remarks=(
-            f"The bound of the proof is loose by a factor of {1 / max(ratios):.1f} or more on this grid (at most {1 / min(ratios):.0f}), although "
-            "every answer is off by the whole tau: the proof takes every entry of v to be as small as mu, and every error to point the worst way.",
-            "Its probes are short (1/B), so the signal is short too. Rows as long as the target admits carry more: on the same heads the default "
+            f"The bound of the proof is loose by a factor of {1 / max(ratios):.1f} or more on this grid (at "
+            f"most {1 / min(ratios):.0f}), although "
+            "every answer is off by the whole tau: the proof takes every entry of v to be as small as mu, "
+            "and every error to point the worst way.",
+            "Its probes are short (1/B), so the signal is short too. Rows as long as the target admits "
+            "carry more: on the same heads the default "
             f"learner, with rows of norm 100, is {min(gains):,.0f} to {max(gains):,.0f} times closer.",
         ),
     )
 
 
 def _off_by_all_of_it(head: SingleHead, tau: float, seed: int) -> FunctionOracle:
-    """The hardest oracle that the theorem admits: every answer off by tau itself, up or down as a hash of the query says."""
+    """The hardest oracle that the theorem admits: every answer off by tau itself, up or down as a hash of the
+    query says."""
     exact = as_oracle(head)
     lean = WithinTolerance(exact, 1.0, seed)
 
@@ -96,12 +125,17 @@ def _ours(fast: bool, seed: int) -> Table:
                     bounds.append(result.error_bound or np.inf)
                     held += head.distance(result.model) <= bounds[-1]  # type: ignore[arg-type]
             rows.append((d, 0.1, tau, max(literal), max(ours, default=np.inf), f"{held} of {len(ours)}"))
-    return Table("longer_rows", ("d", "mu", "tau", "Theorem 6.1: worst", "default, rows of norm 100: worst", "its own bound holds"), tuple(rows))
+    return Table(
+        "longer_rows",
+        ("d", "mu", "tau", "Theorem 6.1: worst", "default, rows of norm 100: worst", "its own bound holds"),
+        tuple(rows),
+    )
 
 
 EXPERIMENT = Experiment(
     "6.1",
     "Theorem 6.1: answers within a tolerance",
-    "If |W| ≤ B and every non-zero |v_i| ≥ mu, d + d² answers within tau = Θ(eps·mu/(d·B(1 + B))) give W to eps.",
+    "If |W| ≤ B and every non-zero |v_i| ≥ mu, d + d² answers within tau = Θ(eps·mu/(d·B(1 + B))) give W to "
+    "eps.",
     _run,
 )

@@ -1,4 +1,5 @@
-"""One cell of a sweep: a seeded target, what is done to its answers, a learner; and the row that comes out."""
+"""One cell of a sweep: a seeded target, what is done to its answers, a learner; and the row that comes
+out."""
 
 from __future__ import annotations
 
@@ -15,20 +16,32 @@ from unsoftmax.audit.defences import Defence
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.sweep.learners import learner_named
 from unsoftmax.learners import ReluNetworkLearner
-from unsoftmax.models import Model, MultiHead, SingleHead, random_multi_head, random_relu_network, random_single_head, random_transformer
-from unsoftmax.network_recovery import rows_oracle
+from unsoftmax.models import (
+    Model,
+    MultiHead,
+    SingleHead,
+    random_multi_head,
+    random_relu_network,
+    random_single_head,
+    random_transformer,
+)
 from unsoftmax.oracles import Clipped, FlippedLabels, Oracle
-from unsoftmax.recovery import recover
-from unsoftmax.result import Result
-from unsoftmax.targets import as_oracle
+from unsoftmax.recovery.network import rows_oracle
+from unsoftmax.recovery.recover import recover
+from unsoftmax.recovery.result import Result
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["AXES", "FAMILIES", "RESULTS", "Cell", "run_cell"]
 
 _MAKERS: dict[str, Callable[[Cell], Model]] = {
     "single-head": lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
-    "multi-head": lambda c: random_multi_head(c.d, c.heads or 2, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+    "multi-head": lambda c: random_multi_head(
+        c.d, c.heads or 2, c.r, seed=c.seed, scale=c.scale, biases=c.biases
+    ),
     "relu-network": lambda c: random_relu_network(c.d, c.neurons or c.d, seed=c.seed, biases=c.biases),
-    "transformer": lambda c: random_transformer(c.d, c.neurons or c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+    "transformer": lambda c: random_transformer(
+        c.d, c.neurons or c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases
+    ),
 }
 FAMILIES = tuple(_MAKERS)
 _IRRELEVANT = {  # axes that a family does not have: dropped, so that a grid over families holds no cell twice
@@ -39,7 +52,9 @@ _IRRELEVANT = {  # axes that a family does not have: dropped, so that a grid ove
 }
 
 _UNTOUCHED = ("exact", "none")
-_FURTHER: dict[str, Callable[[Oracle, float, int], Oracle]] = {  # beside the defences of the audit: name -> (oracle, number, seed) -> oracle
+_FURTHER: dict[
+    str, Callable[[Oracle, float, int], Oracle]
+] = {  # beside the defences of the audit: name -> (oracle, number, seed) -> oracle
     "clipped": lambda oracle, limit, seed: Clipped(oracle, limit),
     "flipped-labels": lambda oracle, flip, seed: FlippedLabels(oracle, flip, seed),
 }
@@ -90,12 +105,26 @@ class Cell:
         truth = _MAKERS[self.family](self)
         oracle: Oracle = rows_oracle(truth, self.d) if self.family == "relu-network" else as_oracle(truth)
         for place, text in enumerate((self.noise, self.defence)):
-            oracle = _around(text, oracle, int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31)))
+            oracle = _around(
+                text, oracle, int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31))
+            )
         return truth, oracle
 
 
 AXES = tuple(field.name for field in fields(Cell))
-RESULTS = ("status", "parameters", "queries", "learning", "verification", "error", "error_bound", "bound_holds", "max_deviation", "reason", "fault")
+RESULTS = (
+    "status",
+    "parameters",
+    "queries",
+    "learning",
+    "verification",
+    "error",
+    "error_bound",
+    "bound_holds",
+    "max_deviation",
+    "reason",
+    "fault",
+)
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
@@ -112,10 +141,21 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             truth, oracle = cell.target()
             row["parameters"] = truth.parameters
             make = learner_named(cell.learner)
-            learner = None if make is None else make(truth, cell.noise if cell.noise not in _UNTOUCHED else cell.defence)
+            learner = (
+                None
+                if make is None
+                else make(truth, cell.noise if cell.noise not in _UNTOUCHED else cell.defence)
+            )
             if learner is None and cell.family == "relu-network":
                 learner = ReluNetworkLearner()
-            result = recover(oracle, width=cell.d, budget=_budget(cell), seed=cell.seed, input_bound=cell.input_bound, learner=learner)
+            result = recover(
+                oracle,
+                width=cell.d,
+                budget=_budget(cell),
+                seed=cell.seed,
+                input_bound=cell.input_bound,
+                learner=learner,
+            )
             row |= _measured(truth, result, labels="labels" in cell.noise + cell.defence)
     except Exception as error:
         row |= {"status": "ERROR", "fault": f"{type(error).__name__}: {error}"}
@@ -124,8 +164,19 @@ def run_cell(cell: Cell) -> dict[str, Any]:
 
 def _budget(cell: Cell) -> int | None:
     """The smallest budget that the cell or its defences set."""
-    texts = [text for text in (cell.noise, cell.defence) if text not in _UNTOUCHED and text.partition("=")[0] not in _FURTHER]
-    return min((budget for budget in (cell.budget, *(Defence.parse(text).budget for text in texts)) if budget is not None), default=None)
+    texts = [
+        text
+        for text in (cell.noise, cell.defence)
+        if text not in _UNTOUCHED and text.partition("=")[0] not in _FURTHER
+    ]
+    return min(
+        (
+            budget
+            for budget in (cell.budget, *(Defence.parse(text).budget for text in texts))
+            if budget is not None
+        ),
+        default=None,
+    )
 
 
 def _measured(truth: Model, result: Result, *, labels: bool) -> dict[str, Any]:
@@ -145,16 +196,23 @@ def _measured(truth: Model, result: Result, *, labels: bool) -> dict[str, Any]:
 
 
 def _distance(truth: Any, found: Any, *, labels: bool) -> float:
-    """Relative error of the parameters up to symmetry; labels show v only up to a positive factor, so there both get length 1."""
+    """Relative error of the parameters up to symmetry; labels show v only up to a positive factor, so there
+    both get length 1."""
     if labels and isinstance(truth, SingleHead) and isinstance(found, SingleHead):
-        truth, found = (SingleHead(head.matrix, head.v / np.linalg.norm(head.v), head.w0, head.c / np.linalg.norm(head.v)) for head in (truth, found))
+        truth, found = (
+            SingleHead(head.matrix, head.v / np.linalg.norm(head.v), head.w0, head.c / np.linalg.norm(head.v))
+            for head in (truth, found)
+        )
     if isinstance(truth, MultiHead) != isinstance(found, MultiHead):
-        truth, found = (model if isinstance(model, MultiHead) else MultiHead([model]) for model in (truth, found))
+        truth, found = (
+            model if isinstance(model, MultiHead) else MultiHead([model]) for model in (truth, found)
+        )
     return float(truth.distance(found))
 
 
 def _around(text: str, oracle: Oracle, seed: int) -> Oracle:
-    """The oracle behind what `text` says: 'none', a defence of the audit such as 'decimals=2+input-bound=10', 'clipped=3', 'flipped-labels=0.05'."""
+    """The oracle behind what `text` says: 'none', a defence of the audit such as 'decimals=2+input-bound=10',
+    'clipped=3', 'flipped-labels=0.05'."""
     if text in _UNTOUCHED:
         return oracle
     name, _, number = text.partition("=")

@@ -27,7 +27,10 @@ __all__ = ["Finished", "SweepProgress", "sweep"]
 
 _BATCH_SECONDS = 1.0  # a task's worth of cells: far above the 5 ms that a task costs, and little to lose
 _LARGEST_BATCH = 64
-_LOSSES_IN_COMPANY, _LOSSES_ALONE = 2, 2  # how often a cell's worker may die before the cell is run alone, and before it is blamed
+_LOSSES_IN_COMPANY, _LOSSES_ALONE = (
+    2,
+    2,
+)  # how often a cell's worker may die before the cell is run alone, and before it is blamed
 
 
 @dataclass(frozen=True)
@@ -63,9 +66,11 @@ def sweep(
     retry_failed: bool = False,
     progress: Callable[[SweepProgress], None] | None = None,
 ) -> Finished:
-    """Runs every cell of `spec` once and writes the table to the folder `out`; cells that an earlier run finished are not run again.
+    """Runs every cell of `spec` once and writes the table to the folder `out`; cells that an earlier run
+    finished are not run again.
 
-    workers: number of processes. dask: 'local', or the address of a scheduler. The table does not depend on either, nor on losses of workers.
+    workers: number of processes. dask: 'local', or the address of a scheduler. The table does not depend on
+    either, nor on losses of workers.
 
     >>> import tempfile
     >>> from unsoftmax.lab.sweep.spec import parse_spec
@@ -96,7 +101,13 @@ def sweep(
 class _State:
     """What is finished, on disk and in memory."""
 
-    def __init__(self, store: Store, rows: dict[str, Any], wanted: set[str], progress: Callable[[SweepProgress], None] | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rows: dict[str, Any],
+        wanted: set[str],
+        progress: Callable[[SweepProgress], None] | None,
+    ) -> None:
         self.store, self.rows, self.wanted, self.progress = store, rows, wanted, progress
         self.workers_lost = 0
         self.mean_seconds: float | None = None
@@ -123,7 +134,11 @@ class _State:
     @property
     def batch(self) -> int:
         """How many cells make a task, from how long they took until now."""
-        return 1 if self.mean_seconds is None else int(min(_LARGEST_BATCH, max(1.0, _BATCH_SECONDS / max(self.mean_seconds, 1e-9))))
+        return (
+            1
+            if self.mean_seconds is None
+            else int(min(_LARGEST_BATCH, max(1.0, _BATCH_SECONDS / max(self.mean_seconds, 1e-9))))
+        )
 
 
 def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
@@ -132,7 +147,10 @@ def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
     running: dict[Future[Any], list[Cell]] = {}
     while waiting or running or suspects:
         while waiting and len(running) < 2 * crew.size:
-            batch = [waiting.popleft() for _ in range(min(state.batch, 1 + len(waiting) // (2 * crew.size), len(waiting)))]
+            batch = [
+                waiting.popleft()
+                for _ in range(min(state.batch, 1 + len(waiting) // (2 * crew.size), len(waiting)))
+            ]
             running[crew.submit(_run_batch, batch)] = batch
         if not running:
             _run_alone(crew, suspects.popleft(), state)
@@ -142,13 +160,17 @@ def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
             continue
         state.workers_lost += 1
         crew.renew()
-        lost += _collect(crew, running, state, {future for future in running if future.done()})  # a broken pool takes all its tasks along
+        lost += _collect(
+            crew, running, state, {future for future in running if future.done()}
+        )  # a broken pool takes all its tasks along
         for cell in lost:
             losses[cell.key] += 1
             (suspects if losses[cell.key] >= _LOSSES_IN_COMPANY else waiting).append(cell)
 
 
-def _collect(crew: Crew, running: dict[Future[Any], list[Cell]], state: _State, done: set[Future[Any]]) -> list[Cell]:
+def _collect(
+    crew: Crew, running: dict[Future[Any], list[Cell]], state: _State, done: set[Future[Any]]
+) -> list[Cell]:
     """Keeps what is done; returns the cells whose worker was lost."""
     lost: list[Cell] = []
     for future in done:
@@ -161,7 +183,8 @@ def _collect(crew: Crew, running: dict[Future[Any], list[Cell]], state: _State, 
 
 
 def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
-    """A cell whose worker died in company runs with nobody else about; if it dies there too, that is its row."""
+    """A cell whose worker died in company runs with nobody else about; if it dies there too, that is its
+    row."""
     for _ in range(_LOSSES_ALONE):
         future = crew.submit(_run_batch, [cell])
         first_done(crew, [future])
@@ -172,7 +195,18 @@ def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
             state.workers_lost += 1
             crew.renew()
     row = {"cell": cell.key, **asdict(cell), **dict.fromkeys(RESULTS), "status": "ERROR"}
-    state.keep([(row | {"fault": "WorkerLost: the process that ran this cell died every time, the last times with no other cell beside it"}, 0.0)])
+    state.keep(
+        [
+            (
+                row
+                | {
+                    "fault": "WorkerLost: the process that ran this cell died every time, "
+                    "the last times with no other cell beside it"
+                },
+                0.0,
+            )
+        ]
+    )
 
 
 def _run_batch(cells: list[Cell]) -> list[tuple[dict[str, Any], float]]:
@@ -194,7 +228,13 @@ def _write(spec: Spec, folder: Path, state: _State, *, parquet: bool, computed: 
     write_atomically(folder / "times.csv", times.getvalue().encode())
     write_atomically(folder / "spec.toml", spec.text.encode())
     digest = blake2b(table.read_bytes(), digest_size=8).hexdigest()
-    origin = {"sweep": spec.name, "cells": len(rows), "table": table.name, "table_digest": digest, **provenance()}
+    origin = {
+        "sweep": spec.name,
+        "cells": len(rows),
+        "table": table.name,
+        "table_digest": digest,
+        **provenance(),
+    }
     write_atomically(folder / "provenance.json", json.dumps(origin, indent=2).encode())
     plots, notes = [], []
     for plot in spec.plots:
@@ -203,4 +243,6 @@ def _write(spec: Spec, folder: Path, state: _State, *, parquet: bool, computed: 
         except NothingToDraw as error:  # the table is what counts, and it is written
             notes.append(f"{plot.file_name} was not drawn: {error}")
     failed = sum(row["status"] == "ERROR" for row in rows)
-    return Finished(folder, table, tuple(plots), len(rows), computed, failed, state.workers_lost, tuple(notes))
+    return Finished(
+        folder, table, tuple(plots), len(rows), computed, failed, state.workers_lost, tuple(notes)
+    )

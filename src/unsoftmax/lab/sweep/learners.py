@@ -1,4 +1,5 @@
-"""The learners that a sweep knows by name. A theorem is given the constants that it assumes, which an experiment may know."""
+"""The learners that a sweep knows by name. A theorem is given the constants that it assumes, which an
+experiment may know."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ LEARNERS: dict[str, LearnerMaker | None] = {  # None: whatever `recover` chooses
     "theorem-4.1-structured": lambda truth, noise: theorem_4_1("structured"),
     "theorem-5.1": lambda truth, noise: theorem_5_1(_head(truth).rank, 3.0),
     "theorem-6.1": lambda truth, noise: theorem_6_1(_norm(truth), _margin(truth), _tolerance(noise)),
-    "theorem-b.1": lambda truth, noise: theorem_b_1(_norm(truth), _margin(truth, unit=True), 0.5 * _margin(truth, unit=True)),
+    "theorem-b.1": lambda truth, noise: theorem_b_1(
+        _norm(truth), _margin(truth, unit=True), 0.5 * _margin(truth, unit=True)
+    ),
 }
 
 
@@ -35,7 +38,10 @@ def learner_named(name: str) -> LearnerMaker | None:
         return LEARNERS[name]
     module, colon, attribute = name.partition(":")
     if not colon:
-        raise UsageError(f"there is no learner {name!r}; choose from {', '.join(LEARNERS)}, or name your own as package.module:factory")
+        raise UsageError(
+            f"there is no learner {name!r}; choose from {', '.join(LEARNERS)}, or name your own as "
+            "package.module:factory"
+        )
     try:
         made: Callable[[], Learner] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
@@ -45,7 +51,10 @@ def learner_named(name: str) -> LearnerMaker | None:
 
 def _head(truth: Model) -> SingleHead:
     if not isinstance(truth, SingleHead):
-        raise UsageError(f"the paper's theorems are about one head, not about a {truth.family}; leave the family out, or choose the default learner")
+        raise UsageError(
+            f"the paper's theorems are about one head, not about a {truth.family}; leave the family out, or "
+            "choose the default learner"
+        )
     return truth
 
 

@@ -1,4 +1,5 @@
-"""Pictures of a table: the median of a column over an axis, a line for each value of another, with the range of all seeds behind it."""
+"""Pictures of a table: the median of a column over an axis, a line for each value of another, with the range
+of all seeds behind it."""
 
 from __future__ import annotations
 
@@ -15,12 +16,16 @@ from unsoftmax.outcomes import Status
 
 __all__ = ["MEASURES", "NothingToDraw", "Plot", "plot_table"]
 
-MEASURES: dict[str, Callable[[dict[str, Any]], float | None]] = {  # what may be drawn, from a row; None where the row has no such figure
+MEASURES: dict[
+    str, Callable[[dict[str, Any]], float | None]
+] = {  # what may be drawn, from a row; None where the row has no such figure
     "error": lambda row: row["error"],
     "error_bound": lambda row: row["error_bound"],
     "queries": lambda row: row["queries"],
     "learning": lambda row: row["learning"],
-    "queries_per_parameter": lambda row: None if row["learning"] is None or not row["parameters"] else row["learning"] / row["parameters"],
+    "queries_per_parameter": lambda row: (
+        None if row["learning"] is None or not row["parameters"] else row["learning"] / row["parameters"]
+    ),
     "recovered": lambda row: float(row["status"] in Status.__members__ and Status[row["status"]].recovered),
     "max_deviation": lambda row: row["max_deviation"],
 }
@@ -56,8 +61,14 @@ class Plot:
     @classmethod
     def parse(cls, given: Any) -> Plot:
         """From a [[plot]] of a sweep's TOML."""
-        if not isinstance(given, dict) or "x" not in given or set(given) - {field.name for field in fields(cls)}:
-            raise UsageError(f"a [[plot]] has x, y and by, such as x = 'd', y = 'error', by = 'learner', not {given!r}")
+        if (
+            not isinstance(given, dict)
+            or "x" not in given
+            or set(given) - {field.name for field in fields(cls)}
+        ):
+            raise UsageError(
+                f"a [[plot]] has x, y and by, such as x = 'd', y = 'error', by = 'learner', not {given!r}"
+            )
         return cls(**given)
 
     @property
@@ -86,7 +97,13 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
         points = lines[name]
         xs = sorted(points, key=lambda x: places[x])
         middle = [_middle(points[x], mean=plot.y in _MEANS) for x in xs]
-        (line,) = axes.plot([places[x] for x in xs], middle, marker="o", markersize=4, label=None if plot.by is None else f"{plot.by} = {name}")
+        (line,) = axes.plot(
+            [places[x] for x in xs],
+            middle,
+            marker="o",
+            markersize=4,
+            label=None if plot.by is None else f"{plot.by} = {name}",
+        )
         if plot.y not in _MEANS:
             low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
             axes.fill_between([places[x] for x in xs], low, high, alpha=0.15, color=line.get_color())
@@ -124,7 +141,8 @@ def _order(value: Any) -> tuple[int, float, str]:
 
 
 def _places(values: set[Any]) -> tuple[dict[Any, float], list[str] | None]:
-    """Where each value of the x axis stands: numbers at themselves ('tolerance=1e-6' at 1e-6), anything else in order, with its name."""
+    """Where each value of the x axis stands: numbers at themselves ('tolerance=1e-6' at 1e-6), anything else
+    in order, with its name."""
     numbers: dict[Any, float] = {}
     kinds = set()
     for value in values:

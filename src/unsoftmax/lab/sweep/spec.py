@@ -23,7 +23,8 @@ _MOST_CELLS = 10_000_000
 
 @dataclass(frozen=True)
 class Spec:
-    """A sweep: its name, its cells without repetition in the order of the file, its plots, and the text that it was read from."""
+    """A sweep: its name, its cells without repetition in the order of the file, its plots, and the text that
+    it was read from."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -95,7 +96,9 @@ def _values(axis: str, given: Any) -> list[Any]:
         raise UsageError(f"there is no axis {axis!r}; a grid has {', '.join(AXES)}")
     if isinstance(given, dict):
         if axis != "seed" or set(given) - {"first", "count"} or not isinstance(given.get("count"), int):
-            raise UsageError(f"{axis} = {given!r} is no list of values; only seed takes {{first = 0, count = 20}}")
+            raise UsageError(
+                f"{axis} = {given!r} is no list of values; only seed takes {{first = 0, count = 20}}"
+            )
         first, count = _value(axis, given.get("first", 0)), given["count"]
         if not 1 <= count <= _MOST_CELLS:
             raise UsageError(f"seed has {count:,} values; from 1 to {_MOST_CELLS:,} are taken, so split it")
@@ -118,5 +121,13 @@ def _value(axis: str, value: Any) -> Any:
             return value
         if axis in _REAL and isinstance(value, int | float):
             return float(value)
-    kind = "a text" if axis in _TEXT else "true or false" if axis == "biases" else "a whole number" if axis in _WHOLE else "a number"
+    kind = (
+        "a text"
+        if axis in _TEXT
+        else "true or false"
+        if axis == "biases"
+        else "a whole number"
+        if axis in _WHOLE
+        else "a number"
+    )
     raise UsageError(f"{axis} = {value!r}: {axis} must be {kind}")

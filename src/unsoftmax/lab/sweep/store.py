@@ -15,7 +15,8 @@ __all__ = ["Store"]
 
 
 class Store:
-    """Rows by cell key in one SQLite file. The file is locked while open, and bound to the code that wrote its first row.
+    """Rows by cell key in one SQLite file. The file is locked while open, and bound to the code that wrote
+    its first row.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -36,7 +37,10 @@ class Store:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA synchronous=FULL")
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute("CREATE TABLE IF NOT EXISTS cells (key TEXT PRIMARY KEY, row TEXT NOT NULL, seconds REAL NOT NULL)")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS cells (key TEXT PRIMARY KEY, row TEXT NOT NULL, seconds REAL "
+                "NOT NULL)"
+            )
             self._db.execute("CREATE TABLE IF NOT EXISTS made_by (code TEXT NOT NULL)")
             codes = [code for (code,) in self._db.execute("SELECT code FROM made_by")]
             if not codes:
@@ -45,14 +49,19 @@ class Store:
         except sqlite3.Error as error:
             self._db.close()
             if "locked" in str(error):
-                raise UsageError(f"{path.parent} is in use by another sweep; wait for it, or choose another --out") from error
+                raise UsageError(
+                    f"{path.parent} is in use by another sweep; wait for it, or choose another --out"
+                ) from error
             if "full" in str(error):
-                raise UsageError(f"cannot open {path}: {error}; make room, or choose another --out") from error
+                raise UsageError(
+                    f"cannot open {path}: {error}; make room, or choose another --out"
+                ) from error
             raise UsageError(f"{path} is no store of a sweep: {error}; choose another --out") from error
         if codes and codes[0] != code_digest():
             self._db.close()
             raise UsageError(
-                f"{path.parent} holds cells that other code of this library computed ({codes[0]}, now {code_digest()}); "
+                f"{path.parent} holds cells that other code of this library computed ({codes[0]}, now "
+                f"{code_digest()}); "
                 "a table of two codes says nothing, so choose another --out"
             )
 
@@ -73,7 +82,8 @@ class Store:
                 self._db.executemany("INSERT OR REPLACE INTO cells VALUES (?, ?, ?)", rows)
         except sqlite3.OperationalError as error:
             raise UsageError(
-                f"cannot keep finished cells in {self.path}: {error}; those kept before are safe, so make room and run the same command again"
+                f"cannot keep finished cells in {self.path}: {error}; those kept before are safe, so make "
+                "room and run the same command again"
             ) from error
 
     def forget(self, keys: Iterable[str]) -> None:

@@ -15,7 +15,18 @@ from unsoftmax.lab.sweep.cell import AXES, RESULTS
 __all__ = ["COLUMNS", "needs_pyarrow", "read_table", "write_table"]
 
 COLUMNS = ("cell", *AXES, *RESULTS)
-_INTEGERS = {"d", "r", "heads", "neurons", "budget", "seed", "parameters", "queries", "learning", "verification"}
+_INTEGERS = {
+    "d",
+    "r",
+    "heads",
+    "neurons",
+    "budget",
+    "seed",
+    "parameters",
+    "queries",
+    "learning",
+    "verification",
+}
 _FLOATS = {"scale", "input_bound", "error", "error_bound", "max_deviation"}
 _BOOLEANS = {"biases", "bound_holds"}
 
@@ -35,7 +46,9 @@ def write_table(rows: Iterable[dict[str, Any]], path: str | Path) -> Path:
     if path.suffix == ".parquet":
         arrow, parquet = needs_pyarrow()
         buffer = io.BytesIO()
-        arrays = {name: arrow.array([row[name] for row in rows], type=_arrow_type(arrow, name)) for name in COLUMNS}
+        arrays = {
+            name: arrow.array([row[name] for row in rows], type=_arrow_type(arrow, name)) for name in COLUMNS
+        }
         parquet.write_table(arrow.table(arrays), buffer)
         return write_atomically(path, buffer.getvalue())
     if path.suffix != ".csv":
@@ -44,7 +57,16 @@ def write_table(rows: Iterable[dict[str, Any]], path: str | Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for row in rows:
-        writer.writerow(["" if row[name] is None else repr(row[name]) if isinstance(row[name], float) else str(row[name]) for name in COLUMNS])
+        writer.writerow(
+            [
+                ""
+                if row[name] is None
+                else repr(row[name])
+                if isinstance(row[name], float)
+                else str(row[name])
+                for name in COLUMNS
+            ]
+        )
     return write_atomically(path, text.getvalue().encode())
 
 
@@ -57,12 +79,17 @@ def read_table(path: str | Path) -> list[dict[str, Any]]:
         with path.open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or tuple(reader.fieldnames) != COLUMNS:
-                raise UsageError(f"{path} is no table of a sweep; its first line should begin with {', '.join(COLUMNS[:3])}")
+                raise UsageError(
+                    f"{path} is no table of a sweep; its first line should begin with "
+                    f"{', '.join(COLUMNS[:3])}"
+                )
             return [{name: _typed(name, text) for name, text in row.items()} for row in reader]
     except UsageError:
         raise
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the table {path}: {error}; pass a table.csv or table.parquet that a sweep wrote") from error
+        raise UsageError(
+            f"cannot read the table {path}: {error}; pass a table.csv or table.parquet that a sweep wrote"
+        ) from error
 
 
 def _typed(name: str, text: str) -> Any:
@@ -81,7 +108,9 @@ def needs_pyarrow() -> tuple[Any, Any]:
         import pyarrow  # type: ignore[import-not-found]
         import pyarrow.parquet  # type: ignore[import-not-found]
     except ImportError:
-        raise UsageError("Parquet needs pyarrow, which is not installed; install it, or write a .csv") from None
+        raise UsageError(
+            "Parquet needs pyarrow, which is not installed; install it, or write a .csv"
+        ) from None
     return pyarrow, pyarrow.parquet
 
 

@@ -21,11 +21,14 @@ _BATCH, _SEQUENCE = "$batch", "$sequence"
 
 @dataclass(frozen=True)
 class JsonEndpoint:
-    """An endpoint that takes `request` with "$batch" (all sequences) or "$sequence" (one) filled in, and has the answer at the path `answer`.
+    """An endpoint that takes `request` with "$batch" (all sequences) or "$sequence" (one) filled in, and has
+    the answer at the path `answer`.
 
-    A path is names and numbers with dots; a * stands for every element of a list: "predictions.*.score", "outputs.0".
+    A path is names and numbers with dots; a * stands for every element of a list: "predictions.*.score",
+    "outputs.0".
 
-    >>> endpoint = JsonEndpoint.from_options("https://host/predict", HttpOptions(request={"instances": "$batch"}, answer="predictions.*"))
+    >>> endpoint = JsonEndpoint.from_options("https://host/predict", HttpOptions(
+    ...     request={"instances": "$batch"}, answer="predictions.*"))
     >>> endpoint.encode(np.zeros((1, 1, 2)))[0]
     b'{"instances":[[[0.0,0.0]]]}'
     """
@@ -43,7 +46,8 @@ class JsonEndpoint:
         """Checks the templates."""
         if options.request is None or options.answer is None:
             raise UsageError(
-                f"{shown or url} is no model address (.../v2/models/NAME), so it needs two templates, in a JSON file as the target: "
+                f"{shown or url} is no model address (.../v2/models/NAME), so it needs two templates, in a "
+                "JSON file as the target: "
                 '{"url": "...", "request": {"instances": "$batch"}, "answer": "predictions.*", "width": 64}'
             )
         request = options.request
@@ -51,10 +55,15 @@ class JsonEndpoint:
             try:
                 request = json.loads(request)
             except ValueError as error:
-                raise UsageError(f'the request template is no JSON ({error}); write for instance {{"instances": "$batch"}}') from error
+                raise UsageError(
+                    f'the request template is no JSON ({error}); write for instance {{"instances": "$batch"}}'
+                ) from error
         places = [_count(request, mark) for mark in (_BATCH, _SEQUENCE)]
         if sum(places) != 1:
-            raise UsageError(f'the request template must hold "{_BATCH}" or "{_SEQUENCE}" once, as a JSON string; it has {sum(places)}')
+            raise UsageError(
+                f'the request template must hold "{_BATCH}" or "{_SEQUENCE}" once, as a JSON string; '
+                f"it has {sum(places)}"
+            )
         path = tuple(part for part in options.answer.split(".") if part)
         templates = write_json([request, path]).decode()
         return cls(url, request, path, places[1] == 1, options.width, f"http:{shown or url}:{templates}")
@@ -62,7 +71,9 @@ class JsonEndpoint:
     def encode(self, batch: Array) -> tuple[bytes, dict[str, str]]:
         """Body and headers that ask for the answers to a batch."""
         mark, content = (_SEQUENCE, batch[0]) if self.one_at_a_time else (_BATCH, batch)
-        return write_json(_filled(self.request, mark, np.ascontiguousarray(content))), {"Content-Type": "application/json"}
+        return write_json(_filled(self.request, mark, np.ascontiguousarray(content))), {
+            "Content-Type": "application/json"
+        }
 
     def decode(self, reply: Reply, n_queries: int) -> Any:
         """The answers in a reply."""
@@ -95,11 +106,16 @@ def _follow(content: Any, path: tuple[str, ...], been: str) -> Any:
         here = f"{been}.{part}".lstrip(".")
         if part == "*":
             if not isinstance(content, list):
-                raise OracleFault(f"the endpoint's answer has no list at {been or 'its top'!r}; check the path of the answer")
+                raise OracleFault(
+                    f"the endpoint's answer has no list at {been or 'its top'!r}; check the path of the "
+                    "answer"
+                )
             return [_follow(element, path[i + 1 :], here) for element in content]
         try:
             content = content[int(part)] if isinstance(content, list) else content[part]
         except (KeyError, IndexError, TypeError, ValueError):
-            raise OracleFault(f"the endpoint's answer has nothing at {here!r}; check the path of the answer") from None
+            raise OracleFault(
+                f"the endpoint's answer has nothing at {here!r}; check the path of the answer"
+            ) from None
         been = here
     return content

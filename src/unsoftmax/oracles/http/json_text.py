@@ -1,4 +1,5 @@
-"""JSON with arrays, by orjson where it is installed. Both write float64 so that reading gives the same bits."""
+"""JSON with arrays, by orjson where it is installed. Both write float64 so that reading gives the same
+bits."""
 
 from __future__ import annotations
 

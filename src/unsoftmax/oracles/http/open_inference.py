@@ -17,12 +17,15 @@ from unsoftmax.oracles.http.sender import Reply, Sender
 
 __all__ = ["MODEL_ADDRESS", "OpenInference"]
 
-MODEL_ADDRESS = re.compile(r"(?P<server>https?://[^?#]+?|https?:/)/v2/models/(?P<name>[^/?#]+)(/versions/(?P<version>[^/?#]+))?(/infer)?/?")
+MODEL_ADDRESS = re.compile(
+    r"(?P<server>https?://[^?#]+?|https?:/)/v2/models/(?P<name>[^/?#]+)(/versions/(?P<version>[^/?#]+))?(/infer)?/?"
+)
 
 _LENGTH_HEADER = "Inference-Header-Content-Length"
 _TYPES: dict[str, str] = {
     "FP64": "<f8", "FP32": "<f4", "FP16": "<f2", "BOOL": "?",
-    "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8", "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
+    "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8", "UINT8": "<u1", "UINT16": "<u2",
+    "UINT32": "<u4", "UINT64": "<u8",
 }  # fmt: skip
 
 
@@ -48,20 +51,37 @@ class OpenInference:
         """The model behind an address http(s)://host/v2/models/NAME."""
         match = MODEL_ADDRESS.fullmatch(url)
         if match is None:
-            raise UsageError(f"{sender.shown} is no model of an Open Inference Protocol server; pass http(s)://host/v2/models/NAME")
-        address = f"{match['server']}/v2/models/{match['name']}" + (f"/versions/{match['version']}" if match["version"] else "")
+            raise UsageError(
+                f"{sender.shown} is no model of an Open Inference Protocol server; pass "
+                "http(s)://host/v2/models/NAME"
+            )
+        address = f"{match['server']}/v2/models/{match['name']}" + (
+            f"/versions/{match['version']}" if match["version"] else ""
+        )
         told = _object(sender.send("GET", address, retries=min(3, options.retries)), sender.shown)
         try:
             name, datatype, width, one_at_a_time = _input(told, sender.shown)
             output, outputs = _output(told, options.output, sender.shown)
         except (AttributeError, IndexError, KeyError, TypeError) as error:
-            raise OracleFault(f"the model at {sender.shown} describes itself in a way that cannot be read: {error}") from error
+            raise OracleFault(
+                f"the model at {sender.shown} describes itself in a way that cannot be read: {error}"
+            ) from error
         binary = options.binary
         if binary is None:
             binary = _offers_binary(sender, f"{match['server']}/v2")
         facts = {part: told.get(part) for part in ("name", "versions", "platform", "inputs", "outputs")}
         digest = blake2b(write_json(facts), digest_size=8).hexdigest()
-        return cls(address, name, datatype, width, output, outputs, one_at_a_time, binary, f"http:{sender.shown}:{digest}")
+        return cls(
+            address,
+            name,
+            datatype,
+            width,
+            output,
+            outputs,
+            one_at_a_time,
+            binary,
+            f"http:{sender.shown}:{digest}",
+        )
 
     @property
     def url(self) -> str:
@@ -72,8 +92,15 @@ class OpenInference:
         with np.errstate(over="ignore"):
             array = np.ascontiguousarray(batch, dtype=_TYPES[self.datatype])
         if not np.isfinite(array).all():
-            raise OracleFault(f"a row has entries that {self.datatype} cannot hold; pass input_bound, the largest norm of a row")
-        tensor: dict[str, Any] = {"name": self.input_name, "shape": list(array.shape), "datatype": self.datatype}
+            raise OracleFault(
+                f"a row has entries that {self.datatype} cannot hold; pass input_bound, the largest norm of "
+                "a row"
+            )
+        tensor: dict[str, Any] = {
+            "name": self.input_name,
+            "shape": list(array.shape),
+            "datatype": self.datatype,
+        }
         request: dict[str, Any] = {"inputs": [tensor]}
         if self.output_name is not None:
             request["outputs"] = [{"name": self.output_name}]
@@ -102,7 +129,9 @@ class OpenInference:
             text = reply.headers[_LENGTH_HEADER]
             length = int(text) if text.isdecimal() and len(text) < 20 else -1
             if not 0 <= length <= len(reply.body):
-                raise OracleFault(f"the server announces {text!r} bytes of JSON in a reply of {len(reply.body)} bytes")
+                raise OracleFault(
+                    f"the server announces {text!r} bytes of JSON in a reply of {len(reply.body)} bytes"
+                )
             head, tail = reply.body[:length], reply.body[length:]
         content = _object(Reply(reply.status, reply.headers, head), "the server")
         tensors = content.get("outputs")
@@ -121,7 +150,9 @@ def _object(reply: Reply, who: str) -> dict[str, Any]:
     try:
         content = read_json(reply.body)
     except ValueError as error:
-        raise OracleFault(f"{who} answered with something that is no JSON; is this the address of a model server?") from error
+        raise OracleFault(
+            f"{who} answered with something that is no JSON; is this the address of a model server?"
+        ) from error
     if not isinstance(content, dict):
         raise OracleFault(f"{who} answered with a JSON {type(content).__name__} instead of an object")
     return content
@@ -133,18 +164,30 @@ def _input(told: dict[str, Any], who: str) -> tuple[str, str, int | None, bool]:
         return "input-0", "FP64", None, False  # a server may keep silent; then the user tells the width
     if len(inputs) > 1:
         raise UsageError(f"the model at {who} has {len(inputs)} inputs; this library asks models with one")
-    name, datatype, shape = inputs[0].get("name", "input-0"), inputs[0].get("datatype", "FP64"), inputs[0].get("shape") or [-1, -1, -1]
+    name, datatype, shape = (
+        inputs[0].get("name", "input-0"),
+        inputs[0].get("datatype", "FP64"),
+        inputs[0].get("shape") or [-1, -1, -1],
+    )
     if datatype not in ("FP64", "FP32"):
-        raise UsageError(f"the input {name!r} of the model at {who} has datatype {datatype}; this library sends FP64 or FP32 sequences")
+        raise UsageError(
+            f"the input {name!r} of the model at {who} has datatype {datatype}; this library sends FP64 or "
+            "FP32 sequences"
+        )
     if len(shape) != 3 or shape[1] > 0 or shape[0] > 1:
-        raise UsageError(f"the input {name!r} of the model at {who} has shape {shape}; it must be [-1, -1, width], with any number of rows")
+        raise UsageError(
+            f"the input {name!r} of the model at {who} has shape {shape}; it must be [-1, -1, width], with "
+            "any number of rows"
+        )
     return name, datatype, shape[2] if shape[2] > 0 else None, shape[0] == 1
 
 
 def _output(told: dict[str, Any], wanted: str | None, who: str) -> tuple[str | None, int | None]:
     outputs = {str(output.get("name")): output for output in told.get("outputs") or []}
     if wanted is None and len(outputs) > 1:
-        raise UsageError(f"the model at {who} has the outputs {', '.join(outputs)}; choose one with the option output")
+        raise UsageError(
+            f"the model at {who} has the outputs {', '.join(outputs)}; choose one with the option output"
+        )
     if wanted is not None and outputs and wanted not in outputs:
         raise UsageError(f"the model at {who} has no output {wanted!r}, only {', '.join(outputs)}")
     if not outputs:
@@ -177,7 +220,9 @@ def _tensor(tensor: dict[str, Any], raw: bytes | None) -> Any:
         if values.dtype.kind not in "fiub":
             raise OracleFault("the server answered with null or text among the numbers")
         if datatype.startswith("FP"):
-            values = values.astype(_TYPES[datatype])  # text may be the shortest that names a float32: only there it is exact
+            values = values.astype(
+                _TYPES[datatype]
+            )  # text may be the shortest that names a float32: only there it is exact
         return values.reshape(shape)
     except ValueError as error:
         raise OracleFault(f"the server announced shape {shape}, but sent other data ({error})") from error

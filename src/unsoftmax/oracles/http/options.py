@@ -17,11 +17,16 @@ __all__ = ["HttpOptions", "read_endpoint_file"]
 class HttpOptions:
     """How a server is asked.
 
-    batch: most sequences a request. concurrency: most requests at a time. timeout: seconds for one request. retries: most attempts after
-    the first one. backoff: seconds before the second attempt, doubled for each further one, with jitter. patience: seconds for one request with
-    all its retries. rate: most queries a second (None: as fast as the server answers). headers: a file of further headers, a 'Name: value' a line.
-    output: which output, where the model has several. binary: whether tensors travel as bytes (None: when the server offers it).
-    request, answer: the templates of a plain JSON endpoint; width: columns of a sequence, where the server does not tell.
+    batch: most sequences a request. concurrency: most requests at a time. timeout: seconds for one request.
+    retries: most attempts after
+    the first one. backoff: seconds before the second attempt, doubled for each further one, with jitter.
+    patience: seconds for one request with
+    all its retries. rate: most queries a second (None: as fast as the server answers). headers: a file of
+    further headers, a 'Name: value' a line.
+    output: which output, where the model has several. binary: whether tensors travel as bytes (None: when the
+    server offers it).
+    request, answer: the templates of a plain JSON endpoint; width: columns of a sequence, where the server
+    does not tell.
 
     >>> HttpOptions(concurrency=8).batch
     64
@@ -50,14 +55,20 @@ class HttpOptions:
             value = getattr(self, name)
             if value is None and name == "rate":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value > 0):
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not (math.isfinite(value) and value > 0)
+            ):
                 raise UsageError(f"{name} must be a number > 0, not {value!r}")
 
 
 def read_endpoint_file(path: str | Path) -> tuple[str, HttpOptions]:
-    """The address and the options in a JSON file such as {"url": ..., "request": {"instances": "$batch"}, "answer": "predictions.*", "width": 64}.
+    """The address and the options in a JSON file such as {"url": ..., "request": {"instances": "$batch"},
+    "answer": "predictions.*", "width": 64}.
 
-    Secrets do not belong there: a token comes from UNSOFTMAX_HTTP_TOKEN, further headers from the file named by "headers".
+    Secrets do not belong there: a token comes from UNSOFTMAX_HTTP_TOKEN, further headers from the file named
+    by "headers".
     """
     source = Path(path)
     try:
@@ -67,10 +78,14 @@ def read_endpoint_file(path: str | Path) -> tuple[str, HttpOptions]:
     names = {field.name for field in fields(HttpOptions)}
     if not isinstance(content, dict) or not isinstance(content.get("url"), str):
         raise UsageError(
-            f'{source} describes no endpoint; write {{"url": "https://...", "request": {{"instances": "$batch"}}, "answer": "predictions.*"}}'
+            f'{source} describes no endpoint; write {{"url": "https://...", '
+            '"request": {"instances": "$batch"}, "answer": "predictions.*"}'
         )
     if strange := set(content) - names - {"url"}:
-        raise UsageError(f"{source} has the unknown entry {sorted(strange)[0]!r}; an endpoint has url, {', '.join(sorted(names))}")
+        raise UsageError(
+            f"{source} has the unknown entry {sorted(strange)[0]!r}; an endpoint has url, "
+            f"{', '.join(sorted(names))}"
+        )
     options = HttpOptions(**{name: value for name, value in content.items() if name != "url"})
     if options.headers is not None:
         options = replace(options, headers=str(source.parent / options.headers))

@@ -17,7 +17,9 @@ from unsoftmax.oracles.http.sender import Reply, Sender
 
 __all__ = ["HttpOracle", "http_oracle"]
 
-_REQUESTS_A_BATCH = 16  # a batch of the ledger: as many requests may be under way, and are asked again after a crash
+_REQUESTS_A_BATCH = (
+    16  # a batch of the ledger: as many requests may be under way, and are asked again after a crash
+)
 _NUMBERS_A_REQUEST = 1 << 17
 
 
@@ -39,13 +41,15 @@ class _Dialect(Protocol):
 
 
 class HttpOracle:
-    """Answers of a server. `retries` counts requests that had to be sent again; queries that were answered are counted by the ledger.
-    `close()` ends the connections; they also end with the oracle.
+    """Answers of a server. `retries` counts requests that had to be sent again; queries that were answered
+    are counted by the ledger. `close()` ends the connections; they also end with the oracle.
 
     How batches are cut does not depend on `concurrency`, so a run may go on with another one.
     """
 
-    def __init__(self, dialect: _Dialect, sender: Sender, options: HttpOptions, *, outputs: int | None = None) -> None:
+    def __init__(
+        self, dialect: _Dialect, sender: Sender, options: HttpOptions, *, outputs: int | None = None
+    ) -> None:
         self._dialect = dialect
         self._sender = sender
         self._options = options
@@ -71,12 +75,15 @@ class HttpOracle:
 
     def _ask(self, piece: Array, stop: threading.Event) -> Array:
         content, headers = self._dialect.encode(piece)
-        reply = self._sender.send("POST", self._dialect.url, content=content, headers=headers, n_queries=len(piece), stop=stop)
+        reply = self._sender.send(
+            "POST", self._dialect.url, content=content, headers=headers, n_queries=len(piece), stop=stop
+        )
         return checked_answers(self._dialect.decode(reply, len(piece)), len(piece), self.spec.outputs)
 
 
 def http_oracle(url: str, options: HttpOptions | None = None, *, outputs: int | None = None) -> HttpOracle:
-    """The oracle behind a web address: a model of an Open Inference Protocol server, or with both templates any JSON endpoint."""
+    """The oracle behind a web address: a model of an Open Inference Protocol server, or with both templates
+    any JSON endpoint."""
     options = options if options is not None else HttpOptions()
     sender = Sender(url, options)
     try:

@@ -32,8 +32,11 @@ class RateLimit:
         stop.wait(max(0.0, start - time.monotonic()))
 
 
-def in_parallel(work: Callable[[Item, threading.Event], Answer], items: Sequence[Item], concurrency: int) -> list[Answer]:
-    """work(item, stop) for every item, at most `concurrency` at a time; results in order, the first failure stops the rest.
+def in_parallel(
+    work: Callable[[Item, threading.Event], Answer], items: Sequence[Item], concurrency: int
+) -> list[Answer]:
+    """work(item, stop) for every item, at most `concurrency` at a time; results in order, the first failure
+    stops the rest.
 
     The threads are daemons: an interrupt ends the program at once, whatever a server is still doing.
 
@@ -62,7 +65,10 @@ def in_parallel(work: Callable[[Item, threading.Event], Answer], items: Sequence
                 stop.set()
         done.put(None)
 
-    threads = [threading.Thread(target=worker, daemon=True, name=f"request-{i}") for i in range(min(concurrency, len(items)))]
+    threads = [
+        threading.Thread(target=worker, daemon=True, name=f"request-{i}")
+        for i in range(min(concurrency, len(items)))
+    ]
     try:
         for thread in threads:
             thread.start()

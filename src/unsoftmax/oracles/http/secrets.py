@@ -25,7 +25,9 @@ class Secrets:
         token = environment.get(TOKEN_VARIABLE, "").strip()
         headers = {} if headers_file is None else _read_headers(Path(headers_file))
         if token and not _sendable(token):
-            raise UsageError(f"{TOKEN_VARIABLE} holds characters that no header may carry; set it to the bare token")
+            raise UsageError(
+                f"{TOKEN_VARIABLE} holds characters that no header may carry; set it to the bare token"
+            )
         if token and not any(name.lower() == "authorization" for name in headers):
             headers["Authorization"] = f"Bearer {token}"
         self._headers = headers
@@ -52,17 +54,25 @@ class Secrets:
 
 
 def _read_headers(path: Path) -> dict[str, str]:
-    """Lines 'Name: value'; empty ones and those with # are skipped. Errors name the line, never its content."""
+    """Lines 'Name: value'; empty ones and those with # are skipped. Errors name the line, never its
+    content."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
-        raise UsageError(f"the file of headers {path} cannot be read; write one 'Name: value' a line") from None
+        raise UsageError(
+            f"the file of headers {path} cannot be read; write one 'Name: value' a line"
+        ) from None
     headers: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, colon, value = line.partition(":")
-        if not colon or not name.strip().replace("-", "").replace("_", "").isalnum() or not value.strip() or not _sendable(name + value.strip()):
+        if (
+            not colon
+            or not name.strip().replace("-", "").replace("_", "").isalnum()
+            or not value.strip()
+            or not _sendable(name + value.strip())
+        ):
             raise UsageError(f"line {number} of {path} is no header; write 'Name: value'")
         headers[name.strip()] = value.strip()
     return headers

@@ -47,7 +47,8 @@ class _Again(Exception):
 class Sender:
     """Sends requests to one server. `retries` counts the requests that were sent again.
 
-    Retried, with growing pauses: 429, 502, 503, 504 (Retry-After is honoured), dropped connections, time-outs. Everything else is told at once.
+    Retried, with growing pauses: 429, 502, 503, 504 (Retry-After is honoured), dropped connections,
+    time-outs. Everything else is told at once.
     """
 
     def __init__(self, url: str, options: HttpOptions) -> None:
@@ -56,7 +57,9 @@ class Sender:
         except (httpx.InvalidURL, TypeError) as error:
             raise UsageError(f"{url!r} is no web address: {error}") from error
         if parsed.userinfo:
-            raise UsageError(f"the address holds a password; leave it out and put the token into {TOKEN_VARIABLE}")
+            raise UsageError(
+                f"the address holds a password; leave it out and put the token into {TOKEN_VARIABLE}"
+            )
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise UsageError(f"{url!r} is no web address; it begins with http:// or https://")
         self.secrets = Secrets(os.environ, options.headers)
@@ -68,9 +71,15 @@ class Sender:
         self._count = threading.Lock()
         self._jitter = random.Random()  # noqa: S311 - only spreads retries, answers do not depend on it
         loopback = parsed.host in ("localhost", "127.0.0.1", "::1")
-        limits = httpx.Limits(max_connections=options.concurrency, max_keepalive_connections=options.concurrency)
-        named = {"User-Agent": f"unsoftmax/{__version__}"} | self.secrets.headers()  # whoever reads the server's log can tell who asked
-        self._client = httpx.Client(headers=named, timeout=options.timeout, limits=limits, trust_env=not loopback)
+        limits = httpx.Limits(
+            max_connections=options.concurrency, max_keepalive_connections=options.concurrency
+        )
+        named = {
+            "User-Agent": f"unsoftmax/{__version__}"
+        } | self.secrets.headers()  # whoever reads the server's log can tell who asked
+        self._client = httpx.Client(
+            headers=named, timeout=options.timeout, limits=limits, trust_env=not loopback
+        )
 
     def close(self) -> None:
         """Ends the connections."""
@@ -87,7 +96,8 @@ class Sender:
         stop: threading.Event | None = None,
         retries: int | None = None,
     ) -> Reply:
-        """The reply with status 200, after as many attempts as it takes; `OracleFault` when patience is at its end."""
+        """The reply with status 200, after as many attempts as it takes; `OracleFault` when patience is at
+        its end."""
         stop = stop if stop is not None else threading.Event()
         most = self._options.retries if retries is None else retries
         end = time.monotonic() + self._options.patience
@@ -110,11 +120,15 @@ class Sender:
                     self.retries += 1
                 stop.wait(pause)
 
-    def _attempt(self, method: str, url: httpx.URL, content: bytes | None, headers: dict[str, str] | None, end: float) -> Reply:
+    def _attempt(
+        self, method: str, url: httpx.URL, content: bytes | None, headers: dict[str, str] | None, end: float
+    ) -> Reply:
         timeout = min(self._options.timeout, max(0.05, end - time.monotonic()))
         latest = time.monotonic() + timeout
         try:
-            with self._client.stream(method, url, content=content, headers=headers, timeout=timeout) as response:
+            with self._client.stream(
+                method, url, content=content, headers=headers, timeout=timeout
+            ) as response:
                 body = self._read(response, latest)
         except httpx.TimeoutException as error:
             raise _Again(f"no answer within {timeout:.3g} s") from error
@@ -122,8 +136,13 @@ class Sender:
             raise UsageError(f"cannot reach {self.shown}: {self._clean(str(error))}") from error
         except (httpx.TransportError, httpx.DecodingError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                raise OracleFault(f"the certificate of {self.shown} is not trusted; set SSL_CERT_FILE to the file of its authority") from error
-            raise _Again(f"the connection failed ({self._clean(str(error)) or type(error).__name__})") from error
+                raise OracleFault(
+                    f"the certificate of {self.shown} is not trusted; set SSL_CERT_FILE to the file of its "
+                    "authority"
+                ) from error
+            raise _Again(
+                f"the connection failed ({self._clean(str(error)) or type(error).__name__})"
+            ) from error
         if response.status_code in _TRY_AGAIN:
             raise _Again(f"the server answered {response.status_code}", _retry_after(response.headers))
         reply = Reply(response.status_code, response.headers, body)
@@ -139,22 +158,31 @@ class Sender:
             parts.append(part)
             size += len(part)
             if size > _LARGEST_REPLY:
-                raise OracleFault(f"the server sent more than {_LARGEST_REPLY >> 20} MB in reply to one request; ask fewer sequences a request")
+                raise OracleFault(
+                    f"the server sent more than {_LARGEST_REPLY >> 20} MB in reply to one request; ask "
+                    "fewer sequences a request"
+                )
             if time.monotonic() > latest:
                 raise _Again("the answer did not end in time")
         return b"".join(parts)
 
     def _pause(self, attempt: int, asked: float | None) -> float:
-        """What the server asked for, or twice as long as before; with jitter, so that clients do not come back together."""
-        own = float(min(_LONGEST_PAUSE, self._options.backoff * 2.0**attempt) * self._jitter.uniform(0.5, 1.0))
+        """What the server asked for, or twice as long as before; with jitter, so that clients do not come
+        back together."""
+        own = float(
+            min(_LONGEST_PAUSE, self._options.backoff * 2.0**attempt) * self._jitter.uniform(0.5, 1.0)
+        )
         return own if asked is None else asked + 0.1 * own
 
     def _give_up(self, again: _Again, attempt: int) -> OracleFault:
         if again.pause is not None and again.pause > self._options.patience:
-            return OracleFault(f"{self.shown} asks to wait {again.pause:.0f} s; run again then, with the same ledger")
+            return OracleFault(
+                f"{self.shown} asks to wait {again.pause:.0f} s; run again then, with the same ledger"
+            )
         return OracleFault(
             f"{self.shown} gave no answer in {attempt + 1} attempts: {again.reason}. "
-            "Is the server running? What was answered is kept in the ledger, if there is one: run again with the same"
+            "Is the server running? What was answered is kept in the ledger, if there is one: run again "
+            "with the same"
         )
 
     def _refusal(self, reply: Reply, content: bytes | None) -> OracleFault:
@@ -163,22 +191,37 @@ class Sender:
         if status == 401 and not self.secrets.has_token:
             return OracleFault(f"{self.shown} wants a token (401); set {TOKEN_VARIABLE}")
         if status == 401:
-            return OracleFault(f"{self.shown} does not accept the token (401); set {TOKEN_VARIABLE} to a valid one")
+            return OracleFault(
+                f"{self.shown} does not accept the token (401); set {TOKEN_VARIABLE} to a valid one"
+            )
         if status == 403:
-            return OracleFault(f"{self.shown} forbids this (403{said}); ask for access to the model, or use another token in {TOKEN_VARIABLE}")
+            return OracleFault(
+                f"{self.shown} forbids this (403{said}); ask for access to the model, or use another token "
+                f"in {TOKEN_VARIABLE}"
+            )
         if status == 404:
-            return OracleFault(f"there is nothing at {self.shown} (404{said}); check the address and the name of the model")
+            return OracleFault(
+                f"there is nothing at {self.shown} (404{said}); check the address and the name of the model"
+            )
         if status == 413:
-            return OracleFault(f"a request of {len(content or b'')} bytes is too large for {self.shown} (413); ask fewer sequences a request")
+            return OracleFault(
+                f"a request of {len(content or b'')} bytes is too large for {self.shown} (413); ask fewer "
+                "sequences a request"
+            )
         if status in (400, 422):
-            return OracleFault(f"{self.shown} does not take the request ({status}{said}); check the width, and the names and datatypes of the model")
+            return OracleFault(
+                f"{self.shown} does not take the request ({status}{said}); check the width, and the names "
+                "and datatypes of the model"
+            )
         if 300 <= status < 400:
             return OracleFault(
-                f"{self.shown} redirects ({status}) to {self._clean(reply.headers.get('location', 'nowhere'))}; pass that address instead"
+                f"{self.shown} redirects ({status}) to "
+                f"{self._clean(reply.headers.get('location', 'nowhere'))}; pass that address instead"
             )
         if status >= 500:
             return OracleFault(
-                f"{self.shown} failed on a request ({status}{said}); look into the server's log. If large inputs make it fail, pass input_bound"
+                f"{self.shown} failed on a request ({status}{said}); look into the server's log. If large "
+                "inputs make it fail, pass input_bound"
             )
         return OracleFault(f"{self.shown} answered with status {status}{said}; an answer has status 200")
 

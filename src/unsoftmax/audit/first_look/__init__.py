@@ -1,0 +1,1 @@
+"""What a target is, from cheap tests."""

@@ -1,0 +1,141 @@
+"""What the tests of a first look share: a way to ask, how far answers may be off by themselves, and a list of
+findings with their prices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from unsoftmax.learners import AnswerModel, Finding, note
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Array
+
+__all__ = ["IDENTIFY", "FirstLookAsker"]
+
+IDENTIFY = "identify"
+_FARTHEST = 1e4  # how far out to ask when rows have no bound
+_ROUNDING = 1e-9  # relative deviation that a float64 computation never shows
+_SPREAD = 12.0  # standard deviations of noise that an effect must exceed
+_RELATIVE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # two roundings
+_COMPUTED = (
+    8 * 2.0**-23
+)  # of |row| |v|: a whole computation in float32, whose terms may cancel, and not only its last rounding
+_LARGEST_HALF = 2e4  # float16 ends at 65504
+_SHRINKING = 12
+_LOUDNESS = 12
+_LABELS = ("labels", "flipped labels")
+
+
+class FirstLookAsker:
+    """Asks through the ledger, in a phase of its own, and notes what every finding cost.
+
+    near, far: sizes of rows that are short and as long as they may usefully be.
+    """
+
+    def __init__(self, ledger: Ledger, rng: np.random.Generator) -> None:
+        self.ledger, self.rng = ledger, rng
+        self.answers: AnswerModel | None = None
+        self.findings: list[Finding] = []
+        self.far = min(_FARTHEST, ledger.input_bound or np.inf)
+        self.near = min(1.0, self.far / 4)
+        self._loudest = 0.0  # answer to a single row, of the row's norm
+        ledger.watch(self._listen)
+
+    def _listen(self, phase: str, batch: Array, answers: Array) -> None:
+        if phase != IDENTIFY or batch.shape[1] != 1 or answers.ndim != 1:
+            return
+        norms = np.linalg.norm(batch[:, 0], axis=1)
+        if (long := norms >= 0.5 * self.near).any():
+            self._loudest = max(self._loudest, float((np.abs(answers[long]) / norms[long]).max()))
+
+    @property
+    def labels(self) -> bool:
+        """Whether answers are labels."""
+        return self.answers is not None and self.answers.kind in _LABELS
+
+    @property
+    def exact(self) -> bool:
+        """Whether answers are the function's values, as far as is known."""
+        return self.answers is None or self.answers.exact
+
+    @property
+    def longest(self) -> int | None:
+        """The largest number of rows that the target takes."""
+        return self.ledger.oracle.spec.max_length
+
+    def add(self, subject: str, test: Callable[[], tuple[str, str]]) -> str:
+        """Runs a test, keeps what it found with its price, and gives its value."""
+        before = self.ledger.bill.total
+        with self.ledger.phase(IDENTIFY):
+            value, evidence = test()
+        finding = Finding(subject, value, evidence, self.ledger.bill.total - before)
+        self.findings.append(finding)
+        note(self.ledger, finding)
+        return value
+
+    def rows(self, n: int, size: float) -> Array:
+        """Random rows of that norm."""
+        rows = self.rng.standard_normal((n, self.ledger.width))
+        return np.asarray(size * rows / np.linalg.norm(rows, axis=1)[:, None])
+
+    def ask(self, *sequences: Array) -> Array:
+        """Answers to sequences of one length, (n,) or (n, m)."""
+        return self.ledger.ask(np.stack(sequences))
+
+    def origin(self) -> Array:
+        """The answer to a row of zeros."""
+        return np.asarray(self.ask(np.zeros((1, self.ledger.width)))[0])
+
+    def allowed(self, answers: Array, longest: float) -> float:
+        """How far two answers of one value may lie apart, to sequences whose longest row has that norm."""
+        size = float(np.abs(answers).max(initial=0.0))
+        if self.answers is None or self.exact:
+            return _ROUNDING * max(size, 1e-300)
+        relative = _RELATIVE.get(self.answers.kind, 0.0)
+        computed = (
+            _COMPUTED * np.sqrt(self.ledger.width) * self._loudest * longest
+            if self.answers.kind == "float32"
+            else 0.0
+        )
+        return (
+            4.0 * self.answers.tau
+            + 1.5 * _SPREAD * self.answers.sigma
+            + relative * size
+            + _ROUNDING * size
+            + float(computed)
+        )
+
+    def own_error(self) -> float:
+        """How far an answer near zero may be off by itself."""
+        return 0.0 if self.answers is None else self.answers.tau + _SPREAD * self.answers.sigma
+
+    def keep_inside(self) -> None:
+        """Long rows must not overflow a short float format, and none should reach a limit of the answers."""
+        if self.answers is None or (self.answers.kind != "float16" and self.answers.clip is None):
+            return
+        low, high = self.answers.clip or (-_LARGEST_HALF, _LARGEST_HALF)
+        for _ in range(_SHRINKING):
+            answers = self.ask(*self.rows(_LOUDNESS, self.near)[:, None])
+            if ((answers > low) & (answers < high)).all():
+                break
+            self.near *= 0.1
+        if self.answers.kind == "float16":
+            loudest = float(
+                np.sqrt(self.ledger.width * np.mean(np.square(answers)))
+            )  # about |v| times the size, whatever the rows
+            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / max(loudest, 1e-300)))
+
+    def within_limits(self, answers: Array) -> bool:
+        """Whether no answer is at a limit."""
+        low, high = (
+            (-np.inf, np.inf) if self.answers is None or self.answers.clip is None else self.answers.clip
+        )
+        return bool(((answers > low) & (answers < high)).all())
+
+    def signal_size(self) -> float:
+        """Rows long enough to stand out of the answers' own errors, and inside a clipping limit."""
+        if self.exact:
+            return self.near
+        assert self.answers is not None
+        return self.near * 0.3 if self.answers.clip is not None else self.far

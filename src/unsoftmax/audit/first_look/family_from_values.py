@@ -1,0 +1,220 @@
+"""Which family is it, where answers are values, exact or with errors: do single rows bend, is there a query
+bias, does one softmax share the rows?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from unsoftmax.audit.first_look.asking import FirstLookAsker
+from unsoftmax.oracles import Array
+
+__all__ = ["UNKNOWN", "family_from_values"]
+
+UNKNOWN = "unknown"
+_ENOUGH = 12  # points: each says that two heads would have been told at least every second time
+_MODERATE = 4  # points of a pair whose scores can be read well ...
+_FAINTLY = 3.0
+_PLAINLY = 100.0  # ... that is, so much better than needed
+_PAIRS = 40
+_TELLING = 0.1  # weights known less well say nothing
+_FACTORS = np.array([1.0, 2.0, -1.0])
+_TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
+_PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
+
+
+def family_from_values(look: FirstLookAsker) -> str:
+    """Adds the findings on single rows, query bias and family; the family that learning should begin with."""
+    if look.longest == 1:
+        look.add("family", lambda: ("relu-network", "the target takes single rows only"))
+        return "relu-network"
+    if look.add("single rows", lambda: _single_rows(look)) == "curved":
+        look.add("family", lambda: _network_on_top(look))
+        return "transformer"
+    bias = look.add("query bias", lambda: _query_bias(look))
+    found = look.add("family", lambda: _heads(look, bias == "present"))
+    return "multi-head" if found == "multi-head" else "single-head"
+
+
+def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
+    """On a line, or along a curve?"""
+    clipped = look.answers is not None and look.answers.clip is not None
+    origin = look.origin()
+    size = look.signal_size()
+    sizes = size * np.array([1.0, 10.0, 3.0] if look.exact or clipped else [1.0, 1.0, 1.0])
+    for size in np.minimum(sizes if look.exact else np.tile(sizes, 2), look.far):
+        (x,) = look.rows(1, float(size))
+        half, whole, back = answers = look.ledger.ask(np.stack([0.5 * x, x, -x])[:, None])
+        if not look.within_limits(answers):
+            continue
+        bend = max(
+            float(np.max(np.abs(whole - 2.0 * half + origin))),
+            float(np.max(np.abs(whole + back - 2.0 * origin))),
+        )
+        if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]]), float(size)):
+            return "curved", f"answers bend by {bend:.3g} along a ray of norm {size:.3g}"
+    return (
+        "affine",
+        f"answers to x/2, x, -x and 0 lie on a line, along rays of norm {min(sizes):.3g} to {max(sizes):.3g}",
+    )
+
+
+def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
+    """A ReLU network over one softmax: straight along short segments, and of two long rows the answer to one
+    or between them."""
+    if look.exact:
+        return "transformer", "single rows are answered along a curve, as by a network on top of attention"
+    size = look.signal_size()
+    straight = 0
+    for x in look.rows(6, size):
+        answers = look.ledger.ask(np.stack([0.995 * x, x, 1.005 * x])[:, None])
+        straight += abs(float(answers[0] - 2.0 * answers[1] + answers[2])) <= 2.0 * look.allowed(
+            answers, size
+        )
+    if straight < 4:
+        return (
+            "none",
+            f"only {straight} of 6 short pieces of rays are answered along lines: neither attention nor a "
+            "ReLU network",
+        )
+    return (
+        "transformer",
+        f"single rows are answered along a curve, and on {straight} of 6 short pieces of rays along lines, "
+        "as by a ReLU network",
+    )
+
+
+def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
+    """[a; 0]: without a query bias both rows weigh the same, whatever the heads."""
+    for size in np.minimum(look.signal_size() * np.array([1.0, 8.0, 0.2]), look.far):
+        a = look.rows(1, float(size))[0]
+        origin = look.origin()
+        alone, mixed = look.ask(a[None])[0], look.ask(np.stack([a, np.zeros_like(a)]))[0]
+        if not look.within_limits(alone):
+            continue
+        gap = float(np.max(np.abs(mixed - 0.5 * (alone + origin))))
+        if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
+            return (
+                "present",
+                f"a row of zeros asks, and a row of norm {size:.3g} weighs more or less than half: "
+                f"{gap:.3g} off the mean",
+            )
+    if look.answers is not None and look.answers.kind == "constant":
+        return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
+    return "none", "a row of zeros asks, and every other row weighs as much as it"
+
+
+def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
+    """A row a, 2a and -a beside an asking row weigh σ(t), σ(2t) and σ(-t) in one head, for one t; several
+    heads weigh otherwise.
+
+    Moderate scores tell most. Where errors or a query bias leave only saturated ones, every head picks a row
+    of its own: the weight of a row, 0 or 1 for one head, is between, or beyond, for every second pair of rows
+    when there are several. Opposite rows have opposite scores, so that their weights add up to one under any
+    heads.
+    """
+    if look.answers is not None and look.answers.kind == "constant":
+        return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
+    if look.exact:
+        uneven = ""
+        for tiny in look.near * _TINY:  # the tiniest that tells counts: strong scores share evenly only there
+            weights, error = _weights(look, look.rows(1, tiny)[0], look.rows(1, tiny)[0])
+            if not error <= _TELLING / 10:
+                break
+            uneven = (
+                f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share "
+                "nearly evenly there"
+            )
+            if np.abs(weights - 0.5).max() <= _TELLING:
+                uneven = ""
+                break
+        if uneven:
+            return "none", uneven
+    points = moderate = saturated = 0
+    widest = 0.0
+    for a_size, b_size in _sizes(look, biased):
+        weights, error = _weights(look, look.rows(1, a_size)[0], look.rows(1, b_size)[0])
+        if not error <= _TELLING:
+            continue
+        if _off_one_softmax(weights) > 2.0 * error:
+            shown = ", ".join(f"{weight:.4g}" for weight in weights)
+            if (
+                not look.exact and abs(weights[0] + weights[-1] - 1.0) > 2.0 * error
+            ):  # the learners of exact answers know better
+                return (
+                    "none",
+                    f"a row, twice the row and its negative weigh {shown}: under any heads the first and "
+                    "the last add up to one",
+                )
+            return (
+                "multi-head",
+                f"a row, twice the row and its negative weigh {shown}: no single softmax does that (errors "
+                f"explain {error:.1g})",
+            )
+        spread = float(np.abs(weights - 0.5).max())
+        told = 64.0 * _TELLING * spread**3 / error  # several heads bend the scores by about so many errors
+        if told < _FAINTLY:
+            continue
+        readable = bool(((weights > 0.02) & (weights < 0.98)).all())
+        moderate, saturated = moderate + readable, saturated + (not readable)
+        points += _MODERATE if readable and told > _PLAINLY else 1
+        widest = max(widest, error)
+        if points >= _ENOUGH:
+            pairs = f"{moderate} pairs of rows with moderate scores and {saturated} with saturated ones"
+            return (
+                "single-head",
+                "rows, their doubles and their negatives weigh as one softmax has it, to within "
+                f"{widest:.1g}, on {pairs}",
+            )
+    if look.exact:
+        return (
+            "single-head",
+            "nothing speaks against one head, but too few pairs of rows had scores that tell",
+        )
+    return (
+        UNKNOWN,
+        "answers with errors tell little at this price; one head is tried, and the certificate decides",
+    )
+
+
+def _sizes(look: FirstLookAsker, biased: bool) -> Iterator[tuple[float, float]]:
+    """Sizes of a row and of the asking row: equal ones where answers are exact; else long rows, so that the
+    signal stands out of the errors."""
+    scores = np.array([1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0, 0.01])
+    if look.exact or (look.answers is not None and look.answers.clip is not None):
+        longest = look.far / 3 if look.exact else 0.5 * look.near
+        sizes = [(size, size) for size in np.minimum(look.near * scores, longest)]
+    else:
+        far = look.far / 3
+        sizes = [(far, min((1.0 if biased else 1.0 / far) * score, far)) for score in scores]
+        sizes += [(far, min(size, far)) for size in (1.0, 10.0, 100.0, 1e3, far, far)]
+    for index in range(_PAIRS):
+        yield sizes[index % len(sizes)]
+
+
+def _weights(look: FirstLookAsker, a: Array, b: Array) -> tuple[Array, float]:
+    """Weights of a, 2a and -a beside the asking row b, as one head would have them, and how far errors of
+    answers may put them off."""
+    origin, base, signal = (
+        float(np.ravel(answer)[0]) for answer in look.ask(np.zeros_like(b)[None], b[None], a[None])
+    )
+    mixed = look.ledger.ask(np.stack([np.stack([k * a + b, b]) for k in _FACTORS])).reshape(
+        len(_FACTORS), -1
+    )[:, 0]
+    heard = signal - origin
+    if heard == 0.0 or not look.within_limits(np.append(mixed, [signal, base])):
+        return np.full(len(_FACTORS), 0.5), np.inf
+    weights = (mixed - base) / (_FACTORS * heard)
+    longest = float(2.0 * np.linalg.norm(a) + np.linalg.norm(b))
+    error = 2.0 * look.allowed(np.append(mixed, [signal, base]), longest) / abs(heard)
+    return weights, max(error, _PRECISE) if look.exact else error
+
+
+def _off_one_softmax(weights: Array) -> float:
+    """How far the weights are, at least, from those of any one score: of those that each of them shows, and
+    of saturated ones."""
+    inside = np.clip(weights, 1e-15, 1.0 - 1e-15)
+    scores = np.append(np.log(inside / (1.0 - inside)) / _FACTORS, [-1e3, 1e3])
+    expected = 0.5 + 0.5 * np.tanh(0.5 * np.outer(_FACTORS, scores))
+    return float(np.abs(weights[:, None] - expected).max(axis=0).min())

@@ -1,0 +1,1 @@
+"""One head, by the kind of answers."""

@@ -1,0 +1,149 @@
+"""One head whose answers stop at a limit: rows short enough that no answer reaches it, and everything else as
+usual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.answers.identify import limits_in_words
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.claims import Assumption, Claim
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.models import SingleHead
+from unsoftmax.outcomes import OutsideClass, Unresolved
+
+__all__ = ["ClippedLearner", "clipped"]
+
+BEYOND_TEST = "longer rows are answered as by a head with these limits"
+_SAFE = 0.9
+_PRECISE = 1e-6
+_FAR = 1e3
+
+
+@dataclass(frozen=True)
+class ClippedLearner:
+    """`inner` with rows of norm at most 0.9·limit/|v|: attention averages, so no answer can then reach the
+    limit.
+
+    Claim and Queries: those of `inner`, and 2d + 10 queries to find |v|. Assumes: limits on both sides of
+    zero. Recovers: what `inner` does.
+    Departs from the paper: not in it. Fails when: the limit is within the answers' other errors.
+    """
+
+    family: ClassVar[str] = "single-head"
+    limits: tuple[float, float] = (-1.0, 1.0)
+    inner: Learner = field(default_factory=SingleHeadLearner)
+
+    @property
+    def claim(self) -> Claim:
+        claim = self.inner.claim
+        unreached = Assumption(
+            "answers between the limits are those of the function",
+            "the certificate, with rows that stay between them, and 64 sequences of longer ones",
+        )
+        return replace(claim, title=f"{claim.title}, clipped", assumptions=(*claim.assumptions, unreached))
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        longest = self._longest(ledger, rng)
+        before = ledger.input_bound
+        ledger.input_bound = longest if before is None else min(before, longest)
+        ledger.known.pop("values", None)
+        learned = self.inner.learn(ledger, rng)
+        note = (
+            f"{limits_in_words(self.limits)}; rows were kept to a norm of {ledger.input_bound:.3g}, where "
+            "none does"
+        )
+        head = learned.model
+        if isinstance(head, SingleHead):
+            learned = replace(
+                learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits)
+            )
+            self._check_beyond(ledger, learned, head, longest, before, rng)
+        return replace(learned, note=f"{note}; {learned.note}" if learned.note else note, exact_answers=False)
+
+    def _check_beyond(
+        self,
+        ledger: Ledger,
+        learned: Learned,
+        head: SingleHead,
+        inside: float,
+        bound: float | None,
+        rng: np.random.Generator,
+    ) -> None:
+        """Longer rows, which the limits cut off, are answered by the same head and stop at the limits; a
+        network with flat ends bends before."""
+        kept = ledger.input_bound
+        ledger.input_bound = bound
+        error = max(_PRECISE, 2.0 * (learned.error_bound or 0.0))
+        for length, count in ((1, 48), (2, 8), (3, 8)):
+            if ledger.oracle.spec.max_length is not None and length > ledger.oracle.spec.max_length:
+                continue
+            farthest = bound if bound is not None else max(50.0 * inside, _FAR)
+            sizes = np.geomspace(min(1.05 * inside, farthest), farthest, count)
+            rows = rng.standard_normal((count, length, ledger.width))
+            rows *= (sizes[:, None] / np.linalg.norm(rows, axis=2))[:, :, None]
+            with ledger.phase(VERIFICATION):
+                answers = ledger.ask(rows)
+            values = learned.model(rows)
+            deviations = (
+                np.abs(answers - values) if learned.deviation is None else learned.deviation(answers, values)
+            )
+            loud = np.abs(values) + sizes * float(np.linalg.norm(head.v))  # no scores are in single rows
+            allowed = learned.tolerance + error * (
+                loud if length == 1 else np.asarray(learned.model.sensitivity(rows))
+            )
+            worst = int(np.argmax(deviations - allowed))
+            if not deviations[worst] <= allowed[worst]:
+                text = (
+                    f"{length} rows up to {sizes[worst] / inside:.3g} times as long are answered "
+                    f"{answers[worst]:.6g} instead of {values[worst]:.6g}"
+                )
+                raise OutsideClass(BEYOND_TEST, text)
+        ledger.input_bound = kept
+
+    def _longest(self, ledger: Ledger, rng: np.random.Generator) -> float:
+        """A norm at which no row's value reaches a limit, from the length of v as rows in a random basis tell
+        it."""
+        d = ledger.width
+        low, high = self.limits
+        basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound)
+        with ledger.phase("limits"):
+            c = float(ledger.ask(np.zeros((1, 1, d)))[0])
+            room = min(high - c, c - low)
+            if not room > 0.0:
+                raise Unresolved(
+                    f"a row of zeros is already answered {c:.6g}, and {limits_in_words(self.limits)}; no "
+                    "row shows what is beyond it"
+                )
+            for _ in range(80):
+                answers = ledger.ask(size * basis[:, None]) - c
+                loudest = float(np.abs(answers).max())
+                if loudest >= _SAFE * room:
+                    size *= 0.1
+                elif loudest < 0.02 * room and (ledger.input_bound is None or size < ledger.input_bound):
+                    size *= 5.0
+                else:
+                    break
+        length = float(np.linalg.norm(answers)) / size
+        return _SAFE * room / (1.05 * length) if length > 0.0 else size
+
+
+def clipped(limit: float, inner: Learner | None = None) -> ClippedLearner:
+    """The learner for answers held between -limit and limit, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> result = unsoftmax.recover(unsoftmax.Clipped(unsoftmax.as_oracle(head), 2.0),
+    ...     learner=unsoftmax.clipped(2.0))
+    >>> str(result.status), head.distance(result.model) < 1e-9
+    ('WITHIN_BOUND', True)
+    """
+    if not (np.isfinite(limit) and limit > 0.0):
+        raise UsageError(f"the limit must be a finite number > 0, not {limit!r}")
+    return ClippedLearner((-float(limit), float(limit)), inner if inner is not None else SingleHeadLearner())

@@ -1,0 +1,107 @@
+"""The default learner for one head: as many queries as parameters, rank and biases unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.checks import (
+    check_attention_shape,
+    check_constant,
+    check_one_row_affine,
+    check_repeatable,
+)
+from unsoftmax.learners.readout import read_values
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters import SigmoidMeter
+from unsoftmax.models import SingleHead
+from unsoftmax.outcomes import NotIdentifiable, Stop, Unresolved
+from unsoftmax.solvers import RangeFinder
+
+__all__ = ["SingleHeadLearner"]
+
+
+def _queries(d: int, r: int) -> int:
+    """Parameters, one test a column, and a fixed allowance for finding the range and asking saturated probes
+    again."""
+    return d + 1 + r * (2 * d - r) + d + r + 32
+
+
+_CLAIM = Claim(
+    title="One head at the price of its parameters",
+    source="this library; extends Theorem 4.1 of arXiv 2601.16873",
+    assumptions=(
+        Assumption("v is not zero", "one-row queries"),
+        Assumption("one-row answers are affine", "fresh rows of four sizes"),
+        Assumption(
+            "scores are bilinear and shared by softmax",
+            "a row asked at three sizes, three rows in two orders",
+        ),
+        Assumption("answers repeat", "early queries asked again"),
+    ),
+    queries=QueryCount("r(2d - r) + 2d + r + 33 (d fewer without a query bias)", "upper", _queries),
+    recovers="W (any rank), v, w0 and c, in float64",
+    symmetry="none: all of them are unique when v is not zero",
+    departs=(
+        "balanced probes instead of Gaussian ones, sizes chosen by the measured scores, rank found instead "
+        "of given"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class SingleHeadLearner:
+    """Recovers f(X) = c + Σ α_i (x_i·v) with scores x_iᵀ(W x_N + w0).
+
+    Claim: exact recovery in float64. Queries: r(2d-r) + 2d + r + 33 at most, d fewer without a query bias.
+    Assumes: v not zero (seen by one-row queries), exact deterministic answers (asked again), the class itself
+    (cheap tests first, certificate last).
+    Recovers: everything, uniquely. Departs from the paper: see `claim`. Fails when: the answers carry errors;
+    then it ends as OUTSIDE_CLASS.
+    """
+
+    family: ClassVar[str] = "single-head"
+    solver: RangeFinder = field(default_factory=RangeFinder)
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        d = ledger.width
+        v, c = read_values(ledger, rng)
+        check_repeatable(ledger, v, c)
+        if not v.any():
+            check_constant(ledger, c, rng)
+            raise _nothing_moves(ledger, c)
+        check_one_row_affine(ledger, v, c, rng)
+        with ledger.phase("bias"):
+            w0 = SigmoidMeter(ledger, v, c, rng=rng).query_bias()
+        meter = SigmoidMeter(ledger, v, c, w0, rng=rng)
+        with ledger.phase("range"):
+            scales = meter.scales
+        check_attention_shape(ledger, v, c, scales, rng)
+        ledger.expect(ledger.bill.total + d * d)
+        with ledger.phase("scores"):
+            W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
+        return Learned(SingleHead(W, v, w0, c))
+
+
+def _nothing_moves(ledger: Ledger, c: float) -> Stop:
+    """No row moves the answer: v = 0, unless answers are so coarse, and rows so short, that none could."""
+    coarse = c == round(c, 3)
+    if coarse and ledger.input_bound is not None:
+        return Unresolved(
+            f"every row up to the largest norm allowed, {ledger.input_bound:g}, is answered {c:.6g}: v = 0, "
+            "or answers too coarse for them; "
+            "longer rows (input_bound) or finer answers would tell"
+        )
+    why = "v = 0, or the answers are so coarse that nothing moves them" if coarse else "v = 0"
+    return NotIdentifiable(
+        f"{why}: every answer is the constant {c:.6g}, which is recovered, but W and w0 leave no trace in "
+        "any answer and cannot be seen"
+    )

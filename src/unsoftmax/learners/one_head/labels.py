@@ -1,0 +1,320 @@
+"""One head from labels alone: the direction of v and all of W, at one query a bit; flipped labels at what the
+channel takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.bias_checks import alike_labels, refused_labels
+from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
+from unsoftmax.learners.one_head.bias_scores import BiasedSolution
+from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.one_head.labels import Labeller, LabelMeter
+from unsoftmax.meters.one_head.sign_change import EDGE
+from unsoftmax.meters.probes.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
+from unsoftmax.meters.query_bias.from_labels import LabelVectors
+from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
+from unsoftmax.models import SingleHead
+from unsoftmax.models.matrices import Dense
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.solvers import RangeFinder, Solution
+from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
+
+__all__ = ["LabelLearner", "from_labels"]
+
+_EPS = float(np.finfo(float).eps)
+_CHECKS = 16
+_SIZES = (1.0, 0.5, 2.0, 1.0)
+# sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
+_FACTOR = 3.0
+_MORE_FOR_V = 5
+_PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected labels leave
+_ROUGH = 2.0**-21  # relative error of scores that signs alone tell
+_FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
+_NOTE = "labels show only the direction of v (returned with length 1); W is complete"
+
+
+def _queries(d: int, r: int) -> int:
+    return 53 * (r * (2 * d - r) + d + r + 16) + 400
+
+
+_CLAIM = Claim(
+    title="One head from labels",
+    source="this library; extends Theorem B.1 of arXiv 2601.16873",
+    assumptions=(
+        Assumption("a label says whether the function is positive", "two rows of opposite sign"),
+        Assumption(
+            "no constant (c = 0), and no query bias where labels are flipped",
+            "labels of tiny rows, alone and asking",
+        ),
+        Assumption("v is not zero", "some row is labelled 1"),
+    ),
+    queries=QueryCount(
+        "53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels; 80 d(d + 1) + 1000 with a query bias",
+        "upper",
+        _queries,
+    ),
+    recovers="W (any rank), a query bias and v/|v|, to 48 bits of a typical score",
+    symmetry="the length of v leaves no trace in labels",
+    departs=(
+        "bisects the ratios of v instead of averaging signs (log(1/eps) instead of 1/eps² queries), "
+        "balanced bases, rank found"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LabelLearner:
+    """Recovers W, a query bias and v/|v| from labels, true ones or ones flipped with probability `flip`.
+
+    Claim: 48 bits of every score. Queries: one a parameter and bit, and a few percent more; with flips, what
+    the channel's capacity takes.
+    Assumes: see `claim`. Recovers: W, the direction of v. Departs from the paper: see `claim`. Fails when: a
+    constant moves the zero.
+    """
+
+    family: ClassVar[str] = "single-head"
+    bits: int = 48
+    flip: float = 0.0
+    middle: float = 0.5
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        d = ledger.width
+        flip = self.flip + _FLIP_MARGIN if self.flip > 0.0 else 0.0
+        if flip > 0.4:
+            raise Unresolved(
+                f"{self.flip:.0%} of the labels are flipped, which leaves hardly any information; ask a "
+                "target with less than 40 %"
+            )
+        votes = votes_needed(flip)
+        labeller = Labeller(ledger, self.middle, votes)
+        ledger.expect(ledger.bill.total + self.bits * (d * d + d) * (1 if not flip else 2))
+        with ledger.phase("values"):
+            self._check_zero(ledger, labeller, rng)
+            v = self._direction(ledger, labeller, self._locator(flip, _MORE_FOR_V))
+        alike = alike_labels(
+            labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng
+        )
+        if alike:
+            if d < 2 or flip > 0.0:
+                raise refused_labels(alike)
+            head, bound = self._with_bias(ledger, labeller, v, rng)
+            with ledger.phase(VERIFICATION):
+                bound = max(bound, self._bound_of_v(ledger, labeller, v, rng))
+            return self._learned(ledger, head, bound, votes, rng)
+        meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
+        with ledger.phase("range"):
+            assert meter.strength > 0.0
+        with ledger.phase("scores"):
+            W = RangeFinder(facing=v, again=meter.column_near).solve(
+                meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left)
+            )
+        head = SingleHead(W, v)
+        if head.matrix.norm() == 0.0:
+            raise Unresolved(
+                f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = "
+                "0, or longer rows are needed"
+            )
+        with ledger.phase(VERIFICATION):
+            bound = self._bound(ledger, labeller, head, meter, rng)
+        return self._learned(ledger, head, bound, votes, rng)
+
+    def _learned(
+        self, ledger: Ledger, head: SingleHead, bound: float, votes: int, rng: np.random.Generator
+    ) -> Learned:
+        if not np.isfinite(bound):
+            raise OutsideClass(
+                "labels turn where the scores predict",
+                "fresh labels contradict the recovered scores by more than a whole score",
+            )
+        if votes == 1:
+            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
+        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes)
+
+    def _deviation(self, answers: Array, values: Array) -> Array:
+        """A wrong label means that the value is off by at least its size."""
+        return np.where((answers > self.middle) == (values > 0.0), 0.0, np.abs(values))
+
+    def _with_bias(
+        self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator
+    ) -> tuple[SingleHead, float]:
+        """The head with its query bias and a bound for W and w0: vectors of scores from signs, then the
+        missing bits where labels should turn."""
+        ledger.expect(ledger.bill.total + 80 * ledger.width * (ledger.width + 1))
+        vectors = LabelVectors(labeller, v, rng, ledger.input_bound)
+        with ledger.phase("range"):
+            length = vectors.usual_length()
+        with ledger.phase("scores"):
+            rough = self._rough(vectors, v, length, rng)
+        turns = ZeroVectors(ledger, v, rng, Steps(0.0, self.middle), ledger.input_bound)
+        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound, gain=_BISECTED)
+        sharp, w0 = refinement.refine(rough, _PASSES, rng)
+        return SingleHead(sharp, v, w0), refinement.relative_error(sharp, w0, rng)
+
+    def _rough(
+        self, vectors: LabelVectors, v: Array, length: float, rng: np.random.Generator
+    ) -> BiasedSolution:
+        """W and w0 from signs; with other asking rows where v is along the vector of scores of one of
+        them."""
+        for attempt, part in enumerate(_PARTS):
+            rows = balanced_rows(v, part * length, rng)
+            try:
+                Z = vectors.measure(rows)
+                break
+            except Unresolved:
+                if attempt == len(_PARTS) - 1:
+                    raise
+        W, w0 = solve_rows(rows, Z)
+        off = _ROUGH * float(np.linalg.norm(Z, axis=1).max())
+        return BiasedSolution(
+            Solution(Dense(W), off * np.sqrt(len(v)) / (part * length), _rank(W), False), w0, off
+        )
+
+    def _locator(self, flip: float, more: int) -> Locator:
+        return (
+            Bisection(self.bits + more)
+            if flip == 0.0
+            else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)
+        )
+
+    def _check_zero(self, ledger: Ledger, labeller: Labeller, rng: np.random.Generator) -> None:
+        """Opposite tiny rows get opposite labels; a constant would label them alike."""
+        x = rng.standard_normal(ledger.width)
+        tiny = 1e-9 if ledger.input_bound is None else min(1e-9, 1e-3 * ledger.input_bound)
+        x *= tiny / np.linalg.norm(x)
+        first, second = labeller(np.stack([x, -x])[:, None])
+        if first == second:
+            evidence = (
+                f"rows of norm {tiny:.0e} and opposite sign are both labelled {int(first)}: a constant, or "
+                "v = 0"
+            )
+            raise OutsideClass("opposite tiny rows get opposite labels", evidence)
+
+    def _direction(self, ledger: Ledger, labeller: Labeller, locator: Locator) -> Array:
+        """v/|v|: a tournament for the largest entry, then every other one as a part of it."""
+        d = ledger.width
+        unit = np.eye(d) * (1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2))
+        signs = np.where(labeller(unit[:, None]), 1.0, -1.0)
+        left = np.arange(d)
+        while len(left) > 1:
+            half = len(left) // 2
+            first, second = left[:half], left[half : 2 * half]
+            larger = labeller(
+                (signs[first, None] * unit[first] - signs[second, None] * unit[second])[:, None]
+            )
+            left = np.concatenate([np.where(larger, first, second), left[2 * half :]])
+        largest = int(left[0])
+        others = np.flatnonzero(np.arange(d) != largest)
+
+        def above(points: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
+            return labeller.once(
+                (unit[others[which]] - (points * signs[largest])[:, None] * unit[largest])[:, None]
+            )
+
+        v = np.zeros(d)
+        v[largest] = signs[largest]
+        if d > 1:
+            v[others] = locator.locate(above, d - 1, 1.01 if self.flip == 0.0 else 1.5)[0]
+        return np.asarray(v / np.linalg.norm(v))
+
+    def _bound_of_v(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
+        """How wrong v can be: fresh rows across it whose labels must turn within a margin that grows until
+        they do."""
+        d = ledger.width
+        across = rng.standard_normal((_CHECKS, d))
+        across -= np.outer(across @ v, v)
+        length = np.linalg.norm(across, axis=1)[:, None]
+        across = across / length if d > 1 else np.zeros((_CHECKS, d))
+        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2)
+
+        def turns(margin: float) -> bool:
+            rows = size * np.concatenate([across + margin * v, across - margin * v])
+            labels = labeller(rows[:, None])
+            return bool(labels[:_CHECKS].all() and not labels[_CHECKS:].any())
+
+        start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * _EPS
+        return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
+
+    def _bound(
+        self,
+        ledger: Ledger,
+        labeller: Labeller,
+        head: SingleHead,
+        meter: LabelMeter,
+        rng: np.random.Generator,
+    ) -> float:
+        """How wrong v and W can be: fresh pairs whose labels must turn where the model says, within a margin
+        likewise."""
+        d = ledger.width
+        of_v = self._bound_of_v(ledger, labeller, head.v, rng)
+        G, B = meter.random_pairs(_CHECKS)
+        forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
+        typical = max(float(np.sqrt(np.mean(forms**2))), meter.strength / 8)
+        sizes = (
+            np.resize(_SIZES, _CHECKS) / typical
+        )  # several heads, seen as one, turn elsewhere at other sizes
+        c = np.minimum(sizes, 0.9 * EDGE / np.maximum(np.abs(forms), 1e-300))
+        if ledger.input_bound is not None:
+            c = np.minimum(c, (ledger.input_bound / 23.0) ** 2)
+
+        def crosses(margin: float) -> bool:
+            return bool(
+                meter.above(G, B, c, c * forms - margin).all()
+                and not meter.above(G, B, c, c * forms + margin).any()
+            )
+
+        margin = _smallest(crosses, 2.0 ** -(self.bits - 4) + 64 * _EPS)
+        norm = head.matrix.norm()
+        of_W = _FACTOR * d * margin / float(c.min()) / norm if norm > 0.0 else np.inf
+        return float(max(of_v, of_W))
+
+
+def _rank(W: Array) -> int:
+    """Singular values above what rough vectors leave open."""
+    values = np.linalg.svd(W, compute_uv=False)
+    return int((values > 1e-4 * values[0]).sum())
+
+
+def _smallest(holds: Callable[[float], bool], start: float) -> float:
+    """The first of start, 4·start, 16·start, ... that holds; infinite when one does not."""
+    margin = start
+    while margin < 1.0:
+        if holds(margin):
+            return margin
+        margin *= 4.0
+    return np.inf
+
+
+def from_labels(bits: int = 48, flip: float = 0.0, middle: float = 0.5) -> LabelLearner:
+    """The learner for labels, for `recover(target, learner=...)`. flip: how often a label is wrong. middle:
+    between the two labels.
+
+    >>> import numpy as np, unsoftmax
+    >>> head = unsoftmax.random_single_head(4, seed=0)
+    >>> result = unsoftmax.recover(unsoftmax.Labels(unsoftmax.as_oracle(head)), learner=unsoftmax.from_labels(
+    ...     ))
+    >>> str(result.status), bool(np.allclose(result.model.W, head.W)), round(float(np.linalg.norm(
+    ...     result.model.v)), 9)
+    ('WITHIN_BOUND', True, 1.0)
+    """
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 8 <= bits <= 50:
+        raise UsageError(f"bits must be a whole number from 8 to 50, not {bits!r}")
+    if not 0.0 <= flip < 0.5:
+        raise UsageError(f"flip must be a probability from 0 to below 0.5, not {flip!r}")
+    return LabelLearner(bits, float(flip), float(middle))

@@ -1,0 +1,142 @@
+"""One head behind fresh random noise: long rows first, because ten times the length is worth a hundred
+repeats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.answers.identify import identify
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.readout_with_errors import (
+    check_linear_within,
+    moved_by_query_bias,
+    read_loud_values,
+)
+from unsoftmax.learners.one_head.within_tolerance import (
+    check_learnt,
+    learn_scores,
+    learn_with_bias,
+    queries_within_tolerance,
+    refuse_noise,
+    relative_bound,
+)
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters import ToleranceMeter
+from unsoftmax.models import SingleHead
+from unsoftmax.solvers import BoundedRangeFinder
+
+__all__ = ["NoiseLearner", "noisy"]
+
+_BAR = 1.75  # standard deviations that make a bar filled like one of a uniform error
+_COVER = 1.3  # a sum of squares of few Gaussian errors can exceed what bars say of it
+_CERTAIN = 6.0  # standard deviations that no single answer exceeds
+_TYPICAL = 3.5  # measured: relative error of W times R|v|/sigma
+_MOST_REPEATS = 10_000
+
+_CLAIM = Claim(
+    title="One head behind random noise",
+    source="this library",
+    assumptions=(
+        Assumption(
+            "errors are fresh, independent and of standard deviation sigma",
+            "the same row asked again (identify)",
+        ),
+        Assumption("R|v|/sigma is at least about 100", "the bound itself"),
+    ),
+    queries=QueryCount(
+        "m times those within a tolerance, m repeats: m (1.5 (r(2d - r) + d) + 100), rarely 2.1 (m (16 d + "
+        "300) more with a query bias)",
+        "upper",
+        queries_within_tolerance,
+    ),
+    recovers=(
+        "W, v and a query bias to a relative error of about 3.5 sigma / (R |v| sqrt(m)), with error bars "
+        "that cover"
+    ),
+    symmetry="none",
+    departs="not in the paper",
+)
+
+
+@dataclass(frozen=True)
+class NoiseLearner:
+    """Recovers W, v and a query bias behind Gaussian noise (sigma None: found by `identify`).
+
+    Every query has the longest row allowed, which is free; only what that leaves open is bought with repeats:
+    `accuracy` asks for a relative error, `repeats` sets their number. Claim, Queries, Assumes, Recovers: see
+    `claim`. Fails when: R|v|/sigma is below about 100.
+    """
+
+    family: ClassVar[str] = "single-head"
+    sigma: float | None = None
+    repeats: int | None = None
+    accuracy: float | None = None
+    solver: BoundedRangeFinder = field(default_factory=BoundedRangeFinder)
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        sigma = self.sigma if self.sigma is not None else identify(ledger, rng).sigma
+        off = _CERTAIN * sigma
+        repeats = self.repeats or 1
+        readout = read_loud_values(
+            ledger, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, silent=off / np.sqrt(repeats)
+        )
+        if self.repeats is None and self.accuracy is not None:
+            wanted = (_TYPICAL * sigma / (readout.bound * readout.norm * self.accuracy)) ** 2
+            repeats = int(np.clip(np.ceil(wanted), 1, _MOST_REPEATS))
+            if repeats > 1:
+                readout = read_loud_values(
+                    ledger,
+                    _BAR * sigma / np.sqrt(repeats),
+                    rng,
+                    repeats=repeats,
+                    silent=off / np.sqrt(repeats),
+                )
+        check_linear_within(ledger, readout, rng, off)
+        moved = moved_by_query_bias(ledger, readout, rng, off)
+        w0 = None
+        if moved > 0.0:
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, repeats)
+        else:
+            with ledger.phase("values"):
+                meter = ToleranceMeter(ledger, readout, rng, repeats=repeats)
+            found = learn_scores(ledger, meter, self.solver, rng)
+            bound = relative_bound(found, readout)
+        bound *= _COVER
+        check_learnt(ledger, readout, found, w0, bound, off, rng, 2.0 / _CERTAIN)
+        refuse_noise(bound, readout)
+        note = (
+            f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside "
+            "the bound); "
+            f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
+        )
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
+        return Learned(head, bound, off, note, exact_answers=False, constant_bound=2.0 * off)
+
+
+def noisy(
+    sigma: float | None = None, *, repeats: int | None = None, accuracy: float | None = None
+) -> NoiseLearner:
+    """The learner for noisy answers, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> oracle = unsoftmax.BoundedInputs(unsoftmax.Noisy(unsoftmax.as_oracle(head), 0.01), 1000.0)
+    >>> result = unsoftmax.recover(oracle, learner=unsoftmax.noisy(0.01))
+    >>> str(result.status), head.distance(result.model) <= result.error_bound < 1e-2
+    ('WITHIN_BOUND', True)
+    """
+    for name, value in (("sigma", sigma), ("accuracy", accuracy)):
+        if value is not None and not (np.isfinite(value) and value > 0.0):
+            raise UsageError(f"{name} must be a finite number > 0, not {value!r}")
+    if repeats is not None and (isinstance(repeats, bool) or not isinstance(repeats, int) or repeats < 1):
+        raise UsageError(f"repeats must be a whole number >= 1, not {repeats!r}")
+    return NoiseLearner(sigma, repeats, accuracy)

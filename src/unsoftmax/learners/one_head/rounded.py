@@ -1,0 +1,305 @@
+"""One head whose answers are rounded to a known grid: a pass within the tolerance, then steps of the answers,
+bisected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
+from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
+from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
+from unsoftmax.learners.one_head.readout_with_errors import (
+    check_linear_within,
+    moved_by_query_bias,
+    read_loud_values,
+    refused_query_bias,
+)
+from unsoftmax.learners.one_head.within_tolerance import (
+    ToleranceLearner,
+    learn_scores,
+    refuse_noise,
+    relative_bound,
+)
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters import MeasuredReadout, ToleranceMeter
+from unsoftmax.meters.one_head.rounded import RoundingMeter, bracketed_step
+from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
+from unsoftmax.models import SingleHead
+from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.solvers import BoundedRangeFinder, FacingBasis, RangeFinder
+from unsoftmax.solvers.orthogonal_correction import refine
+
+__all__ = ["RoundedLearner", "rounded"]
+
+_EPS = float(np.finfo(float).eps)
+_CHECKS = 16
+_FACTOR = 3.0
+_LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
+_ALIKE = 1e-12  # relative length within which opposite rows step
+_PASSES = 3
+_BISECTED = 1e-9  # part of a correction that bisected steps leave
+_LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
+_USEFUL = 0.1
+_QUIET = 0.05  # part of v that must be heard beside W b: refinements listen there
+
+
+def _queries(d: int, r: int) -> int:
+    return 60 * (r * (2 * d - r) + 3 * d) + 1000
+
+
+_CLAIM = Claim(
+    title="One head from rounded answers",
+    source="this library",
+    assumptions=(
+        Assumption(
+            "answers are rounded to a known grid, and nothing else",
+            "every answer is on the grid (identify); steps come where predicted",
+        ),
+        Assumption("no constant (c = 0; with c, see tolerance)", "a row of zeros, opposite rows"),
+        Assumption("R|v| is at least about 100 steps", "the first pass's bound"),
+    ),
+    queries=QueryCount(
+        "60 (r(2d - r) + 3d) + 1000; about 6 a parameter where R|v| is 100,000 steps or more; 80 d(d + 1) + "
+        "1000 with a query bias",
+        "upper",
+        _queries,
+    ),
+    recovers="W, v and a query bias in float64, from answers of any number of decimals",
+    symmetry="none",
+    departs="not in the paper, where rounding is a tolerance",
+)
+
+
+@dataclass(frozen=True)
+class RoundedLearner:
+    """Recovers W, v and a query bias from answers rounded to `decimals` places.
+
+    Claim: float64 precision. Queries: 6 a parameter with long rows, about 45 with short ones. Assumes: see
+    `claim`. Recovers: W, v, w0.
+    Departs from the paper: not in it. Fails when: the rows may not be long enough for 100 steps (UNRESOLVED,
+    with the norm that would do).
+    """
+
+    family: ClassVar[str] = "single-head"
+    decimals: int = 2
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        step = 10.0**-self.decimals
+        if (
+            ledger.input_bound is None
+        ):  # rows may be so long that one pass within the tolerance is float64 already
+            return ToleranceLearner(step / 2).learn(ledger, rng)
+        rough = read_loud_values(ledger, step / 2, rng)
+        if rough.c != 0.0:
+            return ToleranceLearner(step / 2).learn(ledger, rng)
+        check_linear_within(ledger, rough, rng)
+        moved = moved_by_query_bias(ledger, rough, rng)
+        if moved > 0.0:
+            return self._with_bias(ledger, rough, rng, moved)
+        with ledger.phase("values"):
+            first = ToleranceMeter(ledger, rough, rng)
+        found = learn_scores(ledger, first, BoundedRangeFinder(), rng)
+        _refuse_rough(relative_bound(found, rough), rough)
+        with ledger.phase("values"):
+            v = self._sharpen(ledger, rough, step, rng)
+        if not self._steps_alike(
+            ledger, v, rough.bound, step
+        ):  # a constant that rounding hides: one more error of half a step
+            return ToleranceLearner(step).learn(ledger, rng)
+        readout = MeasuredReadout(v, 0.0, step / 2, rough.bound, sharp=4 * _EPS * rough.norm)
+        W, error = found.matrix, found.error
+        rank = found.rank if isinstance(W, Factors) else ledger.width
+        if readout.tau / (readout.bound * readout.norm) < _LONG and _heard_beside(W, v, rng) > _QUIET:
+            W, error = self._refine(ledger, readout, W, error, rank, step, rng)
+        else:
+            meter = RoundingMeter(ledger, v, rough.bound, step, W, error, rng)
+            with ledger.phase("steps"):
+                W = RangeFinder(facing=meter.facing, near=W).solve(meter, rng)
+        head = SingleHead(W, v)
+        with ledger.phase(VERIFICATION):
+            bound = self._bound(ledger, head, rough.bound, step, rng)
+        return self._learned(ledger, head, bound, rough, rng)
+
+    def _learned(
+        self, ledger: Ledger, head: SingleHead, bound: float, rough: MeasuredReadout, rng: np.random.Generator
+    ) -> Learned:
+        check_fresh_sequences(
+            ledger, head, bound, lambda values: np.full(len(values), 0.5001 * 10.0**-self.decimals), rng
+        )
+        note = (
+            f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
+        )
+        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False)
+
+    def _with_bias(
+        self, ledger: Ledger, rough: MeasuredReadout, rng: np.random.Generator, moved: float
+    ) -> Learned:
+        """The same with a query bias: a pass within the tolerance, then the vectors of scores of d + 1 asking
+        rows from steps."""
+        step = 2.0 * rough.tau
+        if ledger.width < 2:
+            raise refused_query_bias(moved, rough)
+        first = learn_biased_scores(ledger, rough, BoundedRangeFinder(), rng)
+        bound = first.relative_bound()
+        _refuse_rough(bound, rough)
+        with ledger.phase("values"):
+            v = self._sharpen(ledger, rough, step, rng)
+        if not self._steps_alike(ledger, v, rough.bound, step):
+            return ToleranceLearner(step).learn(ledger, rng)
+        vectors = ZeroVectors(ledger, v, rng, Steps(step / 2), rough.bound)
+        refinement = BiasedRefinement(
+            ledger, vectors, v, rough.bound, gain=_BISECTED, least=_LEAST_STEPS * step
+        )
+        try:
+            W, w0 = refinement.refine(first, _PASSES, rng)
+        except Unresolved:  # too rough to say where answers step
+            if max(bound, relative_bound(first.scores, rough)) > _USEFUL:
+                raise
+            head, bound = (
+                SingleHead(first.scores.matrix, rough.v, first.w0),
+                max(bound, relative_bound(first.scores, rough)),
+            )
+        else:
+            head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
+        return self._learned(ledger, head, bound, rough, rng)
+
+    def _sharpen(
+        self, ledger: Ledger, rough: MeasuredReadout, step: float, rng: np.random.Generator
+    ) -> Array:
+        """v to float64: along a basis that hears v alike, the length at which the answer steps."""
+        d = ledger.width
+        basis = FacingBasis(d, rng, rough.v).columns(0, d).T
+        longest = rough.bound * (1.0 - 1e-9)
+        heard = basis @ rough.v
+        threshold = (np.floor(0.95 * longest * heard / step) - 0.5) * step
+        if float(threshold.min()) <= 0.0:
+            raise Unresolved(
+                f"answers rounded to {step:g} do not step within rows of norm {longest:.3g}; longer rows "
+                "(input_bound) are needed"
+            )
+
+        def above(lengths: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
+            return np.asarray(ledger.ask((lengths[:, None] * basis[which])[:, None]) > threshold[which])
+
+        spread = np.full(d, 4.0 * rough.tau / (longest * float(heard.min())))
+        lengths, lost = bracketed_step(above, threshold / heard, spread, np.zeros(d), np.full(d, longest))
+        if lost.any():
+            raise OutsideClass(
+                "one-row answers step where x·v does",
+                f"{int(lost.sum())} of {d} rows never reach the step that their value predicts",
+            )
+        return np.asarray(basis.T @ (threshold / lengths))
+
+    def _steps_alike(self, ledger: Ledger, v: Array, longest: float, step: float) -> bool:
+        """Whether the row -x steps where x does, for x along v: with a constant, one of them steps
+        earlier."""
+        size = float(np.linalg.norm(v))
+        threshold = (np.floor(0.9 * longest * size / step) - 0.5) * step
+        lengths = threshold / size * np.array([1.0 - _ALIKE, 1.0 + _ALIKE])
+        rows = np.outer(np.concatenate([lengths, -lengths]), v / size)
+        with ledger.phase(VERIFICATION):
+            beyond = np.abs(ledger.ask(rows[:, None])) > threshold
+        return bool((beyond == np.array([False, True, False, True])).all())
+
+    def _refine(
+        self,
+        ledger: Ledger,
+        readout: MeasuredReadout,
+        W: Matrix,
+        error: float,
+        rank: int,
+        step: float,
+        rng: np.random.Generator,
+    ) -> tuple[Matrix, float]:
+        """Two passes beside W, then its scale from a few steps."""
+        meter = ToleranceMeter(ledger, readout, rng)
+        dense = W.dense()
+        with ledger.phase("refine"):
+            for _ in range(2 if ledger.width > 2 else 0):
+                dense = refine(meter, dense, error, rng)
+                error = max(
+                    error * 8.0 * readout.tau / (readout.bound * readout.norm),
+                    1e-14 * float(np.linalg.norm(dense)),
+                )
+        if rank < ledger.width:
+            left, values, right = np.linalg.svd(dense)
+            W = Factors(left[:, :rank] * values[:rank], right[:rank].T)
+        else:
+            W = Dense(dense)
+        rough_scale = 16.0 * readout.tau / (readout.bound * readout.norm) * W.norm()
+        steps = RoundingMeter(ledger, readout.v, readout.bound, step, W, rough_scale, rng)
+        with ledger.phase("steps"):
+            if ledger.width <= 2:
+                return RangeFinder(facing=steps.facing).solve(steps, rng), error
+            B = rng.standard_normal((2, ledger.width)) + 2.0 * np.sqrt(
+                ledger.width
+            ) * steps.facing / np.linalg.norm(steps.facing)
+            B /= np.linalg.norm(B, axis=1)[:, None]
+            A = np.tile(steps.carrier, (2, 1))
+            ratio = float(np.mean(steps.pairs(A, B) / np.einsum("nd,nd->n", A, W.apply(B))))
+        return (Dense(ratio * W.array) if isinstance(W, Dense) else Factors(ratio * W.left, W.right)), error
+
+    def _bound(
+        self, ledger: Ledger, head: SingleHead, longest: float, step: float, rng: np.random.Generator
+    ) -> float:
+        """Fresh probes must step where the model says, within a margin that grows until they do."""
+        norm = head.matrix.norm()
+        meter = RoundingMeter(ledger, head.v, longest, step, head.matrix, 0.0, rng)
+        margin = 2.0**-44
+        while margin < 0.1:
+            holds, form = meter.steps_where_predicted(margin, _CHECKS)
+            if holds:
+                return float(_FACTOR * form * head.width / norm) + 16 * _EPS
+            margin *= 4.0
+        raise OutsideClass(
+            "answers step where the scores predict",
+            "fresh probes step more than 10 % away from where the recovered head says",
+        )
+
+
+def _refuse_rough(bound: float, rough: MeasuredReadout) -> None:
+    """Raises `Unresolved` when the first pass tells too little for the others to start from."""
+    if not np.isfinite(bound):
+        refuse_noise(bound, rough)
+    if not bound < 0.5:
+        raise Unresolved(
+            f"the first pass leaves a relative error of {bound:.2g}; rows of norm "
+            f"{3.0 * bound * rough.bound:.2g} instead of "
+            f"{rough.bound:.3g} (input_bound) would help"
+        )
+
+
+def _heard_beside(W: Matrix, v: Array, rng: np.random.Generator) -> float:
+    """The smallest part of v that is orthogonal to W b, over some random b."""
+    images = W.apply(rng.standard_normal((16, W.width)))
+    images /= np.maximum(np.linalg.norm(images, axis=1), 1e-300)[:, None]
+    along = images @ (v / np.linalg.norm(v))
+    return float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())
+
+
+def rounded(decimals: int) -> RoundedLearner:
+    """The learner for answers rounded to `decimals` places, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> oracle = unsoftmax.BoundedInputs(unsoftmax.Rounded(unsoftmax.as_oracle(head), 2), 1e4)
+    >>> result = unsoftmax.recover(oracle, learner=unsoftmax.rounded(2))
+    >>> str(result.status), head.distance(result.model) < 1e-11
+    ('WITHIN_BOUND', True)
+    """
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 12:
+        raise UsageError(f"decimals must be a whole number from 0 to 12, not {decimals!r}")
+    return RoundedLearner(decimals)

@@ -1,0 +1,248 @@
+"""One head whose answers are off by up to tau: the longest rows allowed, one pass, and a bound that follows
+from the answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.answers.identify import identify
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
+from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
+from unsoftmax.learners.one_head.readout_with_errors import (
+    check_linear_within,
+    moved_by_query_bias,
+    read_loud_values,
+    refused_query_bias,
+)
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters import MeasuredReadout, ToleranceMeter
+from unsoftmax.models import SingleHead
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.solvers import BoundedRangeFinder, Solution
+
+__all__ = [
+    "ToleranceLearner",
+    "learn_scores",
+    "learn_with_bias",
+    "refuse_noise",
+    "relative_bound",
+    "within_tolerance",
+]
+
+_USEFUL = 0.1
+_FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
+
+
+def queries_within_tolerance(d: int, r: int) -> int:
+    """Without repeats and without a query bias."""
+    return int((1.5 if r == d else 2.1) * (r * (2 * d - r) + d)) + 100
+
+
+_CLAIM = Claim(
+    title="One head from answers within a tolerance",
+    source="this library; extends Theorem 6.1 of arXiv 2601.16873",
+    assumptions=(
+        Assumption(
+            "every answer is within tau of the function",
+            "identified when not given; the certificate at the end",
+        ),
+        Assumption("a constant of at most tau or well above it", "the answer to a row of zeros"),
+        Assumption(
+            "v is not along every vector of scores, where there is a query bias",
+            "a loud direction that scores do not hear",
+        ),
+        Assumption("R|v|/tau is at least about 100", "the bound itself"),
+    ),
+    queries=QueryCount(
+        "1.5 (r(2d - r) + d) + 100; up to 2.1 instead of 1.5 where a direction of low rank was missed, "
+        "rarely (16 d + 300 more with a query bias)",
+        "upper",
+        queries_within_tolerance,
+    ),
+    recovers=(
+        "W, v and a query bias to a relative error of about 2 tau / (R |v|), R the longest row, with a "
+        "bound from interval arithmetic; c to tau"
+    ),
+    symmetry="none",
+    departs=(
+        "long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and "
+        "is limited to tau itself"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class ToleranceLearner:
+    """Recovers W, v and a query bias when answers may be off by `tau` (None: found by `identify`).
+
+    Claim: relative error of W about 2 tau/(R|v|). Queries: 1.5 parameters + 100 at most. Assumes: see
+    `claim`. Recovers: W (any rank), v, w0, c.
+    Departs from the paper: rows as long as allowed. Fails when: R|v|/tau is below about 100 (UNRESOLVED, with
+    the R or tau that would do).
+    """
+
+    family: ClassVar[str] = "single-head"
+    tau: float | None = None
+    solver: BoundedRangeFinder = field(default_factory=BoundedRangeFinder)
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        tau = self.tau if self.tau is not None else identify(ledger, rng).tau
+        readout = read_loud_values(ledger, tau, rng)
+        try:
+            check_linear_within(ledger, readout, rng)
+        except OutsideClass:
+            if readout.c != 0.0:
+                raise
+            readout = replace(
+                readout, tau=2.0 * readout.tau
+            )  # a constant that the tolerance hides is in every answer
+            check_linear_within(ledger, readout, rng)
+        moved = moved_by_query_bias(ledger, readout, rng)
+        w0 = None
+        if moved > 0.0:
+            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved)
+        else:
+            with ledger.phase("values"):
+                meter = ToleranceMeter(ledger, readout, rng)
+            found = learn_scores(ledger, meter, self.solver, rng)
+            bound = relative_bound(found, readout)
+        check_learnt(ledger, readout, found, w0, bound, readout.tau, rng)
+        refuse_noise(bound, readout)
+        note = (
+            f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and "
+            f"rows of norm {readout.bound:.3g} were asked"
+        )
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
+        return Learned(head, bound, readout.tau, note, exact_answers=False, constant_bound=2.0 * readout.tau)
+
+
+def learn_scores(
+    ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator
+) -> Solution:
+    """W with its error: first the row z = Wᵀu that the loudest direction u hears, then everything orthogonal
+    to z, where u is silent."""
+    d = meter.width
+    with ledger.phase("range"):
+        ledger.expect(ledger.bill.total + d * d + 3 * d)
+        assert meter.strength >= 0.0
+        z, z_error = meter.carrier_row()
+    length = float(np.linalg.norm(z))
+    direction = z / length if length > 0.0 else np.eye(d)[0]
+    with ledger.phase("scores"):
+        column, column_error = meter.measure(None, direction[:, None])
+        meter.silent_for = direction
+        floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
+        if floor > _FAINT * meter.resolution * d:
+            # the loudest direction hears next to nothing: z is any direction, and what W does beside it is to
+            # be found
+            floor = 0.0
+        solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
+        found = solver.solve(
+            meter,
+            rng,
+            _turned_complement(direction, rng),
+            lambda left: ledger.expect(ledger.bill.total + left),
+        )
+    return found.plus_column(column[:, 0], direction, float(column_error[0]))
+
+
+def learn_with_bias(
+    ledger: Ledger,
+    readout: MeasuredReadout,
+    solver: BoundedRangeFinder,
+    rng: np.random.Generator,
+    moved: float,
+    repeats: int = 1,
+) -> tuple[Solution, Array, float]:
+    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that
+    are refused."""
+    if ledger.width < 2:
+        raise refused_query_bias(moved, readout)
+    found = learn_biased_scores(ledger, readout, solver, rng, repeats=repeats)
+    return found.scores, found.w0, max(found.relative_bound(), relative_bound(found.scores, readout))
+
+
+def check_learnt(
+    ledger: Ledger,
+    readout: MeasuredReadout,
+    found: Solution,
+    w0: Array | None,
+    bound: float,
+    off: float,
+    rng: np.random.Generator,
+    usual: float = 1.0,
+) -> None:
+    """Fresh sequences, wherever the bound is worth something. off: how far an answer may be off by itself,
+    and `usual` the part that is usual."""
+    if bound <= _USEFUL:
+        head = SingleHead(found.matrix, readout.v, w0, readout.c)
+        v_error = readout.tau * np.sqrt(ledger.width) / (readout.bound * readout.norm)
+        check_fresh_sequences(
+            ledger,
+            head,
+            bound,
+            lambda values: np.full(len(values), 1.05 * off),
+            rng,
+            v_error=v_error,
+            usual=usual,
+        )
+
+
+def relative_bound(found: Solution, readout: MeasuredReadout) -> float:
+    """The larger of the relative errors of W and v; infinite when W cannot be told from zero."""
+    size = found.matrix.norm()
+    of_W = found.error / (size - found.error) if size > found.error else np.inf
+    of_v = readout.tau * np.sqrt(len(readout.v)) / (readout.bound * readout.norm)
+    return float(max(of_W, of_v))
+
+
+def refuse_noise(bound: float, readout: MeasuredReadout) -> None:
+    """Raises `Unresolved` with what would help, when the bound is as large as the parameters."""
+    if bound <= _USEFUL:
+        return
+    if not np.isfinite(bound):
+        raise Unresolved(
+            f"no score is told from zero with rows of norm {readout.bound:.3g} and answers off by "
+            f"{readout.tau:.2g}; "
+            "either W = 0, or much longer rows (input_bound) or a smaller tolerance are needed"
+        )
+    times = bound / _USEFUL
+    raise Unresolved(
+        f"the parameters are only known to a relative error of {bound:.2g}; rows of norm "
+        f"{1.2 * times * readout.bound:.2g} instead of "
+        f"{readout.bound:.3g} (input_bound), or answers off by {readout.tau / times / 1.2:.2g} instead of "
+        f"{readout.tau:.2g}, "
+        f"would bring it to {_USEFUL:g}"
+    )
+
+
+def _turned_complement(direction: Array, rng: np.random.Generator) -> Array:
+    """A random orthonormal basis (d, d-1) of what is orthogonal to a unit vector."""
+    d = len(direction)
+    return np.asarray(np.linalg.qr(np.column_stack([direction, rng.standard_normal((d, d - 1))]))[0][:, 1:])
+
+
+def within_tolerance(tau: float | None = None) -> ToleranceLearner:
+    """The learner for answers off by up to `tau`, for `recover(target, learner=...)`.
+
+    >>> import unsoftmax
+    >>> head = unsoftmax.random_single_head(6, seed=0)
+    >>> oracle = unsoftmax.BoundedInputs(unsoftmax.WithinTolerance(unsoftmax.as_oracle(head), 0.01), 1000.0)
+    >>> result = unsoftmax.recover(oracle, learner=unsoftmax.within_tolerance(0.01))
+    >>> str(result.status), head.distance(result.model) <= result.error_bound < 1e-3
+    ('WITHIN_BOUND', True)
+    """
+    if tau is not None and not (np.isfinite(tau) and tau >= 0.0):
+        raise UsageError(f"tau must be a finite number >= 0, not {tau!r}")
+    return ToleranceLearner(None if tau is None else float(tau))

@@ -1,0 +1,69 @@
+"""Cheap tests that any sum of heads passes, and what they tell: biases, and how exact the answers are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass
+
+__all__ = ["OPPOSITE_TEST", "answer_rounding", "check_opposite_rows", "has_query_bias"]
+
+OPPOSITE_TEST = "opposite first rows share the whole readout"
+
+_EPS = float(np.finfo(float).eps)
+
+
+def check_opposite_rows(ledger: Ledger, v: Array, c: float, rng: np.random.Generator) -> float:
+    """f([b+a; b]) - f([b-a; b]) = a·v̄ for every sum of heads, because σ(t) + σ(-t) = 1. Returns the rounding
+    of the answers."""
+    d = ledger.width
+    sizes = 2.0 ** np.array([-6.0, -2.0, 0.0, 1.0, 3.0, 6.0])
+    if ledger.input_bound is not None:
+        sizes = ledger.input_bound * np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.45])
+    a, b = rng.standard_normal((2, len(sizes), d))
+    a *= (sizes / np.linalg.norm(a, axis=1))[:, None]
+    b *= (sizes / np.linalg.norm(b, axis=1))[:, None]
+    with ledger.phase(VERIFICATION):
+        answers = ledger.ask(np.concatenate([np.stack([b + a, b], axis=1), np.stack([b - a, b], axis=1)]))
+    rounding = answer_rounding(answers)
+    above, below = np.split(answers, 2)
+    excess = np.abs(above - below - a @ v)
+    loudest = float(
+        ((np.abs(above) + np.abs(below)) / sizes).max()
+    )  # heads may cancel in one answer and be rounded at their own size
+    allowed = 1e5 * rounding * (abs(c) + sizes * (2 * float(np.linalg.norm(v)) + loudest))
+    worst = int(np.argmax(excess - allowed))
+    if excess[worst] > allowed[worst]:
+        raise OutsideClass(
+            OPPOSITE_TEST,
+            f"with rows b+a, b-a and b of norm about {sizes[worst]:.3g} the two answers differ by "
+            f"{above[worst] - below[worst]:.6g}, "
+            f"and one row says {a[worst] @ v:.6g}; the weights of opposite rows add up to one in every head",
+        )
+    return rounding
+
+
+def answer_rounding(answers: Array) -> float:
+    """Relative rounding of the answers: that of float32 when all of them are float32 numbers, else that of
+    float64."""
+    moved = answers[answers != 0.0]
+    with np.errstate(over="ignore"):
+        single = len(moved) >= 8 and bool(np.all(moved == moved.astype(np.float32)))
+    return float(np.finfo(np.float32).eps) / 2 if single and len(set(moved.tolist())) >= 8 else _EPS
+
+
+def has_query_bias(ledger: Ledger, v: Array, c: float, rounding: float, rng: np.random.Generator) -> bool:
+    """Without query biases a row of zeros shares evenly with any first row, of any size."""
+    sizes = 2.0 ** np.array([0.0, 16.0, 32.0])
+    if ledger.input_bound is not None:
+        sizes = ledger.input_bound * np.array([0.1, 0.5, 1.0])
+    rows = rng.standard_normal((len(sizes), ledger.width))
+    rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
+    with ledger.phase("bias"):
+        answers = ledger.ask(np.stack([rows, np.zeros_like(rows)], axis=1))
+    excess = np.abs(answers - c - rows @ v / 2)
+    return bool(
+        np.any(excess > 1e4 * rounding * (abs(c) + np.abs(answers) + sizes * float(np.linalg.norm(v))))
+    )

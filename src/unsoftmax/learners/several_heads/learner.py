@@ -1,0 +1,137 @@
+"""Several heads at the price of their parameters: number of heads, ranks and biases unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.one_head.checks import check_repeatable
+from unsoftmax.learners.readout import read_values
+from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
+from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies
+from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias
+from unsoftmax.learners.several_heads.correct_matrices import parameter_error
+from unsoftmax.learners.several_heads.isolate import isolate_heads
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.several_heads.excess_answers import Responses
+from unsoftmax.models import MultiHead
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["MultiHeadLearner"]
+
+_COPIES = 4  # attempts by copies when steps are shared
+
+_CLAIM = Claim(
+    title="Several heads at the price of their parameters",
+    source="this library; Section 7 of arXiv 2601.16873 leaves it open",
+    assumptions=(
+        Assumption(
+            "every head is one softmax over the rows",
+            "opposite first rows share the whole readout; certificate",
+        ),
+        Assumption("answers repeat", "early queries asked again"),
+        Assumption("rows may be large enough to saturate the scores", "a ladder of sizes"),
+        Assumption(
+            "the heads can be told apart in float64", "shape of every step; a fresh check after every attempt"
+        ),
+    ),
+    queries=QueryCount(
+        "1.1 (r(2d - r) + 3d) + 200 a head", "upper", lambda d, r: int(1.1 * (r * (2 * d - r) + 3 * d)) + 200
+    ),
+    recovers="W, v and w0 of every head, and c",
+    symmetry="order of heads; heads with equal W and w0 come as one, heads with v = 0 not at all",
+    departs="the paper treats orthogonal subspaces only (Appendix C); nothing is assumed of the heads here",
+)
+
+
+@dataclass(frozen=True)
+class MultiHeadLearner:
+    """Recovers f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h) by saturating all heads but one.
+
+    Claim: canonical form in float64. Queries: about 1.02 to 1.3 times the parameters. Assumes: large rows may
+    be sent. Recovers: all heads up
+    to their order. Departs from the paper: no subspaces are assumed. Fails when: heads are too close for
+    float64 (ends as UNRESOLVED).
+    """
+
+    family: ClassVar[str] = "multi-head"
+    attempts: int = 6
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        v, c = read_values(ledger, rng)
+        if "repeatable" not in ledger.known:
+            check_repeatable(ledger, v, c)
+        rounding = check_opposite_rows(ledger, v, c, rng)
+        biased = has_query_bias(ledger, v, c, rounding, rng)
+        respond = Responses(ledger, v, c, biased=biased, rounding=rounding)
+        reasons: list[str] = []
+        best: tuple[float, MultiHead] | None = None
+        copies = 0  # attempts by copies that are still due
+        too_close = False  # more heads were seen than could be told apart
+        small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
+        for attempt in range(self.attempts):
+            tolerance = max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * rounding)
+            try:
+                if copies:
+                    copies -= 1
+                    model = heads_by_copies(respond, rng).model(respond)
+                else:
+                    model = isolate_heads(respond, rng, tolerance)[0].model(respond)
+            except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
+                too_close = too_close or isinstance(reason, TooClose)
+                if isinstance(reason, SharedStep) and small and copies == 0:
+                    copies = _COPIES
+                reasons.append(str(reason))
+                continue
+            deviation = fresh_deviation(ledger, model, rng)
+            if best is None or deviation < best[0]:
+                best = (deviation, model)
+            if deviation <= max(1e-10, 1e3 * rounding):
+                break
+            if deviation > 1e-6 and small and copies == 0:
+                copies = _COPIES
+            reasons.append(f"fresh queries deviate by {deviation:.1g}")
+        if best is None or best[0] > (1e-3 if not too_close else max(1e-9, 1e3 * rounding)):
+            raise Unresolved(
+                f"the answers are those of several heads as far as tested, but {self.attempts} attempts "
+                "could not tell the heads apart: "
+                f"{'; '.join(dict.fromkeys(reasons))}; another seed or larger rows may help"
+            )
+        model = best[1].canonical()
+        if rounding < 1e-12:
+            return Learned(model)
+        with ledger.phase(VERIFICATION):
+            return Learned(
+                model,
+                error_bound=parameter_error(respond, model, rng),
+                exact_answers=False,
+                note="answers are float32 numbers",
+            )
+
+
+def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float:
+    """Largest deviation on fresh sequences of 2 and 5 rows, at the sizes where the weakest, the usual and the
+    strongest head have moderate scores."""
+    strengths = np.array(
+        [head.score_strength() for head in model.heads if head.score_strength() > 0] or [1.0]
+    )
+    sizes = np.sqrt(2.0 / (np.quantile(strengths, [0.0, 0.5, 1.0]) * model.width))
+    if ledger.input_bound is not None:
+        sizes = np.minimum(sizes, ledger.input_bound / (2 * np.sqrt(model.width)))
+    worst = 0.0
+    with ledger.phase(VERIFICATION):
+        for size in sizes:
+            for length in (2, 5):
+                batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
+                answers = ledger.ask(batch)
+                gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
+                worst = max(worst, float((gap / model.sensitivity(batch)).max()))
+    return worst

@@ -1,0 +1,210 @@
+"""Vector answers: every query tells many scores of every head at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.several_heads.class_tests import answer_rounding
+from unsoftmax.learners.several_heads.learner import MultiHeadLearner, fresh_deviation
+from unsoftmax.learners.vector_answers.by_readout import learn_by_readout
+from unsoftmax.learners.vector_answers.outputs_again import polished_separation
+from unsoftmax.learners.vector_answers.plateau_rows import Separation, find_plateaus, separate_by_plateaus
+from unsoftmax.learners.vector_answers.row_answers import VectorResponses, read_vector_values
+from unsoftmax.learners.vector_answers.scores import Unmixing, measure_scores
+from unsoftmax.learners.vector_answers.unmix_by_copies import separate_by_copies
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
+
+__all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
+
+ONE_ROW_VECTOR_TEST = "one-row answers are affine"
+
+_RANK_TOLERANCES = (
+    1e-5,
+    1e-8,
+    1e-10,
+)  # what one head leaks into another's scores at first; finer when the model turns out wrong
+
+_CLAIM = Claim(
+    title="Vector answers: many scores a query",
+    source="this library; extends Theorem 4.1 of arXiv 2601.16873",
+    assumptions=(
+        Assumption("one-row answers are affine", "fresh rows of three sizes"),
+        Assumption(
+            "the heads' outputs are independent, for all heads at once",
+            "rank of the plateaus' differences; otherwise one readout is learnt first",
+        ),
+        Assumption(
+            "rows may be large enough to saturate the scores, for several heads",
+            "ends of a line of asking rows",
+        ),
+    ),
+    queries=QueryCount("one head with m >= d: 3d + r + 40", "upper", lambda d, r: 3 * d + r + 40),
+    recovers="W, V and w0 of every head, and c",
+    symmetry="order of heads; heads with equal W and w0 come as one",
+)
+
+
+@dataclass(frozen=True)
+class VectorOutputsLearner:
+    """Recovers one or several heads from answers that are vectors.
+
+    Claim: canonical form in float64. Queries: about the parameters divided by m, times 1.0 to 1.9. Assumes:
+    see `claim`. Recovers: all heads up to
+    their order. Departs from the paper: it treats scalar answers only. Fails when: the heads' outputs
+    overlap; then one readout is learnt as a scalar oracle, and the rest of V from it.
+    """
+
+    family: ClassVar[str] = "auto"
+    attempts: int = 4
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        V, c = read_vector_values(ledger)
+        rounding = _check_one_row(ledger, V, c, rng)
+        respond = VectorResponses(ledger, V, c, rounding)
+        if V.any() and _looks_like_one_head(respond, rng):
+            return Learned(_one_head(respond, rng))
+        if not V.any() and not _answers_move(respond, rng):
+            raise NotIdentifiable(
+                "V = 0: every answer is the constant c, which is recovered, but W and w0 leave no trace in "
+                "any answer"
+            )
+        reasons: list[str] = []
+        for attempt in range(self.attempts):
+            tolerance = max(_RANK_TOLERANCES[min(attempt, len(_RANK_TOLERANCES) - 1)], 1e3 * rounding)
+            try:
+                model = _all_heads(respond, tolerance, rng)
+            except (Restart, np.linalg.LinAlgError) as reason:
+                reasons.append(str(reason))
+                if "dimensions in all" in str(reason):
+                    break
+                continue
+            deviation = fresh_deviation(ledger, model, rng)
+            if deviation <= max(1e-9, 1e3 * rounding):
+                return Learned(model.canonical())
+            reasons.append(f"fresh queries deviate by {deviation:.1g}")
+        try:
+            model = learn_by_readout(respond, MultiHeadLearner(), rng)
+        except Unresolved as last:
+            raise Unresolved(
+                f"all heads at once: {'; '.join(dict.fromkeys(reasons))}. One readout of the answers: "
+                f"{last.reason}"
+            ) from None
+        return Learned(model.canonical())
+
+
+def _check_one_row(ledger: Ledger, V: Array, c: Array, rng: np.random.Generator) -> float:
+    """f([x]) = c + Vᵀx on fresh rows; returns the answers' relative rounding."""
+    sizes = (
+        np.array([0.1, 1.0, 30.0])
+        if ledger.input_bound is None
+        else ledger.input_bound * np.array([0.1, 0.5, 1.0])
+    )
+    rows = rng.standard_normal((3, ledger.width))
+    rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
+    with ledger.phase(VERIFICATION):
+        answers = ledger.ask(rows[:, None])
+    rounding = answer_rounding(answers.ravel())
+    excess = np.abs(answers - c - rows @ V).max(axis=1)
+    allowed = max(1e-9, 1e3 * rounding) * (np.abs(c).max() + sizes * float(np.linalg.norm(V)))
+    if np.any(excess > allowed):
+        worst = int(np.argmax(excess / allowed))
+        raise OutsideClass(
+            ONE_ROW_VECTOR_TEST,
+            f"a row of norm {sizes[worst]:.3g} is answered {excess[worst]:.3g} away from c + Vᵀx (allowed "
+            f"{allowed[worst]:.1g})",
+        )
+    return rounding
+
+
+def _looks_like_one_head(respond: VectorResponses, rng: np.random.Generator) -> bool:
+    """One head's response to a first row a is a multiple of V̄ᵀa, between 0 and 1, at every size."""
+    sizes = (
+        4.0 ** np.arange(-3.0, 4.0)
+        if respond.ledger.input_bound is None
+        else respond.ledger.input_bound * 4.0 ** np.arange(-6.0, 0.0) / 2
+    )
+    A, B = rng.standard_normal((2, len(sizes), respond.width)) * (sizes / np.sqrt(respond.width))[:, None]
+    with respond.ledger.phase(VERIFICATION):
+        found = respond(A[:, None], B)
+    alone = A @ respond.V
+    share = np.einsum("qm,qm->q", found, alone) / np.einsum("qm,qm->q", alone, alone)
+    off = np.linalg.norm(found - share[:, None] * alone, axis=1)
+    size = np.linalg.norm(alone, axis=1) + np.linalg.norm(B @ respond.V, axis=1) + np.linalg.norm(respond.c)
+    slack = 1e6 * respond.rounding
+    return bool(
+        np.all(off <= slack * size) and np.all(share > -slack * size) and np.all(share < 1 + slack * size)
+    )
+
+
+def _answers_move(respond: VectorResponses, rng: np.random.Generator) -> bool:
+    A, B = rng.standard_normal((2, 6, respond.width))
+    with respond.ledger.phase(VERIFICATION):
+        return bool(np.abs(respond(A[:, None], B)).max() > 1e-12 * (1.0 + np.abs(respond.c).max()))
+
+
+def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
+    left, sizes, _ = np.linalg.svd(respond.V.T, full_matrices=False)
+    unmixing = Unmixing(Separation([left[:, sizes > 1e-10 * sizes[0]]]), respond.V)
+    try:
+        with respond.ledger.phase("scores"):
+            book = measure_scores(respond, unmixing, rng, max(1e-9, 1e3 * respond.rounding))
+    except Restart as reason:
+        raise Unresolved(f"one head, but {reason}") from None
+    (W,), (w0,), (rank,) = book.solve(unmixing, max(1e-9, 1e3 * respond.rounding))
+    return _head(W, respond.V, w0, rank, respond.c)
+
+
+def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Generator) -> MultiHead:
+    """Saturation tells the heads apart where rows may be large, copies of rows where they may not."""
+    ledger = respond.ledger
+    large = ledger.input_bound is None
+    if large:
+        with ledger.phase("plateaus"):
+            voices = find_plateaus(respond, rng)
+        with ledger.phase("outputs"):
+            separation = separate_by_plateaus(respond, voices, rng)
+    else:
+        with ledger.phase("copies"):
+            separation = separate_by_copies(respond, rng)
+    if separation.condition > 1e8:
+        raise Restart(
+            f"the heads' outputs have {separation.joined.shape[1]} dimensions in all, nearly dependent"
+        )
+    unmixing = Unmixing(separation, respond.V)
+    with ledger.phase("scores"):
+        book = measure_scores(respond, unmixing, rng, tolerance)
+    matrices, biases, ranks = book.solve(unmixing, tolerance)
+    if large:
+        with ledger.phase("polish"):
+            separation = polished_separation(respond, separation, matrices, biases, rng)
+        unmixing = Unmixing(separation, respond.V)
+        matrices, biases, ranks = book.solve(unmixing, tolerance)
+    heads = [
+        _head(W, (T @ G).T, w0, rank)
+        for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)
+    ]
+    return MultiHead(heads, respond.c)
+
+
+def _head(W: Array, V: Array, w0: Array, rank: int, c: float | Array = 0.0) -> SingleHead:
+    """As factors where the rank is low; without a query bias where it is nothing but rounding."""
+    size = float(np.linalg.norm(W))
+    bias = w0 if float(np.linalg.norm(w0)) > 1e-12 * size else None
+    if rank >= len(W):
+        return SingleHead(W, V, bias, c)
+    left, values, right = np.linalg.svd(W)
+    kept = min(rank, int((values > 1e-10 * values[0]).sum())) if values[0] > 0 else 0
+    return SingleHead((left[:, :kept] * values[:kept], right[:kept].T), V, bias, c)

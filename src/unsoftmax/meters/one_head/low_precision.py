@@ -1,0 +1,137 @@
+"""Answers in float32, float16 or bfloat16: near zero their precision is relative, so ask where the answer is
+predicted to vanish."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit
+
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters.one_head.exact import logit
+from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
+from unsoftmax.meters.probes.thresholds import SMALLEST
+from unsoftmax.oracles import Array
+
+__all__ = ["PASSES", "ZeroCentredMeter"]
+
+PASSES = {
+    "float32": 2,
+    "float16": 4,
+    "bfloat16": 7,
+}  # each multiplies the error by about the precision, until float64 is reached
+_FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
+_PILOTS = 8
+_EPS = float(np.finfo(float).eps)
+_FLAT = {
+    "float32": 0.02,
+    "float16": 0.0,
+    "bfloat16": 0.0,
+}  # a share that changes so little with its score is worth one more pass
+_LEAST = float(expit(-EDGE - 0.5))
+
+
+class ZeroCentredMeter(CrossingMeter):
+    """Secant passes: each answer says how far the zero is, and the next query is asked there.
+
+    >>> from unsoftmax import LowPrecision, SingleHead, as_oracle
+    >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
+    >>> ledger = Ledger(LowPrecision(as_oracle(head), "bfloat16"))
+    >>> meter = ZeroCentredMeter(ledger, head.v, np.random.default_rng(0), "bfloat16")
+    >>> np.round(meter.project(None, np.eye(2)), 12)
+    array([[1., 2.],
+           [3., 4.]])
+    """
+
+    def __init__(self, ledger: Ledger, v: Array, rng: np.random.Generator, precision: str) -> None:
+        super().__init__(ledger, v, rng)
+        self._size = float(np.linalg.norm(v))
+        self._precision = precision
+        self._passes = PASSES[precision]
+
+    @property
+    def resolution(self) -> float:
+        """What is left of a form after the last pass: float64 rounding, or float16's smallest steps."""
+        floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
+        return float(self.strength * (64.0 * np.finfo(float).eps + floor))
+
+    @property
+    def _largest_c(self) -> float:
+        """float16 overflows at 65504, so its answers are kept to about a tenth of that."""
+        within = super()._largest_c
+        return (
+            min(within, (5e3 * np.sqrt(self.width) / self._size) ** 2)
+            if self._precision == "float16"
+            else within
+        )
+
+    def _solve(self, G: Array, B: Array, c: Array) -> Array:
+        return self._secant(G, B, c, self._passes)
+
+    def _solve_near(self, G: Array, B: Array, c: Array, expected: Array, error: float) -> Array:
+        known = np.log(max(error, _EPS)) / np.log(_FIRST_PASS[self._precision])  # in passes
+        whole = np.log(_EPS) / np.log(_FIRST_PASS[self._precision])
+        return self._secant(G, B, c, int(np.clip(np.ceil(whole - known), 1, self._passes)), expit(-expected))
+
+    def _secant(self, G: Array, B: Array, c: Array, passes: int, start: Array | None = None) -> Array:
+        share = np.full(len(G), 0.5) if start is None else start
+        for _ in range(passes):
+            share = self._closer(G, B, c, share)
+        flat = share * (1.0 - share) < _FLAT[self._precision]
+        if flat.any():
+            share[flat] = self._closer(G[flat], B[flat], c[flat], share[flat])
+        return -logit(share)
+
+    def _closer(self, G: Array, B: Array, c: Array, share: Array) -> Array:
+        """One pass: the shares that the answers at the zeros of `share` tell."""
+        g_v, b_v = G @ self._v, B @ self._v
+        lam = np.sqrt(share * c * g_v / b_v)
+        size = self._ledger.batch_size(2)
+        parts = [slice(start, start + size) for start in range(0, len(G), size)]
+        answers = (
+            np.concatenate(
+                [self._ledger.ask(crossing_rows(G[part], B[part], c[part], lam[part])) for part in parts]
+            )
+            / self._size
+        )
+        return np.clip((lam * b_v - answers) / (c / lam * g_v), _LEAST, 1.0 - _LEAST)
+
+    def _find_strength(self) -> float:
+        """The size of c at which a few scores are neither faint nor saturated, then more of them there."""
+        c = min(1.0, self._largest_c)
+        for _ in range(60):
+            largest = float(self._pilot_scores(c, 3).max())
+            if largest > 3.5:
+                c /= 4.0
+            elif largest < 0.5 and c < min(self._largest_c, 1e60):
+                c = min(c * float(np.clip(1.5 / max(largest, 0.05), 2.0, 16.0)), self._largest_c)
+            else:
+                break
+        scores = self._pilot_scores(c, _PILOTS)
+        return float(max(np.sqrt(np.mean(scores**2)), 0.02) / c)
+
+    def _pilot_scores(self, c: float, count: int) -> Array:
+        G, B = self._random_pairs(count)
+        return np.abs(self._secant(G, B, np.full(count, c), 1))
+
+    def residual_forms(self, G: Array, B: Array, expected: Array) -> Array:
+        """Size of gᵀWb - expected for balanced unit pairs, each from one query at the zero that is predicted:
+        what fresh checks use.
+
+        An answer that vanishes in the format may have been half its smallest number, and no share is better
+        known than to float64 rounding.
+        """
+        c = np.full(len(G), min(1.0 / max(float(np.sqrt(np.mean(expected**2))), 1e-300), self._largest_c))
+        c = np.minimum(c, 0.9 * EDGE / np.maximum(np.abs(expected), 1e-300))
+        g_v, b_v = G @ self._v, B @ self._v
+        score = c * expected
+        lam = crossing_size(score, c, g_v, b_v)
+        answers = (
+            np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + SMALLEST[self._precision] / 2
+        ) / self._size
+        share = expit(-score)
+        moved = answers / (c / lam * g_v) + 2.0 * _EPS * share
+        return np.asarray(moved / (share * (1.0 - share)) / c)
+
+    def random_pairs(self, n: int) -> tuple[Array, Array]:
+        """Fresh balanced unit vectors (G, B)."""
+        return self._random_pairs(n)

@@ -1,0 +1,1 @@
+"""What meters share: rows to ask, sizes, bisection."""

@@ -1,0 +1,86 @@
+"""An orthonormal set of rows in a subspace that all see the readout v equally well."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.oracles import Array
+
+__all__ = ["EvenRows", "even_rows_for"]
+
+
+class EvenRows:
+    """Rows a_i = basis·h_i + carrier, with h_i the rows of a reflection that spreads basisᵀv evenly over all
+    of them.
+
+    Every row then has the same a_i·v, nothing small is divided by, and the way back is the reflection itself.
+    The whole space (basis None) is never stored: rows are built when asked for.
+
+    >>> even = EvenRows(np.array([0.0, 3.0, 4.0]))
+    >>> np.round(even.rows(0, 3) @ even.v / 5, 3)
+    array([0.577, 0.577, 0.577])
+    """
+
+    def __init__(self, v: Array, basis: Array | None = None, carrier: Array | None = None) -> None:
+        self.v = v
+        self.basis = basis
+        self.carrier = carrier
+        visible = v if basis is None else basis.T @ v
+        self.count = len(visible)
+        self._normal = _reflector(visible)
+        self._dense = None if basis is None else self._combine(basis)
+        carried = 0.0 if carrier is None else float(carrier @ v)
+        self.readout = float(np.linalg.norm(visible)) / np.sqrt(self.count) + carried
+
+    def rows(self, start: int, stop: int) -> Array:
+        """Rows a_start .. a_stop as an array."""
+        if self._dense is not None:
+            return self._dense[start:stop]
+        rows = -2.0 * np.outer(self._normal[start:stop], self._normal)
+        rows[np.arange(stop - start), np.arange(start, stop)] += 1.0
+        return rows if self.carrier is None else rows + self.carrier
+
+    def forms_of(self, vector: Array) -> Array:
+        """a_i·vector for every row."""
+        if self._dense is not None:
+            return self._dense @ vector
+        forms = vector - 2.0 * self._normal * (self._normal @ vector)
+        return forms if self.carrier is None else forms + self.carrier @ vector
+
+    def coordinates(self, forms: Array) -> Array:
+        """basisᵀ m from h_i·(basisᵀ m), for the rows of `forms` (n, count)."""
+        return forms - 2.0 * np.outer(forms @ self._normal, self._normal)
+
+    def _combine(self, basis: Array) -> Array:
+        rows = basis.T - 2.0 * np.outer(self._normal, basis @ self._normal)
+        return rows if self.carrier is None else rows + self.carrier
+
+
+def even_rows_for(v: Array, basis: Array, *, rest_is_silent: bool) -> EvenRows:
+    """Even rows of a subspace, with a carrier: a silent one where the rest is silent, v itself where the
+    subspace hardly hears v.
+
+    >>> even_rows_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_silent=False).carrier
+    array([0., 1.])
+    """
+    seen = basis.T @ v
+    size = float(np.linalg.norm(v))
+    unseen = v - basis @ seen
+    carrier: Array | None = None
+    if rest_is_silent:
+        length = float(np.linalg.norm(unseen))
+        carrier = unseen / length if length > 1e-3 * size else None
+    elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):
+        carrier = v / size
+    return EvenRows(v, basis, carrier)
+
+
+def _reflector(visible: Array) -> Array:
+    """Unit normal of the reflection that takes `visible` to equal entries; zero when nothing has to be
+    turned."""
+    size = float(np.linalg.norm(visible))
+    if size == 0.0:
+        return np.zeros(len(visible))
+    normal = visible / size - 1.0 / np.sqrt(len(visible))
+    length = float(np.linalg.norm(normal))
+    return normal / length if length > 1e-12 else np.zeros(len(visible))

@@ -1,0 +1,1 @@
+"""The score of one head of several."""

@@ -1,0 +1,1 @@
+"""Scores of attention in front of a ReLU network."""

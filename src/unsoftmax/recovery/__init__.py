@@ -1,0 +1,1 @@
+"""From a target to a result: choose a learner, learn, judge."""

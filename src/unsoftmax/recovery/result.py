@@ -1,0 +1,75 @@
+"""What a recovery returns: the status, the model, the proof and the bill."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from unsoftmax.certify import Certificate
+from unsoftmax.errors import NotRecovered
+from unsoftmax.learners import Claim, Finding
+from unsoftmax.ledger import Bill
+from unsoftmax.models import Model
+from unsoftmax.outcomes import Status
+
+__all__ = ["Result"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """Everything about one recovery.
+
+    error_bound: on the relative error of the parameters. constant_bound: how far the constant c alone may be
+    off, where answers with errors tell no better; then `error_bound` is that of the others.
+
+    >>> import unsoftmax
+    >>> result = unsoftmax.recover(unsoftmax.random_single_head(4, seed=0))
+    >>> result.status
+    <Status.EXACT: 'EXACT'>
+    >>> result.unwrap().width
+    4
+    """
+
+    status: Status
+    reason: str
+    queries: Bill
+    family: str
+    width: int
+    claim: Claim
+    model: Model | None = None
+    certificate: Certificate | None = None
+    error_bound: float | None = None
+    constant_bound: float | None = None
+    artifacts: dict[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+
+    def unwrap(self) -> Model:
+        """The model, or `NotRecovered` with the reason."""
+        if self.model is None:
+            raise NotRecovered(f"{self.status}: {self.reason}", self)
+        return self.model
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data, for `json.dumps`."""
+        certificate = None
+        if self.certificate is not None:
+            certificate = asdict(self.certificate) | {"statement": self.certificate.statement}
+        return {
+            "status": str(self.status),
+            "family": self.family,
+            "width": self.width,
+            "heads": None if self.model is None else len(self.model.ranks),
+            "rank": None if self.model is None else self.model.ranks,
+            "parameters": None if self.model is None else self.model.parameters,
+            "queries": {
+                "total": self.queries.total,
+                "by_phase": dict(self.queries.by_phase),
+                "retries": self.queries.retries,
+            },
+            "certificate": certificate,
+            "error_bound": self.error_bound,
+            "constant_bound": self.constant_bound,
+            "artifacts": dict(self.artifacts),
+            "findings": [asdict(finding) for finding in self.findings],
+            "reason": self.reason,
+        }
