@@ -9,25 +9,26 @@ import unsoftmax
 
 SOURCE = Path(unsoftmax.__file__).parent
 ROOMS = [
+    "arrays",
+    "float_formats",
     "errors",
+    "child_processes",
     "outcomes",
     "oracles",
     "models",
+    "serve",
     "ledger",
+    "answers",
     "meters",
     "solvers",
     "learners",
     "certify",
-    "targets",
-    "result",
     "recovery",
-    "planning",
-    "network_recovery",
     "audit",
     "lab",
     "cli",
 ]
-LATE = {("oracles/separate_process.py", "targets")}  # the child process resolves its own target
+LATE = {("oracles/separate_process.py", "recovery")}  # the child process resolves its own target
 
 
 def _imports(path: Path) -> set[str]:

@@ -13,9 +13,9 @@ import pytest
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
+from unsoftmax.arrays import Array
 from unsoftmax.audit.first_look.look import FirstLook, first_look
 from unsoftmax.models import Model
-from unsoftmax.oracles import Array
 
 FAMILIES: dict[str, Callable[[int, bool], Model]] = {
     "single-head": lambda seed, biases: unsoftmax.random_single_head(

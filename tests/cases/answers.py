@@ -9,8 +9,9 @@ import numpy as np
 
 import unsoftmax
 from unsoftmax import BoundedInputs, Oracle, SingleHead, as_oracle
+from unsoftmax.arrays import Array
 from unsoftmax.models import Model
-from unsoftmax.oracles import Array, OracleSpec
+from unsoftmax.oracles import OracleSpec
 
 __all__ = [
     "ANSWERS",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tests.cases.networks import gaussian
 from unsoftmax import ReluNetwork
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 AwkwardMaker = Callable[[int, int, float, np.random.Generator], ReluNetwork]
 

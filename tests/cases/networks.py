@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unsoftmax import ReluNetwork
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 Maker = Callable[[int, int, np.random.Generator, bool], ReluNetwork]
 

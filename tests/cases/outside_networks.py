@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unsoftmax import random_relu_network, random_transformer
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 Box = Callable[[Array], Array]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax import ReluNetwork, Transformer, random_single_head
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 PARTS = ("rows", "outputs", "biases")
 

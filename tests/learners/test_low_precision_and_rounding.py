@@ -8,7 +8,7 @@ import pytest
 import unsoftmax
 from tests.cases.answers import bounded, distance, hard_head, relative_error
 from unsoftmax import LowPrecision, Rounded, SingleHead, Status, as_oracle
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 
 @pytest.mark.parametrize(

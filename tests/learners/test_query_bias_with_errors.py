@@ -19,7 +19,7 @@ from unsoftmax import (
     WithinTolerance,
     as_oracle,
 )
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 
 @pytest.mark.parametrize(("d", "r"), [(3, None), (8, None), (16, None), (16, 2), (3, 2)])

@@ -9,7 +9,7 @@ import pytest
 import unsoftmax
 from tests.cases.networks import HARD, gaussian, with_bump
 from unsoftmax import ReluNetwork, ReluNetworkLearner, Status, UsageError, random_relu_network
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 DEEPER = np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]])
 

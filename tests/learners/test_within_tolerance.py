@@ -8,7 +8,7 @@ import pytest
 import unsoftmax
 from tests.cases.answers import bounded, distance, hard_head, relative_error
 from unsoftmax import Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 
 @pytest.mark.parametrize(("d", "r"), [(16, None), (16, 4), (16, 1), (33, 3), (5, None)])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.solvers.joint_refinement import (
     DenseJacobian,
     Linearisation,

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.probes.thresholds import MANTISSA_BITS
-from unsoftmax.oracles import Array, in_precision
 
 __all__ = ["BENDS", "AnswerModel", "Finding", "first_look", "identify", "limits_in_words"]
 
 IDENTIFY = "identify"
 BENDS = "exact one-row answers bend"  # key of `Ledger.known`
-_EPS = float(np.finfo(float).eps)
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _MOST_DECIMALS = 12
 _SIZES = 40
@@ -112,7 +111,7 @@ def first_look(ledger: Ledger, rng: np.random.Generator) -> Finding | None:
     if 0.0 < largest < _CANCELS * 32.0 * size:
         return Finding("answers", "exact", "three answers along a ray are rounding of values that cancel", 3)
     answers = np.array([near, middle, far])
-    if largest == 0.0 or _decimals(answers) is not None or _precision(answers) is not None:
+    if largest == 0.0 or _decimals(answers) is not None or smallest_format(answers) is not None:
         return None
     if bend <= 1e-11 * largest:
         return Finding(
@@ -142,7 +141,7 @@ def _look_at_pieces(
         straight.sum() < 2
         or before_end == answer
         or _decimals(answers) is not None
-        or _precision(answers) is not None
+        or smallest_format(answers) is not None
     ):
         return None
     ledger.known[BENDS] = True
@@ -192,7 +191,7 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
         and (found := _labels(ledger, rng, rows * (farthest / size), rows, near, repeats)) is not None
     ):
         return found
-    precision = _precision(near) if repeats else None
+    precision = smallest_format(near) if repeats else None
     if precision == "float16":
         slope = float(np.abs(near).max()) / size
         farthest = min(farthest, max(size, _HALF_FLOAT / (3 * slope)))
@@ -203,8 +202,8 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     inside = near if clip is None else near[(near > clip[0]) & (near < clip[1])]
     if repeats and len(inside) >= 4:
         decimals = _decimals(inside)
-        precision = _precision(inside)
-        if precision is not None and np.abs(inside).max() > 2.0 ** (MANTISSA_BITS[precision] + 1):
+        precision = smallest_format(inside)
+        if precision is not None and np.abs(inside).max() > 2.0 ** (FloatFormat(precision).mantissa_bits + 1):
             decimals = None  # large numbers of a format are whole without being rounded
         if decimals == 0 or (decimals is not None and precision is None):
             step = 10.0**-decimals
@@ -232,7 +231,7 @@ def _identify(ledger: Ledger, rng: np.random.Generator, before: int) -> AnswerMo
     worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
     bends = (
         None
-        if worst <= 32.0 * _EPS * np.sqrt(ledger.width) * level
+        if worst <= 32.0 * EPS * np.sqrt(ledger.width) * level
         else _Segments(ledger, 0.3 * size * _rows(rng, 3, ledger.width))
     )
     if bends is None or bends.straight(worst):
@@ -441,16 +440,8 @@ def _decimals(answers: Array) -> int | None:
     """The smallest number of decimals that writes every answer, if there is one."""
     for places in range(_MOST_DECIMALS + 1):
         scaled = answers * 10.0**places
-        if (np.abs(scaled - np.round(scaled)) <= 4.0 * _EPS * np.maximum(1.0, np.abs(scaled))).all():
-            return places if np.abs(scaled).max() < 0.01 / _EPS else None
-    return None
-
-
-def _precision(answers: Array) -> str | None:
-    """The smallest float format that holds every answer, if float64 is not needed."""
-    for precision in ("bfloat16", "float16", "float32"):
-        if (in_precision(answers, precision) == answers).all():
-            return precision
+        if (np.abs(scaled - np.round(scaled)) <= 4.0 * EPS * np.maximum(1.0, np.abs(scaled))).all():
+            return places if np.abs(scaled).max() < 0.01 / EPS else None
     return None
 
 

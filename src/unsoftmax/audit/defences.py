@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import (
-    Array,
     BoundedInputs,
     Labels,
     LowPrecision,

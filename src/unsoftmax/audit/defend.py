@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
 from unsoftmax.child_processes import end_with_the_parent, undisturbed_children
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.models import Model, MultiHead, SingleHead, load
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle, demo_model

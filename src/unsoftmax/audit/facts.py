@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from unsoftmax import __version__
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.pipeline import Audit
 from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Status
 
 __all__ = ["facts_of", "heads_of"]
@@ -166,7 +166,7 @@ def heads_of(model: Model) -> list[tuple[str, Array, Array | None]]:
 
 def _head_facts(name: str, W: Array, v: Array | None) -> dict[str, Any]:
     spectrum = np.linalg.svd(W, compute_uv=False)
-    kept = spectrum[spectrum > spectrum.max(initial=0.0) * len(W) * np.finfo(float).eps]
+    kept = spectrum[spectrum > spectrum.max(initial=0.0) * len(W) * EPS]
     return {
         "name": name,
         "rank": len(kept),

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners import AnswerModel
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.models.base import softmax
-from unsoftmax.oracles import Array
 
 __all__ = ["LearningCurve", "Recorder", "learning_curve"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model
-from unsoftmax.oracles import Array
 
 __all__ = ["Certificate", "certify"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, ask_fresh_pairs
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.several_heads.excess_answers import Responses
@@ -14,7 +15,7 @@ from unsoftmax.solvers.joint_heads import JointHeads, joint_step
 __all__ = ["joint_error_bound"]
 
 _FACTOR = 6.0
-_FLOOR = 16 * float(np.finfo(float).eps)
+_FLOOR = 16 * EPS
 _BASE = 2.0**16
 
 

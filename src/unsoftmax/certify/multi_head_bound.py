@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.several_heads.isolating_pairs import (
@@ -14,7 +15,6 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
     saturating_pairs,
 )
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.joint_heads import scale_step
 
 __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
@@ -27,7 +27,7 @@ _BASE = 2.0**16
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
 _MOST_EXPLAINED = 1e-8
 _UNCERTAIN_SCALE = 1e-11  # beyond, the scales are looked at together
-_FLOOR = 16 * float(np.finfo(float).eps)
+_FLOOR = 16 * EPS
 
 
 def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
@@ -58,8 +58,8 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     with ledger.phase(VERIFICATION):
         for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
             missing = (ledger.ask(batch) - model(batch)) / slope
-            worst = max(worst, _rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
-            scales.append(_rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
+            worst = max(worst, rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
+            scales.append(rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         if max(scales, default=0.0) > _UNCERTAIN_SCALE:
             scales = np.minimum(
                 scales,
@@ -71,10 +71,10 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
             :, None
         ]
         alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
-        values = _rms(alone)
+        values = rms(alone)
         if plain is not None:
             batch, length = plain
-            values = max(values, _rms((ledger.ask(batch) - model(batch)) / length))
+            values = max(values, rms((ledger.ask(batch) - model(batch)) / length))
         silent = np.zeros((1, 1, model.width))
         constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(
             quietest, float(np.max(np.abs(model.c)))
@@ -101,7 +101,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
         A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
-    return min(float(np.finfo(float).eps) * largest * model.width**2, _MOST_EXPLAINED)
+    return min(EPS * largest * model.width**2, _MOST_EXPLAINED)
 
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
@@ -178,7 +178,3 @@ def _allowed(ledger: Ledger, batch: Array) -> bool:
 def _units(rng: np.random.Generator, width: int) -> Array:
     rows = rng.standard_normal((_PROBES, width))
     return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])
-
-
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.certify.certificate import Certificate
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["REPLAY_TEST", "confirm_target"]

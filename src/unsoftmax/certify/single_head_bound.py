@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.probes.sizes import choose_scales
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 
 __all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
@@ -15,8 +15,7 @@ _PROBES = 16
 # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-5, even for errors of
 # rank one
 _FACTOR = 6.0
-_EPS = float(np.finfo(float).eps)
-_FLOOR = 16 * _EPS  # no float64 parameter is better known than that
+_FLOOR = 16 * EPS  # no float64 parameter is better known than that
 
 
 def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
@@ -35,7 +34,7 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
         gamma, beta = _scales(head, ledger.input_bound)
         x, y = (_units(rng, d) for _ in range(2))
         forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
-        w_bound = _FACTOR * _rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
+        w_bound = _FACTOR * rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
         b_bound = 0.0
         if head.w0 is not None:
             b_norm = float(np.linalg.norm(head.w0))
@@ -45,7 +44,7 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
                 _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d),
                 np.zeros((_PROBES, d)),
             )
-            b_bound = _FACTOR * _rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
+            b_bound = _FACTOR * rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
     c_bound = c_error / max(constant, v_norm)
     return float(max(w_bound, b_bound, v_bound, c_bound)) + float(v_bound) + _FLOOR
 
@@ -88,7 +87,7 @@ def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) ->
     answers = ledger.ask(rows)
     errors = _visible(answers, answers - head(rows)) / size
     silent = np.zeros((1, 1, head.width))
-    return _rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
+    return rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
 
 
 def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
@@ -116,13 +115,9 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
 
 def _visible(answers: Array, deviations: Array) -> Array:
     """Sizes of deviations, none below the last digit of the answer: smaller ones cannot be seen."""
-    return np.asarray(np.abs(deviations) + _EPS * np.abs(answers))
+    return np.asarray(np.abs(deviations) + EPS * np.abs(answers))
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:
     rows = rng.standard_normal((_PROBES, width))
     return np.asarray(rows / np.linalg.norm(rows, axis=1)[:, None])
-
-
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
 from unsoftmax.models import Transformer
-from unsoftmax.oracles import Array
 
 __all__ = ["transformer_error_bound", "transformer_rounding_limit"]
 
@@ -15,7 +15,7 @@ _PROBES = 16
 # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than
 # 1e-5
 _FACTOR = 6.0
-_FLOOR = 16 * float(np.finfo(float).eps)
+_FLOOR = 16 * EPS
 _PART = 0.4
 
 
@@ -54,7 +54,7 @@ def transformer_rounding_limit(model: Transformer, input_bound: float | None) ->
     most."""
     merit, _, _ = _place(input_bound, model, np.random.default_rng(0))
     norm = model.matrix.norm()
-    return float(8.0 * np.finfo(float).eps * model.width**1.5 / (merit * (norm if norm > 0 else 1.0)))
+    return float(8.0 * EPS * model.width**1.5 / (merit * (norm if norm > 0 else 1.0)))
 
 
 def _place(bound: float | None, model: Transformer, rng: np.random.Generator) -> tuple[float, Piece, float]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound
 from unsoftmax.ledger import Ledger
 from unsoftmax.ledger.readout import ReadoutLedger
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 
 __all__ = ["vector_error_bound"]
 

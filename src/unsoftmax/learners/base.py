@@ -8,10 +8,10 @@ from typing import Protocol
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.claims import Claim
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model
-from unsoftmax.oracles import Array
 
 __all__ = ["Learned", "Learner"]
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["read_constant", "read_values"]
 
-_EPS = float(np.finfo(float).eps)
 _LARGEST = 2.0**60
 
 
@@ -56,7 +55,7 @@ def _loud_enough(ledger: Ledger, c: float, rng: np.random.Generator) -> float:
     size = min(1.0, largest)
     while True:
         moved = abs(float(ledger.ask((size * direction)[None, None])[0]) - c)
-        if moved > 1e6 * _EPS * abs(c):
+        if moved > 1e6 * EPS * abs(c):
             return float(min(size * max(1.0, 2.0 ** np.ceil(np.log2(2.0**10 * abs(c) / moved))), largest))
         if size >= largest:
             return size

@@ -7,7 +7,7 @@ from sys import getrefcount
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["BatchMemory"]
 

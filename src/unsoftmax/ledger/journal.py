@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["Entry", "Journal", "MemoryJournal", "same_sketch", "sketch"]
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
-from unsoftmax.oracles import Array, Oracle, checked_answers, domain_of, retries_of
+from unsoftmax.oracles import Oracle, checked_answers, domain_of, retries_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 __all__ = ["Bill", "Ledger", "Progress"]

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger.ledger import Bill, Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["SubspaceLedger"]
 

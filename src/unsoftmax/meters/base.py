@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["Answers", "BoundedMeter", "Meter", "forms_by_projection"]
 

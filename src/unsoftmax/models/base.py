@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.oracles import Array
 
 if TYPE_CHECKING:
     from torch import nn

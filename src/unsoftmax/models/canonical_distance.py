@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.canonical_network import CanonicalNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["MeasuredNetwork", "fold_distance"]
 

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.transformer import Transformer
-from unsoftmax.oracles import Array
 
 __all__ = ["Equivalence", "equivalent"]
 
-_EPS = float(np.finfo(float).eps)
 _ROUNDS = 40
 _PER_ROUND = 64
 
@@ -105,7 +104,7 @@ def _with_networks(f: Model, g: Model, rtol: float, seed: int) -> Equivalence:
     best: tuple[float, Array] = (0.0, np.zeros((1, f.width)))
     for size in 4.0 ** np.arange(-6.0, 7.0):
         batch = size * rng.standard_normal((_PER_ROUND, 1 if isinstance(f, ReluNetwork) else 2, f.width))
-        rounding = 64 * _EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
+        rounding = 64 * EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
         ratio = np.abs(f(batch) - g(batch)) / np.where(rounding > 0, rounding, np.finfo(float).tiny)
         if ratio.max() > best[0]:
             best = (float(ratio.max()), batch[int(ratio.argmax())].copy())
@@ -160,7 +159,7 @@ def _separate(f: MultiHead, g: MultiHead, rng: np.random.Generator) -> Array | N
         if round_ % 2:
             batch[:, :-1] = batch[:, -1:] + 2.0 ** rng.uniform(-6, 6) * (batch[:, :-1] - batch[:, -1:])
         gap = np.abs(f(batch) - g(batch)).reshape(_PER_ROUND, -1).max(axis=1)
-        rounding = 64 * _EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
+        rounding = 64 * EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
         ratio = gap / np.where(rounding > 0, rounding, np.finfo(float).tiny)
         index = int(ratio.argmax())
         if best is None or ratio[index] > best[0]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.transformer import Transformer
-from unsoftmax.oracles import Array
 
 __all__ = ["Parts", "parts_of"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["reduce_basis", "signed_combination"]
 

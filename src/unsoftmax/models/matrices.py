@@ -7,8 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.oracles import Array
 
 __all__ = ["Dense", "Factors", "Matrix", "as_matrix", "difference_norm"]
 

@@ -8,16 +8,15 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
 from unsoftmax.models.matrices import Factors, difference_norm
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.oracles import Array
 
 __all__ = ["MultiHead", "same_scores"]
 
-_EPS = float(np.finfo(float).eps)
-_SAME = 64 * _EPS  # scores that differ by less are equal up to rounding
+_SAME = 64 * EPS  # scores that differ by less are equal up to rounding
 _CHUNK = 1 << 21  # numbers held at a time while a large batch is answered
 
 
@@ -269,4 +268,4 @@ def _order(head: SingleHead) -> tuple[float, float]:
 
 def _rank(array: Array) -> int:
     values = np.linalg.svd(array, compute_uv=False)
-    return int((values > values.max(initial=0.0) * max(array.shape) * _EPS).sum())
+    return int((values > values.max(initial=0.0) * max(array.shape) * EPS).sum())

@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.lattice import signed_combination
 from unsoftmax.models.relu_network import ReluNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["PlainNetwork", "plain_network"]
 

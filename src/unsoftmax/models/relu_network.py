@@ -7,11 +7,11 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.canonical_distance import fold_distance
 from unsoftmax.models.canonical_network import CanonicalNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["ReluNetwork"]
 

@@ -7,10 +7,10 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
 from unsoftmax.models.matrices import Factors, Matrix, as_matrix, difference_norm
-from unsoftmax.oracles import Array
 
 __all__ = ["SingleHead"]
 
@@ -122,7 +122,7 @@ class SingleHead(Model):
     def rank(self) -> int:
         """Numerical rank of W."""
         values = self.matrix.svd()[1]
-        return int((values > values.max(initial=0.0) * self.width * np.finfo(float).eps).sum())
+        return int((values > values.max(initial=0.0) * self.width * EPS).sum())
 
     @property
     def ranks(self) -> list[int]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.oracles import Array
 
 if TYPE_CHECKING:
     from torch.nn import MultiheadAttention

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.export_parts import Parts
 from unsoftmax.models.matrices import Factors
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.oracles import Array
 
 __all__ = ["Composite", "Head", "Network"]
 

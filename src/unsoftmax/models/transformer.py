@@ -8,12 +8,12 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
 from unsoftmax.models.matrices import Factors, Matrix, difference_norm
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.oracles import Array
 
 __all__ = ["Transformer"]
 

@@ -1,14 +1,7 @@
 """Where answers come from."""
 
-from unsoftmax.oracles.base import (
-    Array,
-    Oracle,
-    OracleSpec,
-    check_width,
-    checked_answers,
-    domain_of,
-    retries_of,
-)
+from unsoftmax.arrays import Array
+from unsoftmax.oracles.base import Oracle, OracleSpec, check_width, checked_answers, domain_of, retries_of
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, TokenIds, check_vocabulary
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
@@ -21,7 +14,6 @@ from unsoftmax.oracles.wrappers import (
     Noisy,
     Rounded,
     WithinTolerance,
-    in_precision,
 )
 
 __all__ = [
@@ -49,7 +41,6 @@ __all__ = [
     "content_fingerprint",
     "domain_of",
     "identity",
-    "in_precision",
     "pins_content",
     "retries_of",
 ]

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
-__all__ = ["Array", "Oracle", "OracleSpec", "check_width", "checked_answers", "domain_of", "retries_of"]
-
-Array = NDArray[np.float64]
+__all__ = ["Oracle", "OracleSpec", "check_width", "checked_answers", "domain_of", "retries_of"]
 
 
 @dataclass(frozen=True)

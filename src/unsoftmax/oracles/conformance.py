@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec, check_width
+from unsoftmax.oracles.base import Oracle, OracleSpec, check_width
 
 __all__ = ["violations"]
 

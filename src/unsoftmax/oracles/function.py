@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault
-from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+from unsoftmax.oracles.base import OracleSpec, checked_answers
 
 __all__ = ["FunctionOracle"]
 

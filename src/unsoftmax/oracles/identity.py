@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec
+from unsoftmax.arrays import Array
+from unsoftmax.oracles.base import Oracle, OracleSpec
 from unsoftmax.oracles.function import FunctionOracle
 
 __all__ = ["content_fingerprint", "identity", "pins_content"]

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, OracleFault, UsageError
-from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+from unsoftmax.oracles.base import OracleSpec, checked_answers
 
 __all__ = ["OnnxOracle"]
 

@@ -10,8 +10,9 @@ from queue import SimpleQueue
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.base import Array, Oracle, checked_answers
+from unsoftmax.oracles.base import Oracle, checked_answers
 
 __all__ = ["Pool"]
 

@@ -11,8 +11,9 @@ from typing import IO, Self
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.base import Array, OracleSpec
+from unsoftmax.oracles.base import OracleSpec
 
 __all__ = ["SeparateProcess"]
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.identity import content_fingerprint
 
 __all__ = ["TorchOracle"]

@@ -7,8 +7,10 @@ from hashlib import blake2b
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.base import Array, Oracle, OracleSpec
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.oracles.base import Oracle, OracleSpec
 
 __all__ = [
     "BoundedInputs",
@@ -19,10 +21,7 @@ __all__ = [
     "Noisy",
     "Rounded",
     "WithinTolerance",
-    "in_precision",
 ]
-
-PRECISIONS = ("bfloat16", "float16", "float32")
 
 
 class _Wrapper:
@@ -90,12 +89,12 @@ class LowPrecision(_Wrapper):
 
     def __init__(self, inner: Oracle, precision: str) -> None:
         super().__init__(inner)
-        if precision not in PRECISIONS:
-            raise UsageError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
+        if precision not in list(FloatFormat):
+            raise UsageError(f"precision must be one of {', '.join(FloatFormat)}, not {precision!r}")
         self.precision = precision
 
     def _change(self, batch: Array, answers: Array) -> Array:
-        return in_precision(answers, self.precision)
+        return FloatFormat(self.precision).store(answers)
 
 
 class Clipped(_Wrapper):
@@ -215,22 +214,3 @@ class BoundedInputs(_Wrapper):
                 f"input_bound={self.bound:.6g}"
             )
         return self.inner(batch)
-
-
-def in_precision(values: Array, precision: str) -> Array:
-    """The nearest float32, float16 or bfloat16 of every value, as float64; infinite beyond the format's
-    range.
-
-    >>> in_precision(np.array([1.0 + 2.0**-9]), "bfloat16")
-    array([1.])
-    """
-    with np.errstate(over="ignore"):
-        if precision == "float16":
-            return np.asarray(values, dtype=np.float16).astype(np.float64)
-        single = np.asarray(values, dtype=np.float32)
-        if precision == "float32":
-            return single.astype(np.float64)
-    bits = np.atleast_1d(single).view(np.uint32).astype(np.uint64)
-    nearest_even = bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))
-    rounded = (nearest_even & np.uint64(0xFFFF0000)).astype(np.uint32).view(np.float32)
-    return np.asarray(rounded.reshape(single.shape).astype(np.float64))

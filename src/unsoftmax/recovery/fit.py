@@ -7,13 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array, logit
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Assumption, Claim, QueryCount
 from unsoftmax.ledger import Bill
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import NotIdentifiable, Status, Stop, Unresolved
 from unsoftmax.recovery.result import Result
 from unsoftmax.solvers import FixedRank
@@ -219,9 +218,7 @@ def _certified(pairs: Pairs, state: State) -> tuple[SingleHead, float]:
     """The head and its error bound, or the reason why the records do not determine it."""
     w_error, v_error = uncertainty(pairs, state)
     w_norm, v_norm = float(np.linalg.norm(state.left @ state.right.T)), float(np.linalg.norm(state.v))
-    bound = _FACTOR * max(w_error / (w_norm or 1.0), v_error / (v_norm or 1.0)) + 16 * float(
-        np.finfo(float).eps
-    )
+    bound = _FACTOR * max(w_error / (w_norm or 1.0), v_error / (v_norm or 1.0)) + 16 * float(EPS)
     if not bound <= _USEFUL:
         raise NotIdentifiable(
             f"under-determined: the records agree with a head of rank {state.left.shape[1]}, but they leave "

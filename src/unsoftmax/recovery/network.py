@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Learner, ReluNetworkLearner
 from unsoftmax.ledger import Progress
 from unsoftmax.models import ReluNetwork
-from unsoftmax.oracles import Array, FunctionOracle, OracleSpec
+from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
 

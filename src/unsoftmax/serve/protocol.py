@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.oracles.http.json_text import read_json, write_json
 
 __all__ = ["LENGTH_HEADER", "BadRequest", "model_metadata", "read_request", "server_metadata", "write_answer"]

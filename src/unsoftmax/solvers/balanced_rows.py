@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.solvers.bases import FacingBasis
 
 __all__ = ["balanced_rows", "solve_rows"]

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["common_blocks"]
 

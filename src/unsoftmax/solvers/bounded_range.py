@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters import BoundedMeter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.oracles import Array
 
 __all__ = ["BoundedRangeFinder", "Solution"]
 

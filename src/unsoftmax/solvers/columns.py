@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters import Meter
-from unsoftmax.oracles import Array
 
 __all__ = ["gaussian_probes", "solve_columns", "structured_probes"]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.matrices import Factors
-from unsoftmax.oracles import Array
 
 __all__ = ["Again", "repaired"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.matrices import Factors
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.shrinkage import shrunk_starts
 
 __all__ = ["FixedRank", "FixedRankSolution", "balanced", "polish"]

@@ -13,7 +13,7 @@ from scipy.linalg import lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["JointHeads", "joint_step", "matrix_step", "scale_step"]
 

@@ -36,7 +36,7 @@ from typing import Generic, Protocol, Self, TypeVar
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = [
     "DenseJacobian",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.fixed_rank import balanced, polish
 
 __all__ = ["NuclearNorm", "NuclearNormSolution"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 from unsoftmax.solvers.extra_column import Again, repaired
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.solvers.fixed_rank import balanced
 
 __all__ = ["Indices", "Pairs", "State", "annealed", "descend", "uncertainty"]
 
 Indices = NDArray[np.intp]
 
-_EPS = float(np.finfo(float).eps)
 _SPARE_RANKS = 2
 _PRICES = (10.0, 1e-3, 12)  # from, to, how many; against the mean square of the answers
 
@@ -37,7 +36,7 @@ class Pairs:
     def rounding(self, v: Array) -> Array:
         """Size of the rounding errors of the answers."""
         return np.asarray(
-            4.0 * _EPS * (np.abs(self.y) + np.abs(self.A) @ np.abs(v) + np.abs(self.B) @ np.abs(v))
+            4.0 * EPS * (np.abs(self.y) + np.abs(self.A) @ np.abs(v) + np.abs(self.B) @ np.abs(v))
         )
 
 

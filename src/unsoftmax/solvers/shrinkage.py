@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["shrunk_starts"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["Request", "explore", "reassemble"]
 

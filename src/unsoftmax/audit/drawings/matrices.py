@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["draw_recovery"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners import AnswerModel, Finding, note
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["IDENTIFY", "FirstLookAsker"]
 

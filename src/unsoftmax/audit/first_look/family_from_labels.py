@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.audit.first_look.asking import FirstLookAsker
 from unsoftmax.audit.first_look.family_from_values import UNKNOWN
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
-from unsoftmax.oracles import Array
 
 __all__ = ["family_from_labels", "sure_labels"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.audit.first_look.asking import FirstLookAsker
-from unsoftmax.oracles import Array
 
 __all__ = ["UNKNOWN", "family_from_values"]
 

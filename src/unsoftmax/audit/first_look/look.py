@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.audit.first_look.asking import FirstLookAsker
 from unsoftmax.audit.first_look.family_from_labels import family_from_labels, sure_labels
 from unsoftmax.audit.first_look.family_from_values import UNKNOWN, family_from_values
 from unsoftmax.learners import ANSWERS_KNOWN, AnswerModel, Finding, identify
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["FirstLook", "first_look"]
 

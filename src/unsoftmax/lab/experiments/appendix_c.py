@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table, learn_raw
 from unsoftmax.learners import appendix_c
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.recovery.recover import recover
 
 __all__ = ["EXPERIMENT"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.lab.experiments.base import (
     Chart,
     Check,
@@ -18,7 +19,7 @@ from unsoftmax.lab.experiments.base import (
 from unsoftmax.learners import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array, FunctionOracle, OracleSpec, WithinTolerance
+from unsoftmax.oracles import FunctionOracle, OracleSpec, WithinTolerance
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.one_head.labels import Labeller
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["EVEN_TEST", "alike_labels", "moved_by_bias", "refused_bias", "refused_labels"]
@@ -16,7 +16,6 @@ __all__ = ["EVEN_TEST", "alike_labels", "moved_by_bias", "refused_bias", "refuse
 EVEN_TEST = "rows around a row of zeros share evenly"
 _ROWS = 4
 _TINY = 1e-11  # a bias so small against W is not heard; shorter rows would be lost in rounding
-_EPS = float(np.finfo(float).eps)
 
 
 def moved_by_bias(ledger: Ledger, v: Array, size: float, smallest: float, rng: np.random.Generator) -> float:
@@ -25,7 +24,7 @@ def moved_by_bias(ledger: Ledger, v: Array, size: float, smallest: float, rng: n
     A = _rows_that_hear(v, size, rng)
     with ledger.phase(VERIFICATION):
         moved = float(np.abs(ledger.ask(odd_rows(A, np.zeros_like(A)))).max())
-    allowed = 64 * _EPS * np.sqrt(len(v)) * size * float(np.linalg.norm(v)) + smallest
+    allowed = 64 * EPS * np.sqrt(len(v)) * size * float(np.linalg.norm(v)) + smallest
     return moved if moved > allowed else 0.0
 
 

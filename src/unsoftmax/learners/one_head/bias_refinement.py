@@ -6,17 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.one_head.bias_scores import BiasedSolution
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.query_bias.refined import LONGEST, ZeroVectors
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["BiasedRefinement"]
 
-_EPS = float(np.finfo(float).eps)
 _DRAWS = 36
 _LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.25)  # of an asking row, tried in turn
 _SHORTER = 4
@@ -75,13 +74,13 @@ class BiasedRefinement:
                     break
                 W, w0 = solve_rows(B, found)
                 last, longest = moved, max(longest, length)
-                left = self.gain * moved + 4.0 * _EPS * float(np.linalg.norm(Z[0]))
+                left = self.gain * moved + 4.0 * EPS * float(np.linalg.norm(Z[0]))
                 errors = left / length, left
-                if moved <= 8.0 * _EPS * float(np.abs(Z).max()) or (
+                if moved <= 8.0 * EPS * float(np.abs(Z).max()) or (
                     self.gain < _EXACT and length >= 0.2 * self._usual_length(W, w0)
                 ):
                     break
-        return _at_rank(W, rough.scores.rank, 64.0 * _EPS + floor), w0
+        return _at_rank(W, rough.scores.rank, 64.0 * EPS + floor), w0
 
     def relative_error(self, W: Matrix, w0: Array, rng: np.random.Generator) -> float:
         """How wrong W and w0 can be, relative as in `SingleHead.distance`: z at fresh rows against what they
@@ -95,8 +94,8 @@ class BiasedRefinement:
             B = np.concatenate([self._rows(dense, w0, rng)[:1] for _ in range(_CHECKS)])
             B *= np.where(np.arange(_CHECKS) % 2, -1.0, 1.0)[:, None]
             Z = B @ dense.T + w0
-            found = self.vectors.measure(B, Z, 64.0 * _EPS * float(np.linalg.norm(Z[0])))
-        unseen = (self._floor(B) + 4.0 * _EPS) * float(np.linalg.norm(Z, axis=1).max())
+            found = self.vectors.measure(B, Z, 64.0 * EPS * float(np.linalg.norm(Z[0])))
+        unseen = (self._floor(B) + 4.0 * EPS) * float(np.linalg.norm(Z, axis=1).max())
         seen = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1))))
         if not seen <= _HOPELESS * float(np.sqrt(np.mean(np.sum(Z**2, axis=1)))) + 10.0 * unseen:
             raise OutsideClass(
@@ -107,7 +106,7 @@ class BiasedRefinement:
             )
         off = seen + unseen
         of_W = _FACTOR * off * np.sqrt(d) / float(np.linalg.norm(B, axis=1).min()) / size
-        return float(max(of_W, _FACTOR * off / max(size, bias))) + 32 * _EPS
+        return float(max(of_W, _FACTOR * off / max(size, bias))) + 32 * EPS
 
     def _rows(
         self, W: Array, w0: Array, rng: np.random.Generator, errors: tuple[float, float] = (0.0, 0.0)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.query_bias.within_tolerance import BiasedToleranceMeter
-from unsoftmax.oracles import Array
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 
 __all__ = ["BiasedSolution", "learn_biased_scores"]

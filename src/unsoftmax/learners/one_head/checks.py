@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.meters.one_head.exact import SIGMOID_TEST, logit
+from unsoftmax.meters.one_head.exact import SIGMOID_TEST
 from unsoftmax.meters.probes.balanced_probes import audible_direction
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = [

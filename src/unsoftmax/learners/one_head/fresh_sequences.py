@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.models.base import softmax
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["FRESH_TEST", "check_fresh_sequences"]
@@ -22,7 +22,6 @@ _PLAIN = 4  # more sizes, from one to the longest row
 _FARTHEST = 1e3
 _CHANCE = 4.0  # random rows meet an error matrix within so many times the usual
 _MOST = 50.0
-_EPS = float(np.finfo(float).eps)
 
 Deviation = Callable[[Array, Array], Array]
 
@@ -101,10 +100,10 @@ def _explained(
     most = np.minimum(error * (by_W + by_bias), _CHANCE * error * (by_W / d + by_bias / np.sqrt(d)))
     apart = np.linalg.norm(rows - rows[:, -1:], axis=2).max(axis=1)
     scores = head.scores(rows)
-    rounding = 64.0 * _EPS * (1.0 + np.abs(scores).max(axis=1))
+    rounding = 64.0 * EPS * (1.0 + np.abs(scores).max(axis=1))
     spread = np.einsum("bn,bn->b", softmax(scores), np.abs(rows @ head.v - (values - head.c)[:, None]))
     along = float(np.linalg.norm(head.v)) * norms.max(axis=1)
-    by_v = (v_error / np.sqrt(d) + 64.0 * _EPS) * along, (v_error + 64.0 * _EPS) * along
+    by_v = (v_error / np.sqrt(d) + 64.0 * EPS) * along, (v_error + 64.0 * EPS) * along
     moves = (
         np.expm1(np.minimum(times * off * apart + rounding, _MOST)) * spread
         for times, off in ((1.0, typical), (2.0, most))

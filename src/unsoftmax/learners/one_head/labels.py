@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -25,14 +26,12 @@ from unsoftmax.meters.query_bias.from_labels import LabelVectors
 from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import RangeFinder, Solution
 from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["LabelLearner", "from_labels"]
 
-_EPS = float(np.finfo(float).eps)
 _CHECKS = 16
 _SIZES = (1.0, 0.5, 2.0, 1.0)
 # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
@@ -248,7 +247,7 @@ class LabelLearner:
             labels = labeller(rows[:, None])
             return bool(labels[:_CHECKS].all() and not labels[_CHECKS:].any())
 
-        start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * _EPS
+        start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * EPS
         return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
 
     def _bound(
@@ -279,7 +278,7 @@ class LabelLearner:
                 and not meter.above(G, B, c, c * forms + margin).any()
             )
 
-        margin = _smallest(crosses, 2.0 ** -(self.bits - 4) + 64 * _EPS)
+        margin = _smallest(crosses, 2.0 ** -(self.bits - 4) + 64 * EPS)
         norm = head.matrix.norm()
         of_W = _FACTOR * d * margin / float(c.min()) / norm if norm > 0.0 else np.inf
         return float(max(of_v, of_W))

@@ -9,7 +9,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.one_head.bias_checks import moved_by_bias, refused_bias
@@ -20,16 +22,14 @@ from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.one_head.low_precision import PASSES, ZeroCentredMeter
-from unsoftmax.meters.probes.thresholds import MANTISSA_BITS, SMALLEST, bisect_up, next_in_precision
+from unsoftmax.meters.probes.thresholds import bisect_up
 from unsoftmax.meters.query_bias.refined import Zeros, ZeroVectors
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, RangeFinder
 
 __all__ = ["LowPrecisionLearner", "low_precision"]
 
-_EPS = float(np.finfo(float).eps)
 _LOUD = 2.0**12  # answers of about this size stay clear of float16's limits
 _LARGEST_ANSWER = 3e4  # float16 overflows at 65504
 _ENDLESS = 1e12
@@ -98,7 +98,7 @@ class LowPrecisionLearner:
         direction, size = self._direction(ledger, passes)
         length, length_error = self._length(ledger, direction, size)
         v = length * direction
-        moved = moved_by_bias(ledger, v, size, SMALLEST[self.precision], rng)
+        moved = moved_by_bias(ledger, v, size, FloatFormat(self.precision).smallest, rng)
         if moved > 0.0:
             if d < 2:
                 raise refused_bias(moved)
@@ -142,18 +142,18 @@ class LowPrecisionLearner:
     def _stored_off(self, values: Array) -> Array:
         """How far a stored number can be from the value."""
         return np.asarray(
-            2.0 ** -(MANTISSA_BITS[self.precision] + 1) * np.abs(values) * (1 + 1e-6)
-            + SMALLEST[self.precision]
+            FloatFormat(self.precision).unit * np.abs(values) * (1 + 1e-6)
+            + FloatFormat(self.precision).smallest
         )
 
     def _with_bias(self, ledger: Ledger, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size
         allow, then through zeros."""
-        unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
+        unit, smallest = FloatFormat(self.precision).unit, FloatFormat(self.precision).smallest
         length = float(np.linalg.norm(v))
         longest = self._longest(length)
         longest = longest if ledger.input_bound is None else min(longest, ledger.input_bound)
-        readout = MeasuredReadout(v, 0.0, smallest, longest, sharp=4.0 * _EPS * length, relative=unit)
+        readout = MeasuredReadout(v, 0.0, smallest, longest, sharp=4.0 * EPS * length, relative=unit)
         rough = learn_biased_scores(ledger, readout, BoundedRangeFinder(), rng)
         vectors = ZeroVectors(ledger, v, rng, Zeros(), ledger.input_bound)
         refinement = BiasedRefinement(ledger, vectors, v, ledger.input_bound, smallest=smallest, unit=unit)
@@ -197,7 +197,7 @@ class LowPrecisionLearner:
     def _length(self, ledger: Ledger, direction: Array, size: float) -> tuple[float, float]:
         """|v| and its relative error, from two rounding thresholds: the rows at which the stored answer steps
         to the next number."""
-        steps = 54 - MANTISSA_BITS[self.precision]
+        steps = 54 - FloatFormat(self.precision).mantissa_bits
         with ledger.phase("values"):
             answer = float(ledger.ask((size * direction)[None, None])[0])
             if not answer > 0.0:
@@ -211,8 +211,8 @@ class LowPrecisionLearner:
                 (1.5 if answer >= 1.5 * binade else 0.75) * binade / answer
             )  # clear of the powers of two, where steps change
             first = float(ledger.ask((size * direction)[None, None])[0])
-            second = next_in_precision(first, self.precision)
-            third = next_in_precision(second, self.precision)
+            second = FloatFormat(self.precision).next_after(first)
+            third = FloatFormat(self.precision).next_after(second)
             crossings = [
                 self._crossing(ledger, direction, size * (lower + upper) / 2 / first, lower, upper, steps)
                 for lower, upper in ((first, second), (second, third))
@@ -246,13 +246,13 @@ class LowPrecisionLearner:
             expected = np.einsum("nd,nd->n", G, head.matrix.apply(B))
             forms = meter.residual_forms(G, B, expected)
         of_W = _FACTOR * float(np.sqrt(np.mean(forms**2))) * head.width / (w_norm if w_norm > 0.0 else 1.0)
-        return float(max(of_W, of_v)) + 32 * _EPS
+        return float(max(of_W, of_v)) + 32 * EPS
 
     def _bound_of_v(self, ledger: Ledger, v: Array, size: float, rng: np.random.Generator) -> float:
         """How wrong v can be, from fresh rows across it and along it."""
         d = ledger.width
         v_norm = float(np.linalg.norm(v))
-        unit, smallest = 2.0 ** -(MANTISSA_BITS[self.precision] + 1), SMALLEST[self.precision]
+        unit, smallest = FloatFormat(self.precision).unit, FloatFormat(self.precision).smallest
         with ledger.phase(VERIFICATION):
             across = rng.standard_normal((_CHECKS, d))
             across -= np.outer(across @ v, v) / v_norm**2
@@ -273,7 +273,7 @@ class LowPrecisionLearner:
                 f"fresh rows are answered up to {float(excess.max()):.3g} away from x·v beyond their "
                 "rounding",
             )
-        return float(of_direction + (0.0 if wrong <= 64 * _EPS * d else unit + wrong))
+        return float(of_direction + (0.0 if wrong <= 64 * EPS * d else unit + wrong))
 
 
 def low_precision(precision: str = "float32") -> LowPrecisionLearner:

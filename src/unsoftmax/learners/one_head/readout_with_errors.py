@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.one_head.bias_checks import EVEN_TEST
 from unsoftmax.learners.one_head.checks import ONE_ROW_TEST
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["check_linear_within", "moved_by_query_bias", "read_loud_values", "refused_query_bias"]
@@ -78,9 +78,7 @@ def moved_by_query_bias(
     with ledger.phase(VERIFICATION):
         answers = ledger.ask(odd_rows(A, np.zeros((3, d))))
     moved = float(np.abs(answers - readout.c).max())
-    allowed = (
-        1.05 * (readout.tau if off is None else off) + 64 * np.finfo(float).eps * readout.bound * readout.norm
-    )
+    allowed = 1.05 * (readout.tau if off is None else off) + 64 * EPS * readout.bound * readout.norm
     return moved if moved > allowed else 0.0
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -33,14 +34,12 @@ from unsoftmax.meters.one_head.rounded import RoundingMeter, bracketed_step
 from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, FacingBasis, RangeFinder
 from unsoftmax.solvers.orthogonal_correction import refine
 
 __all__ = ["RoundedLearner", "rounded"]
 
-_EPS = float(np.finfo(float).eps)
 _CHECKS = 16
 _FACTOR = 3.0
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
@@ -119,7 +118,7 @@ class RoundedLearner:
             ledger, v, rough.bound, step
         ):  # a constant that rounding hides: one more error of half a step
             return ToleranceLearner(step).learn(ledger, rng)
-        readout = MeasuredReadout(v, 0.0, step / 2, rough.bound, sharp=4 * _EPS * rough.norm)
+        readout = MeasuredReadout(v, 0.0, step / 2, rough.bound, sharp=4 * EPS * rough.norm)
         W, error = found.matrix, found.error
         rank = found.rank if isinstance(W, Factors) else ledger.width
         if readout.tau / (readout.bound * readout.norm) < _LONG and _heard_beside(W, v, rng) > _QUIET:
@@ -262,7 +261,7 @@ class RoundedLearner:
         while margin < 0.1:
             holds, form = meter.steps_where_predicted(margin, _CHECKS)
             if holds:
-                return float(_FACTOR * form * head.width / norm) + 16 * _EPS
+                return float(_FACTOR * form * head.width / norm) + 16 * EPS
             margin *= 4.0
         raise OutsideClass(
             "answers step where the scores predict",

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.answers.identify import identify
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -23,7 +24,6 @@ from unsoftmax.learners.one_head.readout_with_errors import (
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import MeasuredReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, Solution
 

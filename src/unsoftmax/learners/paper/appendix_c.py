@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
@@ -16,7 +17,6 @@ from unsoftmax.learners.paper.theorem_4_1 import Theorem41
 from unsoftmax.ledger import Ledger
 from unsoftmax.ledger.subspace import SubspaceLedger
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import NotIdentifiable, Unresolved
 from unsoftmax.solvers.block_diagonal import common_blocks
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.relu_network.circle import EPS, HalfCircle, RowFunction
+from unsoftmax.learners.relu_network.circle import HalfCircle, RowFunction
 from unsoftmax.learners.relu_network.row_tests import look_along_rays, one_row_function
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import ReluNetwork
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Milli2019", "milli_2019"]

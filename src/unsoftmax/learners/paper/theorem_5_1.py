@@ -9,13 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import NotIdentifiable, Unresolved
 from unsoftmax.solvers import NuclearNorm
 

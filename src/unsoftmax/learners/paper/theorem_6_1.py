@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import logit, two_rows
+from unsoftmax.meters.one_head.exact import two_rows
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Theorem61", "theorem_6_1"]

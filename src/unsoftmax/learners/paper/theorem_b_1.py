@@ -9,13 +9,12 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.models import SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["TheoremB1", "theorem_b_1"]

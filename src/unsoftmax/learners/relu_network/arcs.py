@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.circle import HalfCircle
 from unsoftmax.learners.relu_network.kinks import SLACK, Indices, Kinks, find_kinks
-from unsoftmax.oracles import Array
 
 __all__ = ["Arcs", "fit_arcs", "settle_arcs"]
 

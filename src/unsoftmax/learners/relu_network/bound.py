@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.learners.relu_network.circle import EPS, HalfCircle
+from unsoftmax.arrays import EPS
+from unsoftmax.learners.relu_network.circle import HalfCircle
 from unsoftmax.models import CanonicalNetwork, MeasuredNetwork
 
 __all__ = ["NetworkError"]

@@ -7,13 +7,12 @@ from copy import copy
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import EPS, Array
 
 __all__ = ["HalfCircle", "RowFunction", "rounding_at", "rounding_level"]
 
 RowFunction = Callable[[Array], Array]
 
-EPS = float(np.finfo(float).eps)
 _EDGE = 1e-6  # the line is followed out to a million times its unit
 
 

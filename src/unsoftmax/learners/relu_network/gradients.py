@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.arcs import Arcs
 from unsoftmax.learners.relu_network.circle import HalfCircle
 from unsoftmax.learners.relu_network.kinks import Flags, Indices
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["Sketch", "measure_gradients"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.gradients import Sketch
 from unsoftmax.learners.relu_network.kinks import SLACK, Flags, Indices
-from unsoftmax.oracles import Array
 
 __all__ = ["repair"]
 

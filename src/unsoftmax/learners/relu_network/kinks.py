@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.learners.relu_network.circle import EPS, HalfCircle, rounding_at
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.learners.relu_network.circle import HalfCircle, rounding_at
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["PIECES_TEST", "Flags", "Indices", "Kinks", "find_kinks"]

@@ -8,10 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import EPS
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
-from unsoftmax.learners.relu_network.circle import EPS, RowFunction
+from unsoftmax.learners.relu_network.circle import RowFunction
 from unsoftmax.learners.relu_network.found import NetworkFound
 from unsoftmax.learners.relu_network.row_tests import check_pieces, look_along_rays, one_row_function
 from unsoftmax.learners.relu_network.search import HYPERPLANE_TEST, Search

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.arcs import Arcs, settle_arcs
 from unsoftmax.learners.relu_network.circle import HalfCircle, RowFunction, rounding_level
 from unsoftmax.learners.relu_network.gradients import Sketch, measure_gradients
 from unsoftmax.learners.relu_network.kinks import PIECES_TEST, SLACK, Kinks, find_kinks
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["LineSearch"]

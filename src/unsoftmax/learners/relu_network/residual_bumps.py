@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.arcs import settle_arcs
 from unsoftmax.learners.relu_network.circle import HalfCircle, RowFunction
 from unsoftmax.learners.relu_network.gradients import measure_gradients
 from unsoftmax.learners.relu_network.kinks import find_kinks
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["learn_leftover"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.learners.relu_network.circle import EPS, RowFunction
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.learners.relu_network.circle import RowFunction
 from unsoftmax.learners.relu_network.kinks import PIECES_TEST
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]

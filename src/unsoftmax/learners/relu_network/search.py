@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.arcs import Arcs
 from unsoftmax.learners.relu_network.blind_spot import blind_spot
 from unsoftmax.learners.relu_network.bound import NetworkError
@@ -19,7 +20,6 @@ from unsoftmax.learners.relu_network.residual_bumps import learn_leftover
 from unsoftmax.learners.relu_network.sharpen_gradients import polish
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import CanonicalNetwork, ReluNetwork
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["HYPERPLANE_TEST", "Effort", "Search"]

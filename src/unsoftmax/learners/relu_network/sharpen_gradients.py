@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_network.gradients import Sketch
 from unsoftmax.learners.relu_network.kinks import Indices
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["Polished", "polish"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.head_switches import Circle, draw_circle, find_saturation
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_patterns, fit_heads, follow_heads
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.joint_heads import JointHeads, joint_step
 
 __all__ = ["MOST_UNKNOWNS", "ask_fresh_pairs", "heads_by_copies", "polish_together"]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["OPPOSITE_TEST", "answer_rounding", "check_opposite_rows", "has_query_bias"]
 
 OPPOSITE_TEST = "opposite first rows share the whole readout"
-
-_EPS = float(np.finfo(float).eps)
 
 
 def check_opposite_rows(ledger: Ledger, v: Array, c: float, rng: np.random.Generator) -> float:
@@ -51,7 +49,7 @@ def answer_rounding(answers: Array) -> float:
     moved = answers[answers != 0.0]
     with np.errstate(over="ignore"):
         single = len(moved) >= 8 and bool(np.all(moved == moved.astype(np.float32)))
-    return float(np.finfo(np.float32).eps) / 2 if single and len(set(moved.tolist())) >= 8 else _EPS
+    return float(np.finfo(np.float32).eps) / 2 if single and len(set(moved.tolist())) >= 8 else EPS
 
 
 def has_query_bias(ledger: Ledger, v: Array, c: float, rounding: float, rng: np.random.Generator) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
-from unsoftmax.meters.one_head.exact import logit
+from unsoftmax.arrays import Array, logit
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.isolating_pairs import (
     isolating_pairs,
@@ -21,7 +21,6 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
     switching_pairs,
 )
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.joint_heads import JointHeads, scale_step
 
 __all__ = [

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.learners.several_heads.attempt import Restart, SharedStep
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.oracles import Array
 
 __all__ = ["Circle", "HeadSwitches", "Step", "draw_circle", "find_saturation", "find_staircase"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import TooClose
 from unsoftmax.learners.several_heads.correct_matrices import (
     correct_directions,
@@ -25,7 +26,6 @@ from unsoftmax.meters.several_heads.isolated_head import Block, IsolatedHeadMete
 from unsoftmax.meters.several_heads.isolating_rows import CrowdedIsolation, Isolation
 from unsoftmax.meters.several_heads.other_heads import PredictedBackground, SaturatedBackground
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.stepwise import Request, explore, reassemble
 
 __all__ = ["Heads", "isolate_heads", "solve_heads"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.head_switches import HeadSwitches
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.isolating_rows import CrowdedIsolation, Isolation
-from unsoftmax.oracles import Array
 
 __all__ = ["read_crowded_values", "read_head_values"]
 

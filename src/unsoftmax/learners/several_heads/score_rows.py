@@ -6,11 +6,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.head_switches import HeadSwitches
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.oracles import Array
 
 __all__ = ["measure_rows"]
 

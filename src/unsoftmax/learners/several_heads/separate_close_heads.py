@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.oracles import Array
 from unsoftmax.solvers.joint_heads import JointHeads, matrix_step
 
 __all__ = ["MOST_ENTRIES", "approach"]

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.several_heads.attempt import Restart
@@ -20,7 +21,6 @@ from unsoftmax.learners.vector_answers.scores import Unmixing, measure_scores
 from unsoftmax.learners.vector_answers.unmix_by_copies import separate_by_copies
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 
 __all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]

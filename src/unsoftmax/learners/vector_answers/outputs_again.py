@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.meters.several_heads.isolating_rows import Isolation
-from unsoftmax.oracles import Array
 
 __all__ = ["polished_separation"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
-from unsoftmax.oracles import Array
 
 __all__ = ["PlateauRows", "Separation", "find_plateaus", "separate_by_plateaus"]
 

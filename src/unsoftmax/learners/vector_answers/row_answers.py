@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["VectorResponses", "read_vector_values"]
 

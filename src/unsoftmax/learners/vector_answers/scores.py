@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
-from unsoftmax.oracles import Array
 
 __all__ = ["ScoreBook", "Unmixing", "measure_scores"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
-from unsoftmax.oracles import Array
 
 __all__ = ["lift", "separate_by_copies"]
 

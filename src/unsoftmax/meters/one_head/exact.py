@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array, logit, rms
 from unsoftmax.meters.base import Answers
 from unsoftmax.meters.probes.balanced_probes import (
     AxisProbes,
@@ -13,14 +14,12 @@ from unsoftmax.meters.probes.balanced_probes import (
     audible_direction,
 )
 from unsoftmax.meters.probes.sizes import TARGET_SCORE, choose_scales
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["SIGMOID_TEST", "SigmoidMeter", "logit", "two_rows"]
 
 SIGMOID_TEST = "two-row answers follow a sigmoid"
 
-_EPS = float(np.finfo(float).eps)
 _LARGEST_SCORE = 5.5  # beyond, the inverse sigmoid loses more than two digits: ask again, smaller
 _LARGEST_PRODUCT = 2.0**60
 _LOUD = 8.0  # how much louder than the average a row's probe may be made
@@ -73,7 +72,7 @@ class SigmoidMeter:
         constant, bias = abs(self._c) / self._loudness, self._bias_strength()
         own = (1.0 + (beta + constant) / gamma) / gamma
         from_bias = (1.0 + constant * bias) * bias  # w0 was measured with an error, and is subtracted
-        return float(8.0 * _EPS * (own + from_bias) / beta)
+        return float(8.0 * EPS * (own + from_bias) / beta)
 
     @property
     def strength(self) -> float:
@@ -158,7 +157,7 @@ class SigmoidMeter:
         strengths = np.full(k, usual) if probes.strengths is None else probes.strengths
         probes.strengths = strengths
         parts = [self._functionals(probes, asking, range(pilot))]
-        heard, expected = _rms(parts[0][0]), _rms(strengths[:pilot])
+        heard, expected = rms(parts[0][0]), rms(strengths[:pilot])
         if new:
             probes.strengths = np.full(k, heard or usual)
         elif heard > 2.0 * expected > 0.0:
@@ -166,7 +165,7 @@ class SigmoidMeter:
         parts.append(self._functionals(probes, asking, range(pilot, k)))
         forms, ratios = (np.concatenate([part[i] for part in parts], axis=1) for i in range(2))
         if new:
-            strengths = np.full(k, _rms(forms) or usual)
+            strengths = np.full(k, rms(forms) or usual)
             if (
                 probes.hears_all and self._columns
             ):  # then the usual is known well, and one column alone may be far from it
@@ -262,7 +261,7 @@ class SigmoidMeter:
 
     def _plausible(self, weight: float, signal: float, asking: Array) -> None:
         """A weight outside [0, 1] by more than rounding is no attention weight."""
-        slack = 1e-7 + 1e4 * _EPS * (
+        slack = 1e-7 + 1e4 * EPS * (
             abs(self._c) + float(np.linalg.norm(asking)) * self._loudness * np.sqrt(self.width)
         ) / abs(signal)
         if not -slack <= weight <= 1.0 + slack:
@@ -330,7 +329,7 @@ class SigmoidMeter:
             self._plausible(weight, signal, asking)
             score = float(logit(weight))
             part = abs(score - gamma * offset)
-            rounding = 1e3 * _EPS * (1.0 + (abs(self._c) / size + (0.0 if of_bias else beta)) / gamma)
+            rounding = 1e3 * EPS * (1.0 + (abs(self._c) / size + (0.0 if of_bias else beta)) / gamma)
             reached = gamma if of_bias else gamma * beta
             if not abs(score) < 25.0:
                 product = largest = product / 2.0**8
@@ -350,16 +349,6 @@ class SigmoidMeter:
         )
 
 
-def logit(weight: Array | float) -> Array:
-    """log(p / (1 - p)); infinite at and beyond 0 and 1, where no score can be read."""
-    p = np.asarray(weight, dtype=np.float64)
-    if p.size and p.min() > 0.0 and p.max() < 1.0:
-        return np.asarray(np.log(p) - np.log1p(-p))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        inner = np.log(p) - np.log1p(-p)
-    return np.asarray(np.where(p <= 0.0, -np.inf, np.where(p >= 1.0, np.inf, inner)))
-
-
 def two_rows(A: Array, B: Array) -> Array:
     """The sequences [a+b; b], one for each pair of rows."""
     return np.stack([A + B, B], axis=1)
@@ -368,10 +357,6 @@ def two_rows(A: Array, B: Array) -> Array:
 def _mixed(strengths: Array, forms: Array, weight: float) -> Array:
     """Strengths that have heard these forms (n, k) as well."""
     return np.asarray(np.sqrt((1.0 - weight) * strengths**2 + weight * np.mean(forms**2, axis=0)))
-
-
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))
 
 
 def _split(product: float, offset: float, bound: float | None, of_bias: bool) -> tuple[float, float]:

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
 from unsoftmax.meters.probes.bisection import Locator
-from unsoftmax.oracles import Array
 
 __all__ = ["LabelMeter", "Labeller"]
 
@@ -68,7 +68,7 @@ class LabelMeter(CrossingMeter):
     @property
     def resolution(self) -> float:
         """Half the last interval, and float64 rounding."""
-        return float(self.widest + 64.0 * np.finfo(float).eps * self.strength)
+        return float(self.widest + 64.0 * EPS * self.strength)
 
     def above(
         self, G: Array, B: Array, c: Array, points: Array, *, votes: int | None = None

@@ -6,11 +6,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
+from unsoftmax.arrays import EPS, Array, logit
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
-from unsoftmax.meters.probes.thresholds import SMALLEST
-from unsoftmax.oracles import Array
 
 __all__ = ["PASSES", "ZeroCentredMeter"]
 
@@ -21,7 +20,6 @@ PASSES = {
 }  # each multiplies the error by about the precision, until float64 is reached
 _FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
 _PILOTS = 8
-_EPS = float(np.finfo(float).eps)
 _FLAT = {
     "float32": 0.02,
     "float16": 0.0,
@@ -52,7 +50,7 @@ class ZeroCentredMeter(CrossingMeter):
     def resolution(self) -> float:
         """What is left of a form after the last pass: float64 rounding, or float16's smallest steps."""
         floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
-        return float(self.strength * (64.0 * np.finfo(float).eps + floor))
+        return float(self.strength * (64.0 * EPS + floor))
 
     @property
     def _largest_c(self) -> float:
@@ -68,8 +66,8 @@ class ZeroCentredMeter(CrossingMeter):
         return self._secant(G, B, c, self._passes)
 
     def _solve_near(self, G: Array, B: Array, c: Array, expected: Array, error: float) -> Array:
-        known = np.log(max(error, _EPS)) / np.log(_FIRST_PASS[self._precision])  # in passes
-        whole = np.log(_EPS) / np.log(_FIRST_PASS[self._precision])
+        known = np.log(max(error, EPS)) / np.log(_FIRST_PASS[self._precision])  # in passes
+        whole = np.log(EPS) / np.log(_FIRST_PASS[self._precision])
         return self._secant(G, B, c, int(np.clip(np.ceil(whole - known), 1, self._passes)), expit(-expected))
 
     def _secant(self, G: Array, B: Array, c: Array, passes: int, start: Array | None = None) -> Array:
@@ -126,10 +124,10 @@ class ZeroCentredMeter(CrossingMeter):
         score = c * expected
         lam = crossing_size(score, c, g_v, b_v)
         answers = (
-            np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + SMALLEST[self._precision] / 2
+            np.abs(self._ledger.ask(crossing_rows(G, B, c, lam))) + FloatFormat(self._precision).smallest / 2
         ) / self._size
         share = expit(-score)
-        moved = answers / (c / lam * g_v) + 2.0 * _EPS * share
+        moved = answers / (c / lam * g_v) + 2.0 * EPS * share
         return np.asarray(moved / (share * (1.0 - share)) / c)
 
     def random_pairs(self, n: int) -> tuple[Array, Array]:

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.one_head.within_tolerance import simplex
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, odd_share, score_of_share
 from unsoftmax.meters.probes.thresholds import bisect_up
 from unsoftmax.models.matrices import Matrix
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["RoundingMeter", "bracketed_step"]

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
-from unsoftmax.oracles import Array
 
 __all__ = ["CrossingMeter", "crossing_rows", "crossing_size"]
 

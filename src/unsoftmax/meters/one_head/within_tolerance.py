@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import EPS, Array, complement, rms
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, score_interval
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["MeasuredReadout", "ToleranceMeter", "simplex"]
@@ -27,7 +27,6 @@ _ROUNDS = 12
 _PILOTS = 6
 _MANY = 12  # probes of a column from which some of them are pilots
 _SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
-_EPS = float(np.finfo(float).eps)
 
 Indices = NDArray[np.intp]
 
@@ -83,7 +82,7 @@ class ToleranceMeter:
         self._size = readout.norm
         self._bound = readout.bound * (1.0 - 1e-9)
         self.tau = (
-            readout.tau + 8.0 * _EPS * np.sqrt(len(readout.v)) * self._bound * self._size
+            readout.tau + 8.0 * EPS * np.sqrt(len(readout.v)) * self._bound * self._size
         )  # and the oracle's own arithmetic
         self._sharp = readout.sharp
         self._v_error = self.tau / self._bound if readout.sharp is None else readout.sharp
@@ -124,7 +123,7 @@ class ToleranceMeter:
         `BoundedMeter.measure`."""
         d = self.width
         carrier, inside, silent = self._carrier(basis, B, rest_is_silent)
-        rest = _complement(carrier) if inside is None else inside
+        rest = complement(carrier) if inside is None else inside
         usual = None if length is None else max(length / np.sqrt(rest.shape[1] + 1), self.strength / 8)
         heard = basis is None and not silent and B.shape[1] == 1
         if heard:
@@ -148,7 +147,7 @@ class ToleranceMeter:
             loudness = float(np.linalg.norm(carrier))
             if loudness > 0.2 and length > 2.0 * error[0]:
                 carrier /= loudness
-                rest = _complement(carrier)
+                rest = complement(carrier)
                 usual = length / np.sqrt(self.width)
                 carried, values, carried_error, errors = self._columns(carrier, rest, b, 0.25, usual)
                 again = np.hypot(carried_error, errors)
@@ -176,7 +175,7 @@ class ToleranceMeter:
         for _ in range(2):  # once is not enough where hardly anything of it is left
             carrier = carrier - taken @ (taken.T @ carrier)
             carrier = carrier / np.linalg.norm(carrier)
-        rest = _complement_of(np.column_stack([carrier, towards])) if only is None else only[:, None]
+        rest = complement(np.column_stack([carrier, towards])) if only is None else only[:, None]
         usual = length / np.sqrt(self.width)
         carried, values, carried_error, errors = self._columns(carrier, rest, b[:, None], _MIXED, usual)
         return rest @ values[:, 0] + (0.0 if only is not None else carrier * carried[0]), float(
@@ -229,7 +228,7 @@ class ToleranceMeter:
             parts.append(part)
             seen = (part[0] - part[0].mean(axis=1, keepdims=True)) / part[2] if k else part[0]
             if first < n and block.start == 0 and float(np.abs(seen).max()) > 0.0:
-                strength = max(_rms(seen), strength / (8.0 if k else 1.5))
+                strength = max(rms(seen), strength / (8.0 if k else 1.5))
         forms, errors = (np.concatenate([part[which] for part in parts]) for which in (0, 1))
         scale = np.concatenate([np.full(len(x), s) for x, _, s in parts])
         c = np.sqrt(1.0 - scale**2)
@@ -324,7 +323,7 @@ class ToleranceMeter:
         count = max(1, min(4, self.width - 1))
         for _ in range(60):
             B = np.linalg.qr(self._rng.standard_normal((self.width, count)))[0].T
-            beside = _complement(self._loudest)[:, :count].T if self.width > 1 else np.zeros((1, 1))
+            beside = complement(self._loudest)[:, :count].T if self.width > 1 else np.zeros((1, 1))
             beta = min(2.0 * _SCORE / (self._bound * guess), self._bound / 3)
             a = self._bound - beta
             G = 0.8 * self._loudest + 0.6 * beside
@@ -343,7 +342,7 @@ class ToleranceMeter:
             elif largest < 0.35 and beta < 0.33 * self._bound:
                 guess /= float(np.clip(1.2 / max(largest, 1e-9), 1.5, 16.0))
             else:
-                return max(_rms(t), 0.2) / (a * beta)
+                return max(rms(t), 0.2) / (a * beta)
         return guess
 
 
@@ -358,21 +357,7 @@ def simplex(k: int, rng: np.random.Generator) -> Array:
     return np.asarray(corners @ np.linalg.qr(rng.standard_normal((k, k)))[0])
 
 
-def _complement(p: Array) -> Array:
-    """An orthonormal basis (d, d-1) of what is orthogonal to the unit vector p."""
-    return _complement_of(p[:, None])
-
-
-def _complement_of(taken: Array) -> Array:
-    """An orthonormal basis of what is orthogonal to the orthonormal columns of `taken`."""
-    return np.asarray(np.linalg.qr(np.column_stack([taken, np.eye(len(taken))]))[0][:, taken.shape[1] :])
-
-
 def _beside(basis: Array, p: Array) -> Array:
     """An orthonormal basis of the part of span(basis, p) that is orthogonal to p."""
     left, values, _ = np.linalg.svd(basis - np.outer(p, p @ basis), full_matrices=False)
     return np.asarray(left[:, values > 1e-9])
-
-
-def _rms(values: Array) -> float:
-    return float(np.sqrt(np.mean(np.square(values))))

@@ -7,9 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import BatchMemory
 from unsoftmax.meters.probes.balanced_basis import EvenRows
-from unsoftmax.oracles import Array
 
 __all__ = ["AxisProbes", "BalancedProbes", "Indices", "Probes", "audible_direction"]
 

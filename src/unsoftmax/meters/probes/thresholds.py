@@ -8,16 +8,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
-__all__ = ["MANTISSA_BITS", "SMALLEST", "bisect_up", "next_in_precision"]
-
-MANTISSA_BITS = {"float32": 23, "float16": 10, "bfloat16": 7}
-SMALLEST = {
-    "float32": 2.0**-149,
-    "float16": 2.0**-24,
-    "bfloat16": 2.0**-133,
-}  # positive number of a format; answers below half of it are zero
+__all__ = ["bisect_up"]
 
 
 def bisect_up(
@@ -34,12 +27,3 @@ def bisect_up(
         up = above(middle)
         high, low = np.where(up, middle, high), np.where(up, low, middle)
     return low, high
-
-
-def next_in_precision(value: float, precision: str) -> float:
-    """The next larger number of a float format after a positive normal one.
-
-    >>> next_in_precision(1.0, "bfloat16")
-    1.0078125
-    """
-    return float(value + 2.0 ** (np.floor(np.log2(value)) - MANTISSA_BITS[precision]))

@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters.one_head.labels import Labeller
 from unsoftmax.meters.probes.bisection import Bisection
 from unsoftmax.meters.query_bias.score_vectors import complement
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["LabelVectors"]

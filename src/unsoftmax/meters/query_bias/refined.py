@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from unsoftmax.arrays import Array, logit
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.meters.one_head.rounded import bracketed_step
 from unsoftmax.meters.one_head.within_tolerance import simplex
 from unsoftmax.meters.query_bias.score_intervals import SPREAD
 from unsoftmax.meters.query_bias.score_vectors import complement
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["LONGEST", "Balance", "Steps", "ZeroVectors", "Zeros"]
@@ -25,7 +24,6 @@ _SCORE = 0.7  # root mean square of a probe's score
 _LARGEST_SCORE = 2.0
 LONGEST = 1.0 + float(np.exp(_LARGEST_SCORE))  # a·v against b·v, at most
 _LEAST = 1e-9  # no share is read closer to zero or one
-_EPS = float(np.finfo(float).eps)
 
 Values = Callable[[Array, NDArray[np.intp]], Array]
 """values(x, which): answers to the chosen probes of [b - a; b], with a as long as makes a·v = x."""

@@ -5,18 +5,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.within_tolerance import MeasuredReadout
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, score_interval
-from unsoftmax.oracles import Array
 
 __all__ = ["SPREAD", "OddScores"]
 
 SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
-_EPS = float(np.finfo(float).eps)
 _VALUES, _SCORES = (
-    8.0 * _EPS,
-    3.0 * _EPS,
+    8.0 * EPS,
+    3.0 * EPS,
 )  # the oracle's own rounding of values and of scores, times the root of the width
 _HARMLESS = 0.1
 _MODERATE = 1e4  # errors that grow with the answers gain nothing from scores beyond

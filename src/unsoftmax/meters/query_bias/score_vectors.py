@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array, complement, rms
 from unsoftmax.meters.one_head.within_tolerance import simplex
 from unsoftmax.meters.query_bias.score_intervals import SPREAD, OddScores
 from unsoftmax.meters.query_bias.zero_score_direction import silent_between, silent_carrier
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ScoreVector", "ScoreVectors", "complement", "largest_part", "rms"]
@@ -198,13 +198,3 @@ def largest_part(loudness: float) -> float:
     loudness = max(loudness, _FAINT)
     half = 0.5 * loudness / np.sqrt(max(1.0 - loudness * loudness, 1e-12))
     return float(min(_MIXED, half / np.hypot(1.0, half)))
-
-
-def complement(p: Array) -> Array:
-    """An orthonormal basis (d, d-1) of what is orthogonal to the unit vector p."""
-    return np.asarray(np.linalg.qr(np.column_stack([p, np.eye(len(p))]))[0][:, 1 : len(p)])
-
-
-def rms(values: Array) -> float:
-    """Root mean square."""
-    return float(np.sqrt(np.mean(np.square(values))))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.one_head.within_tolerance import MeasuredReadout
 from unsoftmax.meters.query_bias.score_intervals import OddScores
 from unsoftmax.meters.query_bias.score_vectors import SCORE, ScoreVectors, complement, largest_part, rms
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["BiasedToleranceMeter"]

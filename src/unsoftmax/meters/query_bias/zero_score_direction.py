@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["silent_between", "silent_carrier"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import least_squares
 from scipy.special import expit
 
+from unsoftmax.arrays import Array
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.oracles import Array
 
 __all__ = ["PATTERNS", "SHIFTS", "ask_patterns", "fit_heads", "follow_heads"]
 

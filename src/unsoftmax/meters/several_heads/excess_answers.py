@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
 
 __all__ = ["Responses"]
 
@@ -27,13 +27,7 @@ class Responses:
     """
 
     def __init__(
-        self,
-        ledger: Ledger,
-        v: Array,
-        c: float = 0.0,
-        *,
-        biased: bool = False,
-        rounding: float = float(np.finfo(float).eps),
+        self, ledger: Ledger, v: Array, c: float = 0.0, *, biased: bool = False, rounding: float = EPS
     ) -> None:
         self.ledger = ledger
         self.v = v

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.meters.one_head.exact import logit
+from unsoftmax.arrays import Array, logit
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.other_heads import Background, SaturatedBackground
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Block", "IsolatedHeadMeter", "ask_together"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["isolating_pairs", "mirrored", "moderate_pairs", "saturating_pairs", "switching_pairs"]
 

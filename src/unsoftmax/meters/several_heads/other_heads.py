@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import expit
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["Background", "PredictedBackground", "SaturatedBackground"]
 

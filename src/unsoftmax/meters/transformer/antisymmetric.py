@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.exact import SigmoidMeter
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["AntisymmetricPairs", "antisymmetric_meter"]

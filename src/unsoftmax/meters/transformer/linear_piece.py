@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 
 __all__ = ["Piece", "choose_piece"]
 

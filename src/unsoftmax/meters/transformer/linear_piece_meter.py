@@ -7,20 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array, logit
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import logit
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.oracles import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["PIECE_TEST", "ConeMeter"]
 
 PIECE_TEST = "inside a linear piece of the network two rows share by softmax"
 
-_EPS = float(np.finfo(float).eps)
 _PART = 0.45  # of the room, for b and for a each: together they stay inside
 _LARGEST_SCORE = 5.5
 _SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
@@ -88,7 +86,7 @@ class ConeMeter:
     def resolution(self) -> float:
         usual = float(np.median(self._sizes(self._whole)))
         reach = _PART * float(np.median(self._piece.room(self._whole.rows(0, self.width))))
-        rounding = _EPS * float(self._folds.magnitude(self._piece.centre[None])[0])
+        rounding = EPS * float(self._folds.magnitude(self._piece.centre[None])[0])
         return float(16.0 * rounding * self._mixing / (usual * abs(self._whole.readout)) / (usual * reach))
 
     def query_bias(self, W_b0: Array) -> Array | None:
@@ -98,7 +96,7 @@ class ConeMeter:
 
     def query_bias_error(self, W_b0: Array) -> float:
         """How far w0 may be off: the rounding of the column of b0, which is far out."""
-        noise = self.resolution * float(np.linalg.norm(self._piece.centre)) + 64 * _EPS * float(
+        noise = self.resolution * float(np.linalg.norm(self._piece.centre)) + 64 * EPS * float(
             np.linalg.norm(W_b0)
         )
         return float(np.sqrt(self.width) * noise)
@@ -197,7 +195,7 @@ class ConeMeter:
         b = self._piece.centre + X
         answers = self._ledger.ask(np.stack([A + b, b], axis=1))
         weights = self._mixing * (answers - self._piece.value - X @ self._piece.gradient) / signal
-        slack = 1e-6 + 1e4 * _EPS * self._mixing * float(
+        slack = 1e-6 + 1e4 * EPS * self._mixing * float(
             self._folds.magnitude(self._piece.centre[None])[0]
         ) / np.abs(signal)
         strange = ~((weights >= -slack) & (weights <= 1.0 + slack))
@@ -265,7 +263,7 @@ class ConeMeter:
         totals = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, -1).sum(axis=0)
         rounding = (
             1e4
-            * _EPS
+            * EPS
             * float(self._folds.magnitude(piece.centre[None])[0])
             / float(np.abs(pairs @ piece.gradient).min())
         )
@@ -314,7 +312,7 @@ class ConeMeter:
 
     def _refuse_silence(self, piece: Piece, signal: Array) -> None:
         """Where a row changes the answer by hardly more than rounding, its weight says nothing."""
-        rounding = _EPS * float(self._folds.magnitude(piece.centre[None])[0])
+        rounding = EPS * float(self._folds.magnitude(piece.centre[None])[0])
         if float(signal.min()) < _AUDIBLE * rounding:
             raise Unresolved(
                 "inside the widest linear piece of the network a row changes the answer by "

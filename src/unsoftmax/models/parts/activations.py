@@ -9,8 +9,8 @@ from types import MappingProxyType
 import numpy as np
 from scipy import special
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.oracles import Array
 
 __all__ = [
     "ACTIVATIONS",

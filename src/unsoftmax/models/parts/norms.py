@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.oracles import Array
 
 __all__ = ["LayerNorm", "Norm", "RMSNorm", "centred"]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.base import Array
 from unsoftmax.oracles.http.json_text import read_json, write_json
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.sender import Reply

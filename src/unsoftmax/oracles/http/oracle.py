@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unsoftmax.oracles.base import Array, OracleSpec, checked_answers
+from unsoftmax.arrays import Array
+from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.open_inference import MODEL_ADDRESS, OpenInference
 from unsoftmax.oracles.http.options import HttpOptions

@@ -1,0 +1,45 @@
+"""What every room uses of arrays: their type, the unit of rounding, and three small functions."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EPS", "Array", "complement", "logit", "rms"]
+
+Array = NDArray[np.float64]
+EPS = float(np.finfo(np.float64).eps)
+
+
+def logit(weight: Array | float) -> Array:
+    """log(p / (1 - p)); infinite at and beyond 0 and 1, where no score can be read.
+
+    >>> logit(np.array([0.5, 1.0]))
+    array([ 0., inf])
+    """
+    p = np.asarray(weight, dtype=np.float64)
+    if p.size and p.min() > 0.0 and p.max() < 1.0:
+        return np.asarray(np.log(p) - np.log1p(-p))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inner = np.log(p) - np.log1p(-p)
+    return np.asarray(np.where(p <= 0.0, -np.inf, np.where(p >= 1.0, np.inf, inner)))
+
+
+def rms(values: Array) -> float:
+    """Root mean square.
+
+    >>> rms(np.array([3.0, -3.0]))
+    3.0
+    """
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def complement(taken: Array) -> Array:
+    """An orthonormal basis of what is orthogonal to a unit vector (d,), or to orthonormal columns (d, k).
+
+    >>> abs(complement(np.array([1.0, 0.0, 0.0]))[0]).max() < 1e-15
+    np.True_
+    """
+    columns = taken[:, None] if taken.ndim == 1 else taken
+    d, k = columns.shape
+    return np.asarray(np.linalg.qr(np.column_stack([columns, np.eye(d)]))[0][:, k:d])
