@@ -54,6 +54,10 @@ _HOMES = {
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Status": "outcomes",
+    "TokenHead": "models",
+    "TokenHeads": "models",
+    "TokenIds": "oracles",
+    "TokenPositions": "models",
     "TorchOracle": "oracles.torch_module",
     "Transformer": "models",
     "TransformerLearner": "learners",
@@ -80,6 +84,7 @@ _HOMES = {
     "random_multi_head": "models",
     "random_relu_network": "models",
     "random_single_head": "models",
+    "random_token_heads": "models",
     "random_transformer": "models",
     "recover": "recovery.recover",
     "recover_network": "recovery.network",
@@ -136,6 +141,9 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
     from unsoftmax.models import SingleHead as SingleHead
+    from unsoftmax.models import TokenHead as TokenHead
+    from unsoftmax.models import TokenHeads as TokenHeads
+    from unsoftmax.models import TokenPositions as TokenPositions
     from unsoftmax.models import Transformer as Transformer
     from unsoftmax.models import equivalent as equivalent
     from unsoftmax.models import from_torch as from_torch
@@ -144,6 +152,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import random_multi_head as random_multi_head
     from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head
+    from unsoftmax.models import random_token_heads as random_token_heads
     from unsoftmax.models import random_transformer as random_transformer
     from unsoftmax.models import to_torch as to_torch
     from unsoftmax.models import witness_pair as witness_pair
@@ -157,6 +166,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles import Oracle as Oracle
     from unsoftmax.oracles import OracleSpec as OracleSpec
     from unsoftmax.oracles import Rounded as Rounded
+    from unsoftmax.oracles import TokenIds as TokenIds
     from unsoftmax.oracles import WithinTolerance as WithinTolerance
     from unsoftmax.oracles.http import HttpOptions as HttpOptions
     from unsoftmax.oracles.http import http_oracle as http_oracle

@@ -9,9 +9,12 @@ from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network_signs import PlainNetwork, plain_network
 from unsoftmax.models.random import random_multi_head, random_single_head
 from unsoftmax.models.random_networks import random_relu_network, random_transformer
+from unsoftmax.models.random_tokens import random_token_heads
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.storage import load
+from unsoftmax.models.token_head import TokenHead, TokenPositions
+from unsoftmax.models.token_heads import TokenHeads
 from unsoftmax.models.torch_conversion import from_torch, to_torch
 from unsoftmax.models.transformer import Transformer
 from unsoftmax.models.witness import witness_pair
@@ -28,6 +31,9 @@ __all__ = [
     "PlainNetwork",
     "ReluNetwork",
     "SingleHead",
+    "TokenHead",
+    "TokenHeads",
+    "TokenPositions",
     "Transformer",
     "equivalent",
     "from_torch",
@@ -36,6 +42,7 @@ __all__ = [
     "random_multi_head",
     "random_relu_network",
     "random_single_head",
+    "random_token_heads",
     "random_transformer",
     "softmax",
     "to_torch",

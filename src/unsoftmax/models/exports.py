@@ -12,6 +12,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.export_parts import parts_of
 from unsoftmax.models.files import replace_file
+from unsoftmax.models.token_heads import TokenHeads
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,16 +39,19 @@ def save_npz(model: Model, path: str | Path) -> Path:
 
 
 def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) -> Path:
-    """A float64 ONNX model 'sequences' (batch, length, d) -> 'answers'. external_data: weights in a second
-    file, path + '.data'."""
+    """A float64 ONNX model 'sequences' (batch, length, d), or 'ids' (batch, length), -> 'answers'.
+
+    external_data: weights in a second file, path + '.data'.
+    """
     try:
         import onnx
 
         from unsoftmax.models.onnx_graph import onnx_model
+        from unsoftmax.models.onnx_tokens import token_onnx_model
     except ImportError as error:
         raise UsageError("an .onnx file needs onnx; install unsoftmax[onnx]") from error
     target = _named(path, ".onnx")
-    proto = onnx_model(model)
+    proto = token_onnx_model(model) if isinstance(model, TokenHeads) else onnx_model(model)
     if not external_data:
         return replace_file(target, proto.SerializeToString())
     try:

@@ -14,12 +14,12 @@ from unsoftmax.models.matrices import Factors
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 
-__all__ = ["onnx_model"]
+__all__ = ["Graph", "finished", "onnx_model"]
 
 _OPSET, _IR = 17, 9  # old enough for every runtime of the last years
 
 
-class _Graph:
+class Graph:
     """Nodes and constants, each named when it is added."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def onnx_model(model: Model) -> Any:
     """The checked ONNX model of `model`: 'sequences' (batch, length, d) to 'answers' (batch,) or (batch,
     m)."""
     parts = parts_of(model)
-    graph = _Graph()
+    graph = Graph()
     last = graph.add("Gather", "sequences", graph.constant(np.array(-1)), axis=1)
     total = [graph.head(head, last) for head in parts.heads]
     if parts.residual:
@@ -74,20 +74,26 @@ def onnx_model(model: Model) -> Any:
     answers = graph.add("Sum", *total, graph.constant(parts.constant))
     if parts.network is not None:
         answers = graph.network(parts.network, answers)
-    if parts.scalar:
+    return finished(
+        graph,
+        model,
+        answers,
+        helper.make_tensor_value_info("sequences", TensorProto.DOUBLE, ["batch", "length", model.width]),
+    )
+
+
+def finished(graph: Graph, model: Model, answers: str, asked: Any) -> Any:
+    """The checked model of a graph whose node `answers` is (batch, m), or (batch, 1) for one number each."""
+    if model.outputs is None:
         graph.add("Squeeze", answers, graph.constant(np.array([1])), output="answers")
     else:
         graph.add("Identity", answers, output="answers")
-    shape = ["batch"] if parts.scalar else ["batch", model.outputs]
+    shape: list[str | int | None] = ["batch"] if model.outputs is None else ["batch", model.outputs]
     proto = helper.make_model(
         helper.make_graph(
             graph.nodes,
             f"unsoftmax {model.family}",
-            [
-                helper.make_tensor_value_info(
-                    "sequences", TensorProto.DOUBLE, ["batch", "length", model.width]
-                )
-            ],
+            [asked],
             [helper.make_tensor_value_info("answers", TensorProto.DOUBLE, shape)],
             graph.constants,
         ),

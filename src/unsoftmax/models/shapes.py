@@ -13,6 +13,12 @@ _SHAPES: dict[
     "W.left": ("d", "r"),
     "W.right": ("d", "r"),
     "v": ("d", "m"),
+    "keys": ("d", "r"),
+    "queries": ("d", "r"),
+    "values": ("d", "m"),
+    "positions.keys": ("places", "r"),
+    "positions.queries": ("places", "r"),
+    "positions.values": ("places", "m"),
     "w0": ("d",),
     "A": ("n", "d"),
     "u": ("n",),
@@ -25,8 +31,7 @@ _SHAPES: dict[
 
 
 def check_shapes(shapes: dict[str, tuple[int, ...]], family: str) -> None:
-    """Refuses shapes that no model has. `v` and `c` may lack their last letter, when answers are single
-    numbers.
+    """Refuses shapes that no model has. `v`, values and `c` may lack their last letter: single numbers.
 
     >>> check_shapes({"W": (2, 2), "v": (2,)}, "single-head")
     >>> check_shapes({"W": (2, 2), "v": (2,), "w0": (9,)}, "single-head")
@@ -39,7 +44,7 @@ def check_shapes(shapes: dict[str, tuple[int, ...]], family: str) -> None:
     named = {name: _kind(name, family) for name in shapes}
     for name in sorted(shapes, key=lambda name: order.index(named[name])):
         shape, letters = shapes[name], _SHAPES[named[name]]
-        if named[name] in ("v", "c") and len(shape) == len(letters) - 1:
+        if named[name].rpartition(".")[2] in ("v", "values", "c") and len(shape) == len(letters) - 1:
             letters = letters[:-1]
         owner = name.removesuffix(named[name])
         keys = [letter if letter in ("d", "m") else owner + letter for letter in letters]

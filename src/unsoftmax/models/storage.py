@@ -14,6 +14,7 @@ from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.shapes import check_shapes
 from unsoftmax.models.single_head import SingleHead
+from unsoftmax.models.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
 
 __all__ = ["load", "save"]
@@ -24,7 +25,7 @@ _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 16 << 30
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 _FAMILIES: dict[str, type[Model]] = {
-    model.family: model for model in (MultiHead, ReluNetwork, SingleHead, Transformer)
+    model.family: model for model in (MultiHead, ReluNetwork, SingleHead, TokenHeads, Transformer)
 }
 
 
