@@ -74,6 +74,13 @@ class Model:
         """The model of a file's arrays."""
         raise NotImplementedError  # pragma: no cover - abstract
 
+    @classmethod
+    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Refuses a file by the shapes in its header, before any array is read."""
+        from unsoftmax.models.shapes import check_shapes
+
+        check_shapes(shapes, cls.family)
+
     def save(self, path: str | Path) -> Path:
         """Writes a .safetensors file that `unsoftmax.load` reads."""
         from unsoftmax.models.storage import save

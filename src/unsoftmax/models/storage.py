@@ -10,9 +10,9 @@ import numpy as np
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.files import replace_file
+from unsoftmax.models.language_model import LanguageModel
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
-from unsoftmax.models.shapes import check_shapes
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
@@ -25,7 +25,8 @@ _LARGEST_HEADER = 1 << 20
 _LARGEST_FILE = 16 << 30
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 _FAMILIES: dict[str, type[Model]] = {
-    model.family: model for model in (MultiHead, ReluNetwork, SingleHead, TokenHeads, Transformer)
+    model.family: model
+    for model in (LanguageModel, MultiHead, ReluNetwork, SingleHead, TokenHeads, Transformer)
 }
 
 
@@ -90,7 +91,7 @@ def load(path: str | Path) -> Model:
                     f"{source}: tensor {strange[0]!r} is "
                     f"{_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64"
                 )
-            check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()}, family.family)
+            family.check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()})
             tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
     except UsageError as error:
         raise (
