@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from unsoftmax import HttpOptions, OracleFault, UsageError
 from unsoftmax.oracles import checked_answers
+from unsoftmax.oracles.http.description import Description
 from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.json_text import read_json
 from unsoftmax.oracles.http.open_inference import OpenInference
-from unsoftmax.oracles.http.sender import Reply, Sender
+from unsoftmax.oracles.http.sender import Reply, Request, Sender
 
 NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 VALUES = st.recursive(
@@ -35,7 +36,9 @@ TENSORS = st.fixed_dictionaries(
     },
 )
 REPLIES = VALUES | st.fixed_dictionaries({"outputs": VALUES | st.lists(TENSORS | VALUES, max_size=2)})
-DIALECT = OpenInference("http://h/v2/models/m", "sequences", "FP64", 2, "answers", None, False, True, "")
+DIALECT = OpenInference(
+    "http://h/v2/models/m", Description("sequences", "FP64", 2, "answers", None, False, ""), True, ""
+)
 ENDPOINT = JsonEndpoint.from_options(
     "http://h/p", HttpOptions(request={"x": "$batch"}, answer="outputs.*.data")
 )
@@ -85,13 +88,13 @@ def test_addresses_of_models(url: str) -> None:
     sender = Sender(url, HttpOptions())
     asked: list[str] = []
 
-    def send(method: str, address: str, **_: Any) -> Reply:
-        asked.append(address)
+    def send(request: Request) -> Reply:
+        asked.append(request.url)
         return reply({"extensions": ["binary_tensor_data"]})
 
     sender.send = send  # type: ignore[assignment, method-assign]
     found = OpenInference.discover(url, sender, HttpOptions())
     sender.close()
-    assert (found.width, found.datatype, found.binary) == (None, "FP64", True)
+    assert (found.width, found.told.datatype, found.binary) == (None, "FP64", True)
     assert asked[0] == url.removesuffix("/").removesuffix("/infer")
     assert asked[1] == url.split("/models")[0]

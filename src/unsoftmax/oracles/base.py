@@ -11,7 +11,19 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
-__all__ = ["Oracle", "OracleSpec", "check_width", "checked_answers", "domain_of", "retries_of"]
+__all__ = [
+    "LARGEST_WIDTH",
+    "Oracle",
+    "OracleSpec",
+    "check_width",
+    "checked_answers",
+    "domain_of",
+    "retries_of",
+]
+
+# A square matrix of this width has 8 TB, so no target of a larger one can be recovered. Sizes that somebody
+# else announces are held against it before anything is allocated.
+LARGEST_WIDTH = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -70,6 +82,8 @@ def check_width(width: object) -> int:
         raise UsageError(
             f"width must be at least 1, not {int(width)}; pass the number of columns of a sequence"
         )
+    if width > LARGEST_WIDTH:
+        raise UsageError(f"width must be at most {LARGEST_WIDTH:,}, not {int(width):,}")
     return int(width)
 
 

@@ -14,18 +14,22 @@ from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.open_inference import MODEL_ADDRESS, OpenInference
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import in_parallel
-from unsoftmax.oracles.http.sender import Reply, Sender
+from unsoftmax.oracles.http.sender import Reply, Request, Sender
 
 __all__ = ["HttpOracle", "http_oracle"]
 
-_REQUESTS_A_BATCH = (
-    16  # a batch of the ledger: as many requests may be under way, and are asked again after a crash
-)
-_NUMBERS_A_REQUEST = 1 << 17
+# One batch of the ledger is this many requests. All of them are asked again if the run is killed meanwhile.
+_REQUESTS_A_BATCH = 16
+_NUMBERS_A_REQUEST = (
+    1 << 17
+)  # 1 MB as bytes and about 2.5 MB as JSON, which every server tried so far accepts
+# The largest reply that is read: a number takes 25 bytes as JSON, the rest is room for whatever else a server
+# says about a request or a sequence. A megabyte of JSON can take 30 MB in memory, so the limits stay small.
+_BYTES_A_REPLY, _BYTES_A_SEQUENCE, _BYTES_A_NUMBER = 1 << 20, 1 << 16, 64
 
 
 class _Dialect(Protocol):
-    """How one kind of server is spoken to."""
+    """How requests to one kind of server are written and its replies are read."""
 
     @property
     def url(self) -> str: ...
@@ -42,8 +46,8 @@ class _Dialect(Protocol):
 
 
 class HttpOracle:
-    """Answers of a server. `retries` counts requests that had to be sent again; queries that were answered
-    are counted by the ledger. `close()` ends the connections; they also end with the oracle.
+    """Answers of a server. `retries` counts requests that had to be sent again; the ledger counts queries
+    that were answered. `close()` ends the connections; they also end with the oracle.
 
     How batches are cut does not depend on `concurrency`, so a run may go on with another one.
     """
@@ -72,28 +76,32 @@ class HttpOracle:
     def __call__(self, batch: Array, /) -> Array:
         size = max(1, min(self._per_request, _NUMBERS_A_REQUEST // (batch.shape[1] * batch.shape[2])))
         pieces = [batch[i : i + size] for i in range(0, len(batch), size)]
-        return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
+        with self._sender.secrets.kept():
+            return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
 
     def _ask(self, piece: Array, stop: threading.Event) -> Array:
+        n = len(piece)
         content, headers = self._dialect.encode(piece)
-        reply = self._sender.send(
-            "POST", self._dialect.url, content=content, headers=headers, n_queries=len(piece), stop=stop
-        )
-        return checked_answers(self._dialect.decode(reply, len(piece)), len(piece), self.spec.outputs)
+        largest = _BYTES_A_REPLY + n * (_BYTES_A_SEQUENCE + _BYTES_A_NUMBER * (self.spec.outputs or 1))
+        request = Request("POST", self._dialect.url, content, headers, n_queries=n, largest=largest)
+        reply = self._sender.send(request, stop)
+        return checked_answers(self._dialect.decode(reply, n), n, self.spec.outputs)
 
 
 def http_oracle(url: str, options: HttpOptions | None = None, *, outputs: int | None = None) -> HttpOracle:
-    """The oracle behind a web address: a model of an Open Inference Protocol server, or with both templates
-    any JSON endpoint."""
+    """The oracle behind a web address: a model of an Open Inference Protocol server, or any JSON endpoint
+    when `options` holds both templates.
+    """
     options = options if options is not None else HttpOptions()
     sender = Sender(url, options)
+    dialect: _Dialect
     try:
-        dialect: _Dialect
-        if options.request is None and options.answer is None and MODEL_ADDRESS.fullmatch(url):
-            dialect = OpenInference.discover(url, sender, options)
-        else:
-            dialect = JsonEndpoint.from_options(url, options, sender.shown)
+        with sender.secrets.kept():
+            if options.request is None and options.answer is None and MODEL_ADDRESS.fullmatch(url):
+                dialect = OpenInference.discover(url, sender, options)
+            else:
+                dialect = JsonEndpoint.from_options(url, options, sender.shown)
+            return HttpOracle(dialect, sender, options, outputs=outputs)
     except BaseException:
         sender.close()
         raise
-    return HttpOracle(dialect, sender, options, outputs=outputs)

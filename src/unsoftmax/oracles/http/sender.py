@@ -1,4 +1,4 @@
-"""Requests that survive an unreliable server: time limits, retries, and faults told in one sentence."""
+"""Requests to an unreliable server: every one has a deadline, a size limit and a number of attempts."""
 
 from __future__ import annotations
 
@@ -6,42 +6,53 @@ import os
 import random
 import threading
 import time
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+import httpcore
 import httpx
 
 from unsoftmax import __version__
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.http.deadline import DeadlineBackend
+from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import RateLimit
+from unsoftmax.oracles.http.proxies import connection_pool
+from unsoftmax.oracles.http.retries import TRY_AGAIN, Again, pause_before, retry_after
 from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets
 
-__all__ = ["Reply", "Sender"]
+__all__ = ["Reply", "Request", "Sender"]
 
-_TRY_AGAIN = (429, 502, 503, 504)
-_LONGEST_PAUSE = 20.0
-_LARGEST_REPLY = 256 << 20
+_LARGEST_DESCRIPTION = 4 << 20  # bytes; descriptions of models have some kilobytes
+_LARGEST_REFUSAL = 1 << 16  # bytes of an error page that are read; 200 characters of it are shown
+_EXCERPT = 200
+_SHORTEST_TIMEOUT = 0.05  # seconds for the last attempt when patience is nearly at its end
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. n_queries: how many queries it holds, for the rate limit. retries: most attempts after
+    the first one (None: as the options say). largest: most bytes that the reply may have, decompressed.
+    """
+
+    method: str
+    url: str
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    n_queries: int = 0
+    retries: int | None = None
+    largest: int = _LARGEST_DESCRIPTION
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Status, headers and body of one response."""
+    """Status, headers and body of one response; `complete` is False when the body was cut at the limit."""
 
     status: int
     headers: httpx.Headers
     body: bytes
-
-
-class _Again(Exception):
-    """This attempt gave no answer, but another one may; `pause` is what the server asked for."""
-
-    def __init__(self, reason: str, pause: float | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.pause = pause
+    complete: bool = True
 
 
 class Sender:
@@ -66,53 +77,37 @@ class Sender:
         self.shown = str(parsed.copy_with(query=None, fragment=None))  # a query may hold a key
         self.retries = 0
         self._options = options
-        self._parsed: dict[str, httpx.URL] = {}
+        self._addresses: dict[str, httpcore.URL] = {}
         self._limit = RateLimit(options.rate)
         self._count = threading.Lock()
         self._jitter = random.Random()  # noqa: S311 - only spreads retries, answers do not depend on it
-        loopback = parsed.host in ("localhost", "127.0.0.1", "::1")
-        limits = httpx.Limits(
-            max_connections=options.concurrency, max_keepalive_connections=options.concurrency
-        )
-        named = {
-            "User-Agent": f"unsoftmax/{__version__}"
-        } | self.secrets.headers()  # whoever reads the server's log can tell who asked
-        self._client = httpx.Client(
-            headers=named, timeout=options.timeout, limits=limits, trust_env=not loopback
-        )
+        self._headers = {  # whoever reads the server's log can tell who asked
+            "User-Agent": f"unsoftmax/{__version__}",
+            "Accept": "*/*",
+            "Accept-Encoding": "gzip, deflate",
+        } | self.secrets.headers()
+        self._backend = DeadlineBackend()
+        self._pool = connection_pool(parsed, options.concurrency, self._backend)
 
     def close(self) -> None:
         """Ends the connections."""
-        self._client.close()
+        self._pool.close()
 
-    def send(
-        self,
-        method: str,
-        url: str,
-        *,
-        content: bytes | None = None,
-        headers: dict[str, str] | None = None,
-        n_queries: int = 0,
-        stop: threading.Event | None = None,
-        retries: int | None = None,
-    ) -> Reply:
-        """The reply with status 200, after as many attempts as it takes; `OracleFault` when patience is at
-        its end."""
+    def send(self, request: Request, stop: threading.Event | None = None) -> Reply:
+        """The reply with status 200, after as many attempts as it takes; `OracleFault` when patience ends."""
         stop = stop if stop is not None else threading.Event()
-        most = self._options.retries if retries is None else retries
+        most = self._options.retries if request.retries is None else request.retries
         end = time.monotonic() + self._options.patience
-        if url not in self._parsed:  # a client parses what is text again for every request
-            self._parsed[url] = httpx.URL(url)
         attempt = 0
         while True:
-            if n_queries:
-                self._limit.wait(n_queries, stop)
+            if request.n_queries:
+                self._limit.wait(request.n_queries, stop)
             if stop.is_set():
                 raise OracleFault("stopped, because another request failed")
             try:
-                return self._attempt(method, self._parsed[url], content, headers, end)
-            except _Again as again:
-                pause = self._pause(attempt, again.pause)
+                return self._attempt(request, end)
+            except Again as again:
+                pause = pause_before(attempt, self._options.backoff, again.pause, self._jitter)
                 if attempt >= most or time.monotonic() + pause > end:
                     raise self._give_up(again, attempt) from again.__cause__
                 attempt += 1
@@ -120,131 +115,123 @@ class Sender:
                     self.retries += 1
                 stop.wait(pause)
 
-    def _attempt(
-        self, method: str, url: httpx.URL, content: bytes | None, headers: dict[str, str] | None, end: float
-    ) -> Reply:
-        timeout = min(self._options.timeout, max(0.05, end - time.monotonic()))
-        latest = time.monotonic() + timeout
+    def _attempt(self, request: Request, end: float) -> Reply:
+        seconds = min(self._options.timeout, max(_SHORTEST_TIMEOUT, end - time.monotonic()))
         try:
-            with self._client.stream(
-                method, url, content=content, headers=headers, timeout=timeout
-            ) as response:
-                body = self._read(response, latest)
-        except httpx.TimeoutException as error:
-            raise _Again(f"no answer within {timeout:.3g} s") from error
-        except (httpx.UnsupportedProtocol, httpx.ProxyError) as error:
-            raise UsageError(f"cannot reach {self.shown}: {self._clean(str(error))}") from error
-        except (httpx.TransportError, httpx.DecodingError) as error:
+            with self._backend.until(time.monotonic() + seconds):
+                reply = self._exchange(request, seconds)
+        except httpcore.TimeoutException as error:
+            raise Again(f"no complete answer within {seconds:.3g} s") from error
+        except (httpcore.UnsupportedProtocol, httpcore.ProxyError) as error:
+            raise UsageError(f"cannot reach {self.shown}: {error}") from error
+        except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             if "CERTIFICATE_VERIFY_FAILED" in str(error):
                 raise OracleFault(
-                    f"the certificate of {self.shown} is not trusted; set SSL_CERT_FILE to the file of its "
-                    "authority"
+                    f"the certificate of {self.shown} is not trusted; "
+                    "set SSL_CERT_FILE to the file of its authority"
                 ) from error
-            raise _Again(
-                f"the connection failed ({self._clean(str(error)) or type(error).__name__})"
-            ) from error
-        if response.status_code in _TRY_AGAIN:
-            raise _Again(f"the server answered {response.status_code}", _retry_after(response.headers))
-        reply = Reply(response.status_code, response.headers, body)
+            raise Again(f"the connection failed ({error or type(error).__name__})") from error
+        if reply.status in TRY_AGAIN:
+            raise Again(
+                f"the server answered {reply.status}", retry_after(reply.headers.get("retry-after", ""))
+            )
         if reply.status != 200:
-            raise self._refusal(reply, content)
+            raise self._refusal(reply, request)
         return reply
 
-    def _read(self, response: httpx.Response, latest: float) -> bytes:
-        """The body, up to a size and a moment: a server that trickles or floods is a fault like any other."""
-        parts: list[bytes] = []
-        size = 0
-        for part in response.iter_bytes():
-            parts.append(part)
-            size += len(part)
-            if size > _LARGEST_REPLY:
+    def _exchange(self, request: Request, seconds: float) -> Reply:
+        """One request and its reply, read within the limits of size and time."""
+        headers = [
+            (name.encode(), value.encode()) for name, value in {**self._headers, **request.headers}.items()
+        ]
+        timeouts = dict.fromkeys(("connect", "read", "write", "pool"), seconds)
+        with self._pool.stream(
+            request.method,
+            self._address(request.url),
+            headers=headers,
+            content=request.content,
+            extensions={"timeout": timeouts},
+        ) as response:
+            told = httpx.Headers(response.headers)
+            if response.status != 200:
+                return self._read(response, told, _LARGEST_REFUSAL)
+            reply = self._read(response, told, request.largest)
+            if not reply.complete:
                 raise OracleFault(
-                    f"the server sent more than {_LARGEST_REPLY >> 20} MB in reply to one request; ask "
-                    "fewer sequences a request"
+                    f"the server sent more than {request.largest >> 10:,} KB in reply to one request; "
+                    "ask fewer sequences in a request, or pass outputs where answers are vectors"
                 )
-            if time.monotonic() > latest:
-                raise _Again("the answer did not end in time")
-        return b"".join(parts)
+            return reply
 
-    def _pause(self, attempt: int, asked: float | None) -> float:
-        """What the server asked for, or twice as long as before; with jitter, so that clients do not come
-        back together."""
-        own = float(
-            min(_LONGEST_PAUSE, self._options.backoff * 2.0**attempt) * self._jitter.uniform(0.5, 1.0)
-        )
-        return own if asked is None else asked + 0.1 * own
+    def _read(self, response: httpcore.Response, headers: httpx.Headers, largest: int) -> Reply:
+        """The decompressed body, cut at `largest` bytes."""
+        decompression = Decompression(headers.get("content-encoding", ""), largest, self._in_time)
+        parts: list[bytes] = []
+        announced = headers.get("content-length", "")
+        if (
+            announced.isascii()
+            and announced.isdecimal()
+            and (len(announced) > 18 or int(announced) > largest)
+        ):
+            return Reply(response.status, headers, b"", complete=False)
+        try:
+            for data in response.iter_stream():
+                parts.append(decompression.feed(data))
+            decompression.finish()
+        except ReplyTooLarge:
+            return Reply(response.status, headers, b"".join(parts), complete=False)
+        return Reply(response.status, headers, b"".join(parts))
 
-    def _give_up(self, again: _Again, attempt: int) -> OracleFault:
+    def _in_time(self) -> None:
+        self._backend.left(None, httpcore.ReadTimeout)
+
+    def _address(self, url: str) -> httpcore.URL:
+        if url not in self._addresses:
+            parsed = httpx.URL(url)
+            self._addresses[url] = httpcore.URL(
+                scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
+            )
+        return self._addresses[url]
+
+    def _give_up(self, again: Again, attempt: int) -> OracleFault:
         if again.pause is not None and again.pause > self._options.patience:
             return OracleFault(
                 f"{self.shown} asks to wait {again.pause:.0f} s; run again then, with the same ledger"
             )
         return OracleFault(
-            f"{self.shown} gave no answer in {attempt + 1} attempts: {again.reason}. "
-            "Is the server running? What was answered is kept in the ledger, if there is one: run again "
-            "with the same"
+            f"{self.shown} gave no answer in {attempt + 1} attempts: {again.reason}. Is the server running? "
+            "What was answered is kept in the ledger, if there is one: run again with the same"
         )
 
-    def _refusal(self, reply: Reply, content: bytes | None) -> OracleFault:
+    def _refusal(self, reply: Reply, request: Request) -> OracleFault:
         """One sentence that says what to change."""
-        status, said = reply.status, self._excerpt(reply.body)
-        if status == 401 and not self.secrets.has_token:
-            return OracleFault(f"{self.shown} wants a token (401); set {TOKEN_VARIABLE}")
+        said = self.secrets.excerpt(reply.body, reply.complete, _EXCERPT)
+        said = f": {said}" if said else ""
+        there, status = self.shown, reply.status
         if status == 401:
-            return OracleFault(
-                f"{self.shown} does not accept the token (401); set {TOKEN_VARIABLE} to a valid one"
-            )
-        if status == 403:
-            return OracleFault(
-                f"{self.shown} forbids this (403{said}); ask for access to the model, or use another token "
-                f"in {TOKEN_VARIABLE}"
-            )
-        if status == 404:
-            return OracleFault(
-                f"there is nothing at {self.shown} (404{said}); check the address and the name of the model"
-            )
-        if status == 413:
-            return OracleFault(
-                f"a request of {len(content or b'')} bytes is too large for {self.shown} (413); ask fewer "
-                "sequences a request"
-            )
-        if status in (400, 422):
-            return OracleFault(
-                f"{self.shown} does not take the request ({status}{said}); check the width, and the names "
-                "and datatypes of the model"
-            )
+            wrong = "does not accept the token" if self.secrets.has_token else "wants a token"
+            valid = " to a valid one" if self.secrets.has_token else ""
+            return OracleFault(f"{there} {wrong} (401); set {TOKEN_VARIABLE}{valid}")
         if 300 <= status < 400:
-            return OracleFault(
-                f"{self.shown} redirects ({status}) to "
-                f"{self._clean(reply.headers.get('location', 'nowhere'))}; pass that address instead"
-            )
+            place = reply.headers.get("location", "nowhere")
+            return OracleFault(f"{there} redirects ({status}) to {place}; pass that address instead")
         if status >= 500:
             return OracleFault(
-                f"{self.shown} failed on a request ({status}{said}); look into the server's log. If large "
-                "inputs make it fail, pass input_bound"
+                f"{there} failed on a request ({status}{said}); look into the server's log. "
+                "If large inputs make it fail, pass input_bound"
             )
-        return OracleFault(f"{self.shown} answered with status {status}{said}; an answer has status 200")
-
-    def _excerpt(self, body: bytes) -> str:
-        text = self._clean(body[:2000].decode(errors="replace"))[:200]
-        return f": {text}" if text else ""
-
-    def _clean(self, text: str) -> str:
-        """One printable line without secrets."""
-        return self.secrets.redact(" ".join("".join(c if c.isprintable() else " " for c in text).split()))
-
-
-def _retry_after(headers: Any) -> float | None:
-    """Seconds that the server asks to wait: a number or a date."""
-    text = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(text)
-        except (TypeError, ValueError):
-            return None
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=UTC)
-        seconds = (moment - datetime.now(UTC)).total_seconds()
-    return min(max(0.0, seconds), 1e9) if seconds == seconds else None
+        sentences = {
+            400: "{there} does not take the request ({status}{said}); "
+            "check the width, and the names and datatypes of the model",
+            403: "{there} forbids this (403{said}); "
+            "ask for access to the model, or use another token in {token}",
+            404: "there is nothing at {there} (404{said}); check the address and the name of the model",
+            413: "a request of {size} bytes is too large for {there} (413); ask fewer sequences in a request",
+        }
+        sentence = sentences.get(400 if status == 422 else status)
+        if sentence is None:
+            return OracleFault(f"{there} answered with status {status}{said}; an answer has status 200")
+        size = len(request.content or b"")
+        return OracleFault(
+            sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size)
+        )
