@@ -2,6 +2,7 @@
 
 from unsoftmax.serve.defences import defended
 from unsoftmax.serve.faults import Faults
+from unsoftmax.serve.limits import Limits
 from unsoftmax.serve.server import ModelServer
 
-__all__ = ["Faults", "ModelServer", "defended"]
+__all__ = ["Faults", "Limits", "ModelServer", "defended"]

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.http.json_text import read_json, write_json
 
-__all__ = ["LENGTH_HEADER", "BadRequest", "model_metadata", "read_request", "server_metadata", "write_answer"]
+__all__ = [
+    "LENGTH_HEADER",
+    "BadRequest",
+    "model_metadata",
+    "read_request",
+    "server_metadata",
+    "whole_number",
+    "write_answer",
+]
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
 _TYPES = {"FP64": "<f8", "FP32": "<f4"}
@@ -37,36 +48,59 @@ def model_metadata(name: str, width: int, outputs: int | None, datatype: str) ->
     }
 
 
-def read_request(body: bytes, head_length: str | None, datatype: str, width: int) -> tuple[Array, bool]:
-    """The batch, and whether the answer is wanted as bytes."""
-    head, tail = body, b""
-    if head_length is not None:
-        if not head_length.isdecimal() or int(head_length) > len(body):
-            raise BadRequest(f"the header {LENGTH_HEADER} does not fit the body")
-        head, tail = body[: int(head_length)], body[int(head_length) :]
+def whole_number(text: str) -> int | None:
+    """The number in a header, or None for anything but a few plain digits.
+
+    >>> whole_number("12"), whole_number("-1"), whole_number("\u00b2"), whole_number("9" * 30)
+    (12, None, None, None)
+    """
+    return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
+
+
+def read_request(body: bytes, json_bytes: int, datatype: str, width: int) -> tuple[Array, bool]:
+    """The batch, and whether the answer is wanted as bytes. json_bytes: how much of the body is JSON."""
     try:
-        request = read_json(head)
+        request = read_json(body[:json_bytes])
         (tensor,) = request["inputs"]
-        shape = [int(n) for n in tensor["shape"]]
-        if tensor["datatype"] != datatype:
-            raise BadRequest(f"the input has datatype {tensor['datatype']}; it must be {datatype}")
-        size = (tensor.get("parameters") or {}).get("binary_data_size")
-        values = (
-            np.asarray(tensor["data"], dtype=_TYPES[datatype])
-            if size is None
-            else np.frombuffer(tail[:size], dtype=_TYPES[datatype])
-        )
-        batch = values.reshape(shape).astype(np.float64)
-    except (ValueError, KeyError, TypeError) as error:
-        raise BadRequest(f"the request is no inference request: {error}") from error
+        batch = _batch(tensor, body[json_bytes:], datatype)
+        asked = [*(request.get("outputs") or []), request]
+        parameters = [part.get("parameters") or {} for part in asked]
+        as_bytes = any(p.get("binary_data") or p.get("binary_data_output") for p in parameters)
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
+        raise BadRequest(f"the request is no inference request: {str(error)[:200]}") from error
     if batch.ndim != 3 or batch.shape[2] != width or batch.shape[0] < 1 or batch.shape[1] < 1:
         raise BadRequest(f"the input has shape {list(batch.shape)}; it must be [-1, -1, {width}]")
     if not np.isfinite(batch).all():
         raise BadRequest("the input holds NaN or infinity")
-    wanted = [output.get("parameters") or {} for output in request.get("outputs") or []] + [
-        request.get("parameters") or {}
-    ]
-    return batch, any(p.get("binary_data") or p.get("binary_data_output") for p in wanted)
+    return batch, as_bytes
+
+
+def _batch(tensor: dict[str, Any], tail: bytes, datatype: str) -> Array:
+    """The numbers of the one input, from JSON or from the bytes behind it."""
+    if tensor["datatype"] != datatype:
+        raise BadRequest(f"the input has datatype {str(tensor['datatype'])[:50]!r}; it must be {datatype}")
+    shape = tensor["shape"]
+    if not all(type(size) is int and 0 <= size <= LARGEST_WIDTH for size in shape):
+        raise BadRequest(
+            f"the input has shape {str(shape)[:50]}; it must be [-1, -1, width] in whole numbers"
+        )
+    size = (tensor.get("parameters") or {}).get("binary_data_size")
+    if size is not None:
+        if (
+            type(size) is not int
+            or size != len(tail)
+            or size != prod(shape) * np.dtype(_TYPES[datatype]).itemsize
+        ):
+            raise BadRequest(
+                f"the input of shape {shape} announces {str(size)[:30]} bytes, and {len(tail)} came"
+            )
+        values = np.frombuffer(tail, dtype=_TYPES[datatype])
+    else:
+        values = np.asarray(tensor["data"])
+        if values.dtype.kind not in "fiub":
+            raise BadRequest("the input holds something else than numbers")
+        values = values.astype(_TYPES[datatype])
+    return values.reshape(shape).astype(np.float64)
 
 
 def write_answer(
