@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax import FunctionOracle, Ledger, OracleSpec, SingleHead
+from unsoftmax import FunctionOracle, Ledger, OracleSpec, SingleHead, Status
+from unsoftmax.arrays import Array
 from unsoftmax.certify import certify, error_bound
+from unsoftmax.certify.sample import OwnSequences, draw_sample
+from unsoftmax.models import Model
+from unsoftmax.oracles.domain import Space
 
 HEAD = unsoftmax.random_single_head(10, 4, seed=2, biases=True)
 
@@ -84,3 +90,111 @@ def test_planned_verification_is_an_upper_limit() -> None:
             planned = unsoftmax.plan(target)
             assert result.queries.by_phase["verification"] <= planned.verification
             assert result.queries.total <= planned.at_most
+
+
+def _otherwise(where: Callable[[Array], Array], usual: Model, other: Model) -> Callable[[Array], Array]:
+    """A box that is `usual`, and `other` on the sequences that `where` picks."""
+
+    def box(X: Array) -> Array:
+        answers = np.array(usual(X))
+        picked = where(X)
+        if picked.any():
+            answers[picked] = other(X[picked])
+        return answers
+
+    return box
+
+
+def _three_or_more(X: Array) -> Array:
+    return np.full(len(X), X.shape[1] >= 3)
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e4, 1e7, 1e10])
+@pytest.mark.parametrize("factor", [1.001, 3.0])
+def test_no_constant_excuses_another_head_for_longer_sequences(constant: float, factor: float) -> None:
+    W, v = HEAD.W, HEAD.v
+    usual, other = SingleHead(W, v, None, constant), SingleHead(factor * W, v, None, constant)
+    assert unsoftmax.recover(usual).status is Status.EXACT
+    result = unsoftmax.recover(_otherwise(_three_or_more, usual, other), width=10)
+    assert not result.status.recovered, result.reason
+
+
+@pytest.mark.parametrize("constant", [0.0, 1e4, 1e7])
+def test_no_output_bias_excuses_another_transformer_for_longer_sequences(constant: float) -> None:
+    network = unsoftmax.random_relu_network(4, 6, seed=1, biases=True)
+    network = unsoftmax.ReluNetwork(network.A, network.u, network.b, constant, network.linear)
+    W = np.random.default_rng(3).standard_normal((4, 4))
+    usual, other = unsoftmax.Transformer(W, network), unsoftmax.Transformer(1.001 * W, network)
+    assert unsoftmax.recover(usual).status.recovered
+    result = unsoftmax.recover(_otherwise(_three_or_more, usual, other), width=4)
+    assert not result.status.recovered, result.reason
+
+
+def _norms(X: Array) -> Array:
+    return np.asarray(np.linalg.norm(X, axis=2))
+
+
+def _collinear(X: Array) -> Array:
+    return np.array([x.shape[0] > 1 and np.linalg.matrix_rank(x, tol=1e-9) == 1 for x in X])
+
+
+LIES: dict[str, Callable[[Array], Array]] = {
+    "uneven rows": lambda X: _norms(X).max(axis=1) > 2.1 * _norms(X).min(axis=1),
+    "long rows, four and more": lambda X: (_norms(X).max(axis=1) > 8.0) & (X.shape[1] > 3),
+    "short rows, seventeen and more": lambda X: (_norms(X).max(axis=1) < 2.0) & (X.shape[1] > 16),
+    "a common part": lambda X: np.linalg.norm(X.mean(axis=1), axis=1) > 0.85 * _norms(X).mean(axis=1),
+    "collinear rows": _collinear,
+    "copies": lambda X: np.array([len(np.unique(x, axis=0)) < len(x) for x in X]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(LIES))
+def test_the_sample_has_no_holes(name: str) -> None:
+    W, v = HEAD.W, HEAD.v
+
+    def where(X: Array) -> Array:
+        return np.asarray(LIES[name](X) & (X.shape[1] > 2))
+
+    for seed in range(3):
+        box = _otherwise(where, SingleHead(W, v), SingleHead(1.5 * W, v))
+        result = unsoftmax.recover(box, width=10, seed=seed)
+        assert not result.status.recovered, result.reason
+
+
+def test_every_length_class_meets_every_size() -> None:
+    sample = draw_sample(HEAD, Space(10), np.random.default_rng(0))
+    met: dict[str, set[int]] = {}
+    place = 0
+    for batch in sample.batches:
+        for sequence in batch:
+            longest = float(np.linalg.norm(sequence, axis=1).max())
+            met.setdefault(sample.lengths_of[place], set()).add(int(np.searchsorted(sample.sizes, longest)))
+            place += 1
+    assert place == len(sample.shapes_of)
+    assert set(met) == {
+        "one row",
+        "two rows",
+        "three rows",
+        "4 to 16 rows",
+        "17 to 64 rows",
+        "more than 64 rows",
+    }
+    assert all(len(classes) >= len(sample.sizes) - 1 for classes in met.values())
+
+
+@pytest.mark.parametrize("shape", [(40, 6, 10), (300, 10)])
+def test_the_users_own_sequences_are_asked(shape: tuple[int, ...]) -> None:
+    mine = 1e3 + np.random.default_rng(5).standard_normal(shape)
+    kept = mine.copy()
+    asked = [0]
+
+    def box(X: Array) -> Array:
+        asked[0] += int((X.mean(axis=(1, 2)) > 900).sum())
+        return HEAD(X)
+
+    ledger = Ledger(FunctionOracle(box), width=10)
+    certificate = certify(ledger, HEAD, np.random.default_rng(1), own=OwnSequences(mine))
+    assert 35 <= asked[0] <= 44
+    assert certificate.n_queries <= 180
+    assert "user's own" in certificate.distribution
+    np.testing.assert_array_equal(mine, kept)

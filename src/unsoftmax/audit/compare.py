@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model, equivalent
 
@@ -96,7 +96,7 @@ def _ask_again(
         float(np.abs(first(alone)[0] - second(alone)[0]).max()),
         float(np.abs(first(crowd)[1] - second(crowd)[1]).max()),
     ]
-    rounding = 64 * EPS * float(max(first.sensitivity(alone)[0], second.sensitivity(alone)[0]))
+    rounding = 2.0 * float(max(first.rounding(alone)[0], second.rounding(alone)[0]))
     answers = tuple([float(value) for value in np.ravel(model(alone)[0])] for model in (first, second))
     return (answers[0], answers[1]), min(gaps), rounding
 

@@ -41,7 +41,7 @@ def confirm_target(
     def compare(batch: Array, answers: Array) -> None:
         off = np.abs(answers - model(batch) if deviation is None else deviation(answers, model(batch)))
         error = np.maximum(off.reshape(len(batch), -1).max(axis=1) - tolerance, 0.0)
-        if (error > allowed * model.sensitivity(batch)).any():
+        if (error > model.rounding(batch) + allowed * model.sensitivity(batch)).any():
             raise OutsideClass(
                 REPLAY_TEST,
                 f"all answers came from the ledger, and a fresh one is off by {error.max():.2g}; the target "

@@ -13,6 +13,8 @@ __all__ = ["CanonicalNetwork"]
 # hyperplanes closer than this (unit normals; distances from the origin, relative to their own or to the usual
 # one) are one
 _SAME = 1e-12
+# folds farther away than this many times a row's norm look like affine functions from there
+_NEAR_FOLDS = 5.0
 _CANCELLED = 1e-12  # folds on one hyperplane that add up to less than this part of their sizes are none
 
 
@@ -120,6 +122,13 @@ class CanonicalNetwork:
         return np.asarray(
             terms + np.linalg.norm(X, axis=1) * np.linalg.norm(self.linear) + abs(self.constant)
         )
+
+    def spread(self, norms: Array) -> Array:
+        """How far values can be apart for rows of these norms, or out to where folds usually lie; constants
+        and folds far beyond do not count."""
+        far = np.maximum(norms, self.reach if self.count and self.biased else 0.0)[:, None]
+        near = np.minimum(far + np.abs(self.distances), _NEAR_FOLDS * far)
+        return np.asarray(near @ self.sizes + far[:, 0] * np.linalg.norm(self.linear))
 
     def scaled(self, factor: float) -> CanonicalNetwork:
         """The form of x -> g(factor·x)."""

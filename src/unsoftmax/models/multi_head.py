@@ -159,9 +159,7 @@ class MultiHead(Model):
 
     def sensitivity(self, batch: Array) -> Array:
         X = as_batch(batch, self.width)
-        return np.asarray(
-            sum(head.sensitivity(X) for head in self._without_constants) + np.max(np.abs(self._c))
-        )
+        return np.asarray(sum(head.sensitivity(X) for head in self.heads))
 
     @cached_property
     def _without_constants(self) -> list[SingleHead]:

@@ -118,6 +118,10 @@ class ReluNetwork(Model):
         return np.asarray(answer if self.linear is None else answer + X @ self.linear)
 
     def sensitivity(self, batch: Array) -> Array:
+        X = np.asarray(batch, dtype=np.float64).reshape(-1, self.width)
+        return self.folds.spread(np.linalg.norm(X, axis=1))
+
+    def cancelling(self, batch: Array) -> Array:
         X = np.asarray(batch, dtype=np.float64)
         return self.folds.magnitude(X.reshape(-1, self.width))
 

@@ -185,7 +185,7 @@ class SingleHead(Model):
         X = as_batch(batch, self.width)
         longest = np.sqrt(np.einsum("bnd,bnd->bn", X, X)).max(axis=1)
         against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
-        visible = np.max(np.abs(self._c)) + longest * np.linalg.norm(self.v)
+        visible = longest * np.linalg.norm(self.v)
         return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
 
     def score_strength(self) -> float:

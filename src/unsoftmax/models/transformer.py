@@ -105,9 +105,11 @@ class Transformer(Model):
         X = as_batch(batch, self.width)
         longest = np.sqrt(np.einsum("bnd,bnd->bn", X, X)).max(axis=1)
         against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
-        slope = np.abs(self.network.folds.linear) + np.abs(self.network.folds.normals).sum(axis=0)
-        visible = self.network.folds.magnitude(self.mixed(X)) + longest * np.linalg.norm(slope)
+        visible = self.network.folds.spread((1.0 + abs(self.residual)) * longest)
         return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
+
+    def cancelling(self, batch: Array) -> Array:
+        return self.network.folds.magnitude(self.mixed(batch))
 
     def score_strength(self) -> float:
         return self._attention.score_strength()

@@ -133,5 +133,6 @@ def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) 
                 batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
                 answers = ledger.ask(batch)
                 gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
-                worst = max(worst, float((gap / model.sensitivity(batch)).max()))
+                unexplained = np.maximum(gap - model.rounding(batch), 0.0)
+                worst = max(worst, float((unexplained / model.sensitivity(batch)).max()))
     return worst

@@ -1,0 +1,280 @@
+"""Which sequences does a certificate ask? Every length class at every size, rows alike and unlike, and the
+user's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.arrays import Array
+from unsoftmax.models import Model
+from unsoftmax.oracles.domain import FiniteRows, TokenIds
+
+__all__ = ["LONGEST", "OwnSequences", "Sample", "draw_sample", "sizes_for"]
+
+LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
+_QUERIES = 176  # with the checks of a learner and its error bound at most 256
+# sequences of 1, 2 and 3 rows; of 4 to 16 rows, each; of the lengths from 17 to 64; of the one beyond
+_COUNTS = {1: 18, 2: 30, 3: 30}
+_EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6
+_SHORTEST_ROW = 1 / 8  # of the smallest size
+_OWN_SHARE = 4  # one sequence in four is the user's, where there are any
+_COMPANIONS_AT = (1, 2, 3, 4, 6, 9, 12)  # lengths at which some sequences are made from others
+_NEAR = 1e-6  # how far near copies are moved, against the size of the rows
+
+_SHAPES: tuple[tuple[str, float], ...] = (
+    ("independent rows", 0.40),
+    ("rows with a common part", 0.20),
+    ("collinear rows", 0.10),
+    ("repeated rows", 0.12),
+    ("rows of zeros", 0.08),
+    ("unit rows", 0.10),
+)
+_INDEX = {name: place for place, (name, _) in enumerate(_SHAPES)}
+_DISTRIBUTION = (
+    "every length class at every size; half of the sequences have rows within a factor of two of the size, "
+    "in the others the norms are log-uniform from an eighth of the smallest size to the size; two in five "
+    "have independent rows, the others rows with a common part, collinear, repeated, zero or unit rows; a "
+    "few are another's rows in another order or moved by a millionth, or share its first or last row"
+)
+
+
+@dataclass(frozen=True)
+class OwnSequences:
+    """Sequences (n, N, d) of the user's, asked as they are, or rows (n, d), of which sequences of every
+    length are drawn."""
+
+    rows: Array
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Batches of sequences, one a length and a few of one sequence.
+
+    lengths_of, shapes_of: the names of every sequence's class of lengths and of its shape. sizes: the longest
+    row of a sequence, by class. distribution: how the sequences were drawn, in words.
+    """
+
+    batches: tuple[Array, ...]
+    lengths_of: tuple[str, ...]
+    shapes_of: tuple[str, ...]
+    sizes: tuple[float, ...]
+    distribution: str
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The numbers of rows that occur."""
+        return tuple(sorted({int(batch.shape[1]) for batch in self.batches}))
+
+
+def sizes_for(model: Model, bound: float | None) -> tuple[float, ...]:
+    """Norms of rows: plain unit ones, those at which the model's scores are weak, moderate and saturated, and
+    the longest allowed."""
+    strength = model.score_strength()
+    natural = 1.0 / np.sqrt(strength) if strength > 0 else 1.0
+    sizes = {1.0, np.sqrt(model.width), 0.3 * natural, natural, 2.0 * natural, 6.0 * natural}
+    if bound is not None:
+        sizes = {min(size, bound) for size in (*sizes, bound / 4, bound)}
+    return tuple(sorted(float(size) for size in sizes))
+
+
+def draw_sample(
+    model: Model,
+    domain: object,
+    rng: np.random.Generator,
+    *,
+    max_length: int | None = None,
+    own: OwnSequences | None = None,
+) -> Sample:
+    """Fresh sequences for this model, at most 180 of them.
+
+    A box that differs on a share p of this distribution is met with probability at least 1 - (1 - p)^n: the
+    classes are strata, drawn from in the proportions in which they are stated.
+    """
+    limit = min(max_length or LONGEST, LONGEST)
+    if isinstance(domain, TokenIds):
+        return _of_ids(domain.vocabulary, _lengths(limit, rng), rng)
+    if isinstance(domain, FiniteRows):
+        return _of_rows(domain.rows, _lengths(limit, rng), rng)
+    sizes = sizes_for(model, getattr(domain, "bound", None))
+    parts = _lengths(limit, rng)
+    if own is None:
+        return _in_space(parts, sizes, model.width, rng)
+    fewer = {length: max(1, count * (_OWN_SHARE - 1) // _OWN_SHARE) for length, count in parts.items()}
+    drawn = _in_space(fewer, sizes, model.width, rng)
+    theirs, shape = _own_batches(own.rows, _QUERIES // _OWN_SHARE, limit, rng)
+    n = sum(map(len, theirs))
+    return replace(
+        drawn,
+        batches=drawn.batches + theirs,
+        lengths_of=drawn.lengths_of + tuple(_named(len(x)) for batch in theirs for x in batch),
+        shapes_of=drawn.shapes_of + (shape,) * n,
+        distribution=f"{n} are the user's own; of the others, {drawn.distribution}",
+    )
+
+
+def _lengths(limit: int, rng: np.random.Generator) -> dict[int, int]:
+    """How many sequences of each length: 1 to 17, 33 and 64 rows, and one length from each of the two ranges
+    beyond."""
+    counts = dict(_COUNTS)
+    counts |= dict.fromkeys(range(4, 17), _EACH_TO_16)
+    between, beyond = int(rng.integers(18, 64)), int(rng.integers(65, LONGEST + 1))
+    counts |= dict.fromkeys((17, 33, 64, between), _EACH_TO_64)
+    counts[beyond] = _BEYOND_64
+    kept = {length: count for length, count in sorted(counts.items()) if length <= limit}
+    times = 1 if limit == 1 else max(1, _QUERIES // sum(kept.values()))
+    return {length: times * count for length, count in kept.items()}
+
+
+def _in_space(
+    counts: dict[int, int], sizes: tuple[float, ...], width: int, rng: np.random.Generator
+) -> Sample:
+    """All rows at once, sequence after sequence: length and size by strata, shapes at random."""
+    alone = [length for length in (2, 2, 5) if length in counts]  # one sequence a call
+    lengths = np.concatenate([np.repeat(list(counts), list(counts.values())), alone]).astype(np.int64)
+    n = len(lengths)
+    size = np.array(sizes)[_strata(lengths, len(sizes), rng)]
+    shape = rng.choice(len(_SHAPES), n, p=[share for _, share in _SHAPES])
+    first = np.concatenate([[0], np.cumsum(lengths)])
+    owner = np.repeat(np.arange(n), lengths)
+    rows = _directions(shape, owner, width, rng)
+    rows *= _norms(size, sizes[0], shape, owner, rng)[:, None]
+    _copy_within(rows, np.flatnonzero(shape == _INDEX["repeated rows"]), first, rng)
+    shapes = [_SHAPES[each][0] for each in shape]
+    for i, kind in _companions(rows, lengths, first, size, rng).items():
+        shapes[i] = kind
+    shapes[n - len(alone) :] = ["one sequence a call"] * len(alone)
+    batches, place = [], 0
+    for length, count in [*counts.items(), *((length, 1) for length in alone)]:
+        batches.append(rows[first[place] : first[place + count]].reshape(count, length, width))
+        place += count
+    return Sample(
+        tuple(batches), tuple(_named(int(each)) for each in lengths), tuple(shapes), sizes, _DISTRIBUTION
+    )
+
+
+def _strata(lengths: NDArray[np.int64], n_sizes: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """A size class for every sequence, as even as can be within each class of lengths."""
+    classes = np.searchsorted([1, 2, 3, 16, 64], lengths)
+    chosen = np.empty(len(lengths), dtype=np.int64)
+    for each in np.unique(classes):
+        members = np.flatnonzero(classes == each)
+        turns = (np.arange(len(members)) + int(rng.integers(n_sizes))) % n_sizes
+        chosen[members] = turns
+    return chosen
+
+
+def _directions(
+    shape: NDArray[np.int64], owner: NDArray[np.int64], width: int, rng: np.random.Generator
+) -> Array:
+    """Unit rows."""
+    rows = rng.standard_normal((len(owner), width))
+    shared = rng.standard_normal((len(shape), width))
+    weight = np.where(shape == _INDEX["rows with a common part"], rng.uniform(0.5, 5.0, len(shape)), 0.0)
+    related = np.flatnonzero(weight[owner] > 0.0)
+    rows[related] += weight[owner[related], None] * shared[owner[related]]
+    related = np.flatnonzero((shape == _INDEX["collinear rows"])[owner])
+    rows[related] = rng.choice([-1.0, 1.0], len(related))[:, None] * shared[owner[related]]
+    related = np.flatnonzero((shape == _INDEX["unit rows"])[owner])
+    rows[related] = 0.0
+    rows[related, rng.integers(0, width, len(related))] = rng.choice([-1.0, 1.0], len(related))
+    rows /= np.sqrt(np.einsum("rd,rd->r", rows, rows))[:, None]
+    return rows
+
+
+def _norms(
+    size: Array, smallest: float, shape: NDArray[np.int64], owner: NDArray[np.int64], rng: np.random.Generator
+) -> Array:
+    """Norms of rows, within a factor of two or log-uniform, by sequence; a third of the rows of some are
+    zero."""
+    uneven = rng.random(len(size)) < 0.5
+    low = np.where(uneven, smallest * _SHORTEST_ROW / size, 0.5)
+    draw = rng.random(len(owner))
+    part = low[owner]
+    norms = size[owner] * np.where(uneven[owner], part ** (1.0 - draw), part + (1.0 - part) * draw)
+    gone = (shape == _INDEX["rows of zeros"])[owner] & (rng.random(len(owner)) < 1 / 3)
+    norms[gone] = 0.0
+    return np.asarray(norms)
+
+
+def _copy_within(
+    rows: Array, sequences: NDArray[np.int64], first: NDArray[np.int64], rng: np.random.Generator
+) -> None:
+    """About half of the rows of these sequences become copies of others of the same sequence."""
+    for i in sequences:
+        block = rows[first[i] : first[i + 1]]
+        source = rng.integers(0, max(1, len(block) // 2), len(block))
+        block[:] = block[np.where(rng.random(len(block)) < 0.7, source, np.arange(len(block)))]
+
+
+def _companions(
+    rows: Array, lengths: NDArray[np.int64], first: NDArray[np.int64], size: Array, rng: np.random.Generator
+) -> dict[int, str]:
+    """A few sequences become copies of others: moved by a millionth, in another order (the last row stays),
+    or with the first or the last row only."""
+    changed: dict[int, str] = {}
+    for length in _COMPANIONS_AT:
+        members = np.flatnonzero(lengths == length)[:6]
+        if len(members) < 6:
+            continue
+        original, near, permuted, begun, ended, _ = (rows[first[i] : first[i + 1]] for i in members)
+        longest = size[members[0]]
+        near[:] = original + _NEAR * longest * rng.standard_normal(original.shape) / np.sqrt(rows.shape[1])
+        near *= np.minimum(1.0, longest / np.linalg.norm(near, axis=1, keepdims=True))
+        changed[int(members[1])] = "rows moved by a millionth"
+        if length > 2:
+            permuted[:] = original[np.append(rng.permutation(length - 1), length - 1)]
+            changed[int(members[2])] = "the same rows in another order"
+        if length > 1:
+            begun[0], ended[-1] = original[0], original[-1]
+            changed[int(members[3])] = changed[int(members[4])] = "one row of another sequence"
+    return changed
+
+
+def _own_batches(rows: Array, n: int, limit: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], str]:
+    """Sequences of the user's as they are, or such made of their rows."""
+    if rows.ndim == 3:
+        return (rows[rng.permutation(len(rows))[:n], -limit:],), "the user's own sequences"
+    lengths = [length for length in (1, 2, 3, 8, 32) if length <= limit]
+    each = n // len(lengths)
+    drawn = (rows[rng.integers(0, len(rows), (each, length))] for length in lengths)
+    return tuple(drawn), "rows of the user's"
+
+
+def _of_rows(table: Array, counts: dict[int, int], rng: np.random.Generator) -> Sample:
+    """Sequences whose rows come from a list."""
+    norms = np.linalg.norm(table, axis=1)
+    drawn = _of_ids(len(table), counts, rng)
+    return replace(
+        drawn,
+        batches=tuple(table[places] for places in drawn.batches),
+        sizes=tuple(sorted({float(norms.min()), float(norms.max())})),
+    )
+
+
+def _of_ids(vocabulary: int, counts: dict[int, int], rng: np.random.Generator) -> Sample:
+    """Sequences of tokens, or of places in a list of rows."""
+    batches = tuple(_places(vocabulary, count, length, rng) for length, count in counts.items())
+    names = tuple(_named(length) for length, count in counts.items() for _ in range(count))
+    return Sample(
+        batches,  # type: ignore[arg-type]
+        names,
+        names,
+        (),
+        "tokens uniformly from the vocabulary; in a third of the sequences at most three different ones",
+    )
+
+
+def _places(n_rows: int, count: int, length: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    places = rng.integers(0, n_rows, (count, length))
+    few = rng.integers(0, n_rows, (count, 3))
+    some = np.take_along_axis(few, rng.integers(0, 3, (count, length)), axis=1)
+    return np.where((rng.random(count) < 1 / 3)[:, None], some, places)
+
+
+def _named(length: int) -> str:
+    if length <= 3:
+        return ("one row", "two rows", "three rows")[length - 1]
+    return "4 to 16 rows" if length <= 16 else "17 to 64 rows" if length <= 64 else "more than 64 rows"
