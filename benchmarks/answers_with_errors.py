@@ -137,12 +137,13 @@ def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None
                     units.append(max(row.errors, default=np.inf) / (tau / R))
         covered, total = sum(row.covered for row in rows), sum(len(row.errors) for row in rows)
         parts = [part for row in rows for part in row.parts]
+        limit = unsoftmax.within_tolerance().claim.queries(unsoftmax.Size(d, (r or d,)))
         print(
             f"\nd={d} r={r or d}: where R|v|/tau >= 100, worst error {max(units):.2f} tau/(R|v|); bound "
             f"covers in {covered} of {total}, "
             f"median error/bound {np.median(parts):.2f}; most queries "
             f"{max(max(row.queries) for row in rows):.0f} "
-            f"(limit {unsoftmax.within_tolerance().claim.queries(d, r or d)}); longest row {longest:.9f} R",
+            f"(limit {limit}); longest row {longest:.9f} R",
             flush=True,
         )
 

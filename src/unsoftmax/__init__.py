@@ -15,22 +15,31 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AnswerModel": "learners",
+    "Assumption": "learners",
     "Audit": "audit.pipeline",
+    "Bill": "ledger",
     "BoundedInputs": "oracles",
+    "CanonicalNetwork": "models",
     "Certificate": "certify",
+    "Claim": "learners",
     "Clipped": "oracles",
+    "Cost": "recovery.plan",
     "Defence": "audit.defences",
     "Defences": "audit.defend",
     "Equivalence": "models",
+    "Finding": "learners",
     "FlippedLabels": "oracles",
-    "CanonicalNetwork": "models",
     "FunctionOracle": "oracles",
     "HttpOptions": "oracles.http",
     "Labels": "oracles",
+    "Learned": "learners",
+    "Learner": "learners",
     "Ledger": "ledger",
     "LedgerFault": "errors",
     "LedgerRefused": "errors",
     "LowPrecision": "oracles",
+    "Meter": "meters",
+    "Model": "models",
     "ModelFileError": "errors",
     "MultiHead": "models",
     "MultiHeadLearner": "learners",
@@ -45,6 +54,7 @@ _HOMES = {
     "Plan": "recovery.plan",
     "Pool": "oracles.pool",
     "Progress": "ledger",
+    "QueryCount": "learners",
     "ReluNetwork": "models",
     "ReluNetworkLearner": "learners",
     "Result": "recovery.result",
@@ -53,6 +63,7 @@ _HOMES = {
     "SigmoidMeter": "meters",
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
+    "Size": "learners",
     "Status": "outcomes",
     "TokenHead": "models",
     "TokenHeads": "models",
@@ -115,9 +126,16 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
     from unsoftmax.learners import AnswerModel as AnswerModel
+    from unsoftmax.learners import Assumption as Assumption
+    from unsoftmax.learners import Claim as Claim
+    from unsoftmax.learners import Finding as Finding
+    from unsoftmax.learners import Learned as Learned
+    from unsoftmax.learners import Learner as Learner
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
+    from unsoftmax.learners import QueryCount as QueryCount
     from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners import Size as Size
     from unsoftmax.learners import TransformerLearner as TransformerLearner
     from unsoftmax.learners import appendix_c as appendix_c
     from unsoftmax.learners import clipped as clipped
@@ -132,11 +150,14 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import theorem_6_1 as theorem_6_1
     from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
+    from unsoftmax.ledger import Bill as Bill
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.meters import Meter as Meter
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import CanonicalNetwork as CanonicalNetwork
     from unsoftmax.models import Equivalence as Equivalence
+    from unsoftmax.models import Model as Model
     from unsoftmax.models import MultiHead as MultiHead
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
@@ -178,11 +199,15 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.outcomes import Status as Status
     from unsoftmax.recovery.fit import fit as fit
     from unsoftmax.recovery.network import recover_network as recover_network
+    from unsoftmax.recovery.plan import Cost as Cost
     from unsoftmax.recovery.plan import Plan as Plan
     from unsoftmax.recovery.plan import plan as plan
     from unsoftmax.recovery.recover import recover as recover
     from unsoftmax.recovery.result import Result as Result
     from unsoftmax.recovery.targets import as_oracle as as_oracle
+
+
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:
@@ -193,4 +218,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(["__version__", *_HOMES])
+    return sorted(__all__)

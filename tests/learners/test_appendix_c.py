@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.multi_heads import orthogonal_subspaces
-from unsoftmax import MultiHead, Status, UsageError, appendix_c, random_multi_head
+from unsoftmax import MultiHead, Size, Status, UsageError, appendix_c, random_multi_head
 
 
 def _bases(hidden: MultiHead) -> list[np.ndarray]:
@@ -22,7 +22,7 @@ def test_known_subspaces_cost_exactly_what_proposition_c2_says(seed: int) -> Non
     assert result.status.recovered, result.reason
     assert isinstance(result.model, MultiHead)
     assert hidden.distance(result.model) < 1e-7
-    assert result.queries.learning == 3 * (3 + 9) == learner.claim.queries(9, 3)
+    assert result.queries.learning == 3 * (3 + 9) == learner.claim.queries(Size(9))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -33,7 +33,7 @@ def test_hidden_subspaces_are_found(seed: int) -> None:
     assert isinstance(result.model, MultiHead)
     assert result.error_bound is not None
     assert hidden.distance(result.model) <= result.error_bound < 0.1
-    assert appendix_c().claim.queries.holds(result.queries.learning, 9, 3)
+    assert appendix_c().claim.queries.holds(result.queries.learning, Size(9))
 
 
 def test_heads_outside_the_assumption_are_no_success() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import bounded, distance, hard_head, relative_error, with_unit_v
-from unsoftmax import FlippedLabels, Labels, SingleHead, Status, as_oracle
+from unsoftmax import FlippedLabels, Labels, SingleHead, Size, Status, as_oracle
 
 
 @pytest.mark.parametrize(("d", "r"), [(16, None), (32, 3), (3, None), (1, None)])
@@ -20,7 +20,7 @@ def test_labels_at_one_query_a_bit(d: int, r: int | None, scale: float) -> None:
     assert isinstance(model, SingleHead)
     assert relative_error(model.W, head.W) <= 1e-12
     assert distance(with_unit_v(head), model) <= (result.error_bound or 0.0)
-    assert result.queries.learning <= unsoftmax.from_labels().claim.queries(d, r or d)
+    assert result.queries.learning <= unsoftmax.from_labels().claim.queries(Size(d, (r or d,)))
     if d >= 16:
         assert result.queries.learning <= 1.13 * 48 * head.parameters
     assert "direction of v" in result.reason

@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import bounded, distance, hard_head, relative_error
-from unsoftmax import LowPrecision, Rounded, SingleHead, Status, as_oracle
+from unsoftmax import LowPrecision, Rounded, SingleHead, Size, Status, as_oracle
 from unsoftmax.arrays import Array
 
 
@@ -74,7 +74,9 @@ def test_rounded_answers_on_a_known_grid(d: int, r: int | None, decimals: int, R
         assert isinstance(model, SingleHead)
         assert relative_error(model.W, head.W) <= 1e-12
         assert distance(head, model) <= (result.error_bound or 0.0) < 1e-9
-        assert result.queries.learning <= min(most * head.parameters, learner.claim.queries(d, r or d))
+        assert result.queries.learning <= min(
+            most * head.parameters, learner.claim.queries(Size(d, (r or d,)))
+        )
         assert oracle.norm <= R * (1 + 1e-12)
 
 

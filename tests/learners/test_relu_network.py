@@ -8,7 +8,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.networks import HARD, gaussian, with_bump
-from unsoftmax import ReluNetwork, ReluNetworkLearner, Status, UsageError, random_relu_network
+from unsoftmax import ReluNetwork, ReluNetworkLearner, Size, Status, UsageError, random_relu_network
 from unsoftmax.arrays import Array
 
 DEEPER = np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]])
@@ -35,7 +35,7 @@ def test_random_networks(d: int, m: int, biased: bool) -> None:
         assert _function_error(hidden, model) <= 1e-8
         assert result.error_bound is not None
         assert hidden.distance(model) <= result.error_bound
-        assert result.claim.queries.holds(result.queries.learning, d, m)
+        assert result.claim.queries.holds(result.queries.learning, Size.of(result.unwrap()))
 
 
 @pytest.mark.parametrize("biased", [False, True])
@@ -254,7 +254,7 @@ def test_milli_recovers_independent_rows(d: int, m: int) -> None:
         result = unsoftmax.recover_network(hidden, seed=seed, learner=unsoftmax.milli_2019())
         assert result.status is Status.EXACT, result.reason
         assert hidden.distance(result.unwrap()) < 1e-7  # type: ignore[arg-type]
-        assert result.claim.queries.holds(result.queries.learning, d, m)
+        assert result.claim.queries.holds(result.queries.learning, Size.of(result.unwrap()))
         assert isinstance(result.model, ReluNetwork)
         assert result.model.linear is None
 

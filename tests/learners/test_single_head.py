@@ -5,7 +5,7 @@ import pytest
 
 import unsoftmax
 from tests.cases import heads
-from unsoftmax import SingleHead, Status
+from unsoftmax import SingleHead, Size, Status
 
 SIZES = [1, 2, 5, 16, 48, 96]
 
@@ -23,7 +23,7 @@ def test_one_head_is_recovered_at_the_price_of_its_parameters(kind: str, d: int)
         assert result.error_bound is not None
         assert head.distance(found) <= result.error_bound <= 1e-9
         assert found.rank == head.rank
-        assert result.claim.queries.holds(result.queries.learning, d, head.rank)
+        assert result.claim.queries.holds(result.queries.learning, Size.of(result.unwrap()))
         if d >= 48:
             assert result.queries.learning <= 1.02 * head.parameters + 32
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax import SingleHead, Status, theorem_4_1
+from unsoftmax import SingleHead, Size, Status, theorem_4_1
 
 
 def _moderate(d: int, seed: int) -> SingleHead:
@@ -23,7 +23,7 @@ def test_exactly_d_plus_d_squared_queries(probes: str, d: int, seed: int) -> Non
     learner = theorem_4_1(probes)  # type: ignore[arg-type]
     result = unsoftmax.recover(lambda X: head(X), width=d, seed=seed, learner=learner)
     assert result.queries.learning == d + d * d
-    assert learner.claim.queries.holds(result.queries.learning, d, d)
+    assert learner.claim.queries.holds(result.queries.learning, Size(d))
     assert result.status.recovered, result.reason
     assert head.distance(result.unwrap()) <= 1e-6  # type: ignore[arg-type]
 
@@ -56,4 +56,4 @@ def test_claims_are_complete() -> None:
         assert claim.source
         assert claim.recovers
         assert all(assumption.text and assumption.check for assumption in claim.assumptions)
-        assert claim.queries(10, 3) > 0
+        assert claim.queries(Size(10, (3,))) > 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax import SingleHead, Status
+from unsoftmax import SingleHead, Size, Status
 
 
 @pytest.mark.parametrize(("d", "r", "C"), [(8, 1, 3.0), (16, 2, 3.25), (16, 4, 2.5)])
@@ -20,7 +20,7 @@ def test_recovers_at_exactly_the_claimed_count(d: int, r: int, C: float, scale: 
         assert isinstance(result.model, SingleHead)
         assert head.distance(result.model) <= 1e-8
         assert result.queries.learning == d + int(np.ceil(2 * C * r * d))
-        assert learner.claim.queries.holds(result.queries.learning, d, r)
+        assert learner.claim.queries.holds(result.queries.learning, Size(d, (r,)))
 
 
 def test_too_small_a_C_is_said() -> None:

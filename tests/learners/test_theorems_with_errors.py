@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import distance
-from unsoftmax import Labels, Ledger, SingleHead, Status, UsageError, WithinTolerance, as_oracle
+from unsoftmax import Labels, Ledger, SingleHead, Size, Status, UsageError, WithinTolerance, as_oracle
 
 
 def _head(d: int, seed: int, zeros: int) -> SingleHead:
@@ -66,7 +66,7 @@ def test_theorem_b_1_holds_its_bound(eps: float) -> None:
         learner = unsoftmax.theorem_b_1(1.0, float(np.abs(head.v).min()), eps, 0.01)
         ledger = Ledger(Labels(as_oracle(head)))
         found = learner.estimate(ledger, np.random.default_rng(seed))
-        assert learner.claim.queries.holds(ledger.bill.total, d, d)
+        assert learner.claim.queries.holds(ledger.bill.total, Size(d))
         assert np.linalg.norm(found.v - head.v) <= eps
         assert np.linalg.norm(found.W - head.W) <= learner.proven_error(d)
 

@@ -7,7 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.answers import bounded, distance, hard_head, relative_error
-from unsoftmax import Noisy, Rounded, SingleHead, Status, WithinTolerance, as_oracle
+from unsoftmax import Noisy, Rounded, SingleHead, Size, Status, WithinTolerance, as_oracle
 from unsoftmax.arrays import Array
 
 
@@ -31,7 +31,7 @@ def test_error_and_queries_meet_the_claim(d: int, r: int | None, tau: float, dec
         assert error <= 4.0 * tau / R * (1.5 if r == 1 else 1.0)
         assert distance(head, model) <= result.error_bound
         assert error >= 0.03 * result.error_bound
-        assert result.queries.learning <= learner.claim.queries(d, r or d)
+        assert result.queries.learning <= learner.claim.queries(Size(d, (r or d,)))
         assert oracle.norm <= R * (1 + 1e-12)
 
 
@@ -152,7 +152,8 @@ def test_noise_meets_its_figures_and_repeats_pay(r: int | None) -> None:
             assert isinstance(model, SingleHead)
             assert distance(head, model) <= (result.error_bound or 0.0)
             errors.setdefault(repeats, []).append(relative_error(model.W, head.W))
-            assert result.queries.learning <= repeats * unsoftmax.noisy().claim.queries(16, r or 16)
+            size = Size(16, (r or 16,), repeats=repeats)
+            assert result.queries.learning <= unsoftmax.noisy().claim.queries(size)
     assert max(errors[1]) <= 1e-5
     assert np.mean(errors[1]) >= 8.0 * np.mean(errors[100])
 

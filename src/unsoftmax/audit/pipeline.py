@@ -84,6 +84,7 @@ class AuditLearner:
             ledger.width,
             paid,
             base=self.base,
+            outputs=ledger.outputs,
             price_per_thousand=self.price_per_thousand,
             seconds_per_query=rate,
         )

@@ -8,28 +8,41 @@ from typing import Any
 from unsoftmax.audit.first_look.look import FirstLook
 from unsoftmax.errors import UsageError
 from unsoftmax.learners import Claim, Learner, learner_for, learner_for_answers
-from unsoftmax.recovery.plan import VERIFICATION_QUERIES
+from unsoftmax.recovery.plan import Plan, plan_for
 
 __all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
+
+_UNKNOWN = {"multi-head": "the number of heads", "transformer": "the number of neurons"}
 
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """Queries still to come: `at_least` (rank one) and `at_most` (full rank), verification included; a head,
-    when there are several.
+    """The plan for what is still to be asked, with what is already paid, its price and its duration.
 
     seconds_per_query: measured during the first look; None when those answers came from an earlier run's
     ledger.
     """
 
     family: str
-    claim: Claim
+    plan: Plan
     paid: int
-    at_least: int
-    at_most: int
-    each_head: bool
     price_per_thousand: float | None
     seconds_per_query: float | None
+
+    @property
+    def claim(self) -> Claim:
+        """The claim of the learner that the plan is made for."""
+        return self.plan.claim
+
+    @property
+    def at_least(self) -> int:
+        """Queries still to come for the smallest target in the plan, verification included."""
+        return self.plan.at_least
+
+    @property
+    def at_most(self) -> int:
+        """Queries still to come for the largest target in the plan, where the first attempt succeeds."""
+        return self.plan.at_most_in_one_attempt
 
     def price(self, queries: int) -> float | None:
         """The price of so many queries; None without a price."""
@@ -43,10 +56,9 @@ class AuditPlan:
     def sentence(self) -> str:
         """The plan for people."""
         total_low, total_high = self.paid + self.at_least, self.paid + self.at_most
-        each = " for every head" if self.each_head else ""
         text = (
-            f"{self.paid:,} queries are paid; the whole job takes about {total_low:,} to "
-            f"{total_high:,}{each}, depending on the rank"
+            f"{self.paid:,} queries are paid; the whole job takes about {total_low:,} to {total_high:,}, "
+            f"depending on {_UNKNOWN.get(self.family, 'the rank')}"
         )
         if self.price_per_thousand is not None:
             text += f", for {self.price(total_low):,.2f} to {self.price(total_high):,.2f}"
@@ -63,7 +75,7 @@ class AuditPlan:
             "paid": self.paid,
             "at_least": self.at_least,
             "at_most": self.at_most,
-            "each_head": self.each_head,
+            "by_size": [cost.as_json() for cost in self.plan.costs],
             "price_per_thousand": self.price_per_thousand,
             "price_at_most": self.price(self.paid + self.at_most),
             "seconds_per_query": self.seconds_per_query,
@@ -77,28 +89,19 @@ def make_plan(
     paid: int,
     *,
     base: Learner,
+    outputs: int | None = None,
     price_per_thousand: float | None = None,
     seconds_per_query: float | None = None,
 ) -> AuditPlan:
     """The plan for the learner that the first look, or the user by `base`, chose."""
-    errors = look.answers is not None and not look.answers.exact
-    if errors and look.answers is not None:
-        claim = learner_for_answers(look.answers).claim
-        chosen = "single-head"
+    if look.answers is not None and not look.answers.exact:
+        learner, chosen = learner_for_answers(look.answers), "single-head"
     else:
         chosen = look.family if base.family == "auto" else base.family
-        claim = base.claim if look.answers is None else learner_for(chosen).claim
-    counts = [claim.queries(width, rank) + VERIFICATION_QUERIES for rank in (1, width)]
-    return AuditPlan(
-        chosen,
-        claim,
-        paid,
-        min(counts),
-        max(counts),
-        chosen == "multi-head",
-        price_per_thousand,
-        seconds_per_query,
-    )
+        learner = base if look.answers is None else learner_for(chosen)
+    biased = {"present": True, "none": False}.get(look.value("query bias") or "")
+    planned = plan_for(learner, width, outputs, biased=biased)
+    return AuditPlan(chosen, planned, paid, price_per_thousand, seconds_per_query)
 
 
 def cheapest(width: int) -> int:

@@ -4,7 +4,7 @@ from unsoftmax.answers.identify import AnswerModel, Finding, identify
 from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
 from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
 from unsoftmax.learners.base import Learned, Learner
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.clipped import ClippedLearner, clipped
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.one_head.labels import LabelLearner, from_labels
@@ -45,6 +45,7 @@ __all__ = [
     "ReluNetworkLearner",
     "RoundedLearner",
     "SingleHeadLearner",
+    "Size",
     "Theorem41",
     "Theorem51",
     "Theorem61",

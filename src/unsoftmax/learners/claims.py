@@ -7,7 +7,134 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Assumption", "Claim", "QueryCount"]
+import numpy as np
+
+from unsoftmax.errors import UsageError
+from unsoftmax.models import Model, MultiHead, ReluNetwork, SingleHead, Transformer
+
+__all__ = ["Assumption", "Claim", "QueryCount", "Size"]
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a number of queries depends on.
+
+    width: columns of a sequence. ranks: of W, one entry a head. neurons: kinks of the network, where there is
+    one. outputs: numbers in an answer; None for scalar answers. biased: whether there is a query bias, or a
+    bias in the network. repeats: how often every query is asked. value_ranks: of the matrix V, one entry a
+    head, for vector answers; left out, as in usual layers: width over heads.
+
+    >>> Size(16, (4, 4)).matrix_parameters, Size(16, (4, 4)).heads
+    (224, 2)
+    """
+
+    width: int
+    ranks: tuple[int, ...] = ()
+    neurons: int = 0
+    outputs: int | None = None
+    biased: bool = False
+    repeats: int = 1
+    value_ranks: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("width", self.width, 1),
+            ("neurons", self.neurons, 0),
+            ("outputs", 1 if self.outputs is None else self.outputs, 1),
+            ("repeats", self.repeats, 1),
+        ):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise UsageError(f"{name} must be a whole number >= {least}, not {value!r}")
+        if any(not 0 <= rank <= self.width for rank in (*self.ranks, *self.value_ranks)):
+            raise UsageError(f"ranks must be between 0 and the width {self.width}, not {self.ranks}")
+        if self.value_ranks and len(self.value_ranks) != len(self.ranks):
+            raise UsageError(f"value_ranks has {len(self.value_ranks)} entries, ranks has {len(self.ranks)}")
+
+    @classmethod
+    def of(cls, model: Model, *, repeats: int = 1) -> Size:
+        """The size of a model, as the claims count it.
+
+        >>> import unsoftmax
+        >>> Size.of(unsoftmax.random_single_head(8, 2, seed=0))
+        Size(width=8, ranks=(2,), neurons=0, outputs=None, biased=False, repeats=1, value_ranks=())
+        """
+        heads = _heads(model)
+        return cls(
+            width=model.width,
+            ranks=tuple(model.ranks),
+            neurons=_neurons(model),
+            outputs=model.outputs,
+            biased=_biased(model),
+            repeats=repeats,
+            value_ranks=()
+            if model.outputs is None
+            else tuple(int(np.linalg.matrix_rank(h.v)) for h in heads),
+        )
+
+    @property
+    def heads(self) -> int:
+        """Number of heads."""
+        return len(self.ranks)
+
+    @property
+    def rank(self) -> int:
+        """The largest rank; the width where no rank is given."""
+        return max(self.ranks, default=self.width)
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Degrees of freedom of all W: r(2d - r) a head."""
+        return sum(r * (2 * self.width - r) for r in (self.ranks or (self.width,)))
+
+
+@dataclass(frozen=True)
+class QueryCount:
+    """Number of queries without verification and identification: a formula for people, functions of a `Size`
+    for machines.
+
+    count: the number that is kept to, exactly or at most, by one attempt. usual: what targets usually take,
+    where that is less (None: `count`). attempts: how often the learner begins again, and pays again, at most.
+
+    >>> QueryCount("d + d^2", "exact", lambda size: size.width + size.width**2)(Size(4))
+    20
+    """
+
+    formula: str
+    kind: Literal["exact", "upper"]
+    count: Callable[[Size], int]
+    usual: Callable[[Size], int] | None = None
+    attempts: int = 1
+
+    def __call__(self, size: Size) -> int:
+        return self.attempts * self.count(size)
+
+    def expected(self, size: Size) -> int:
+        """What is usually paid, for planning; no promise."""
+        return self.count(size) if self.usual is None else self.usual(size)
+
+    def holds(self, billed: int, size: Size) -> bool:
+        """Whether a billed count agrees with the claim: equal for exact ones, at most for upper ones."""
+        claimed = self(size)
+        return billed == claimed if self.kind == "exact" else billed <= claimed
+
+
+def _usual_verification(size: Size) -> int:
+    """Checks, certificate and error bound of one head with exact answers; measured."""
+    return 241 if size.biased else 225
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A theorem as data. verification: what checks and certificate usually take, for planning."""
+
+    title: str
+    source: str
+    assumptions: tuple[Assumption, ...]
+    queries: QueryCount
+    recovers: str
+    symmetry: str
+    departs: str = "nothing"
+    verification: Callable[[Size], int] = _usual_verification
 
 
 @dataclass(frozen=True)
@@ -18,35 +145,31 @@ class Assumption:
     check: str
 
 
-@dataclass(frozen=True)
-class QueryCount:
-    """Number of queries without verification: a formula for people, a function of (width, rank) for machines.
-
-    >>> QueryCount("d + d^2", "exact", lambda d, r: d + d * d)(4, 4)
-    20
-    """
-
-    formula: str
-    kind: Literal["exact", "upper"]
-    count: Callable[[int, int], int]
-
-    def __call__(self, width: int, rank: int) -> int:
-        return self.count(width, rank)
-
-    def holds(self, billed: int, width: int, rank: int) -> bool:
-        """Whether a billed count agrees with the claim: equal for exact ones, at most for upper ones."""
-        claimed = self(width, rank)
-        return billed == claimed if self.kind == "exact" else billed <= claimed
+def _heads(model: Model) -> tuple[SingleHead, ...]:
+    match model:
+        case SingleHead():
+            return (model,)
+        case MultiHead():
+            return tuple(model.heads)
+        case _:
+            return ()
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A theorem as data."""
+def _neurons(model: Model) -> int:
+    match model:
+        case Transformer():
+            return _neurons(model.network)
+        case ReluNetwork():
+            return int(model.folds.count)
+        case _:
+            return 0
 
-    title: str
-    source: str
-    assumptions: tuple[Assumption, ...]
-    queries: QueryCount
-    recovers: str
-    symmetry: str
-    departs: str = "nothing"
+
+def _biased(model: Model) -> bool:
+    match model:
+        case Transformer():
+            return model.w0 is not None or _biased(model.network)
+        case ReluNetwork():
+            return bool(model.folds.biased)
+        case _:
+            return any(head.w0 is not None for head in _heads(model))

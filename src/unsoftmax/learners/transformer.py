@@ -9,9 +9,13 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
-from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
+from unsoftmax.learners.relu_network.learner import (
+    ReluNetworkLearner,
+    usual_for_network,
+    verification_of_network,
+)
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ConeMeter, antisymmetric_meter
 from unsoftmax.models import CanonicalNetwork, ReluNetwork, Transformer
@@ -21,10 +25,28 @@ from unsoftmax.solvers import RangeFinder
 __all__ = ["TransformerLearner"]
 
 
-def _attention_queries(d: int, r: int) -> int:
-    """Measurements of W, the column of the piece's centre, its gradient, and an allowance for the range and
-    saturated probes."""
-    return r * (2 * d - r) + 2 * d + 1 + d + r + 96
+_TRIALS = 600  # queries that look for a linear piece with moderate scores: a hundred trials of six
+
+
+def _queries(size: Size) -> int:
+    """The network; measurements of W, the column of the piece's centre, its gradient, the skip connection's
+    factor, and the search for a piece."""
+    d = size.width
+    return _NETWORK(size) + size.matrix_parameters + 6 * d + size.rank + 40 + _TRIALS
+
+
+def _usual(size: Size) -> int:
+    """Measured: one trial finds the piece."""
+    return usual_for_network(size) + size.matrix_parameters + 2 * size.width + size.rank + 13
+
+
+def _queries_of_pairs(size: Size) -> int:
+    """Two queries a measurement, and an allowance for sizes and saturated probes."""
+    d = size.width
+    return _NETWORK(size) + 2 * (size.matrix_parameters + d + size.rank) + 96
+
+
+_NETWORK = ReluNetworkLearner().claim.queries
 
 
 _CLAIM = Claim(
@@ -39,9 +61,10 @@ _CLAIM = Claim(
         Assumption("answers are exact up to rounding", "collinear answers; early queries asked again"),
     ),
     queries=QueryCount(
-        "network: 1.08 (m + 1)(d + 1) + 8m + 4d + 120; attention: r(2d - r) + 3d + r + 97",
+        "the network's, and r(2d - r) + 6d + r + 640; usually r(2d - r) + 2d + r + 13",
         "upper",
-        _attention_queries,
+        _queries,
+        _usual,
     ),
     recovers="W (any rank), w0, the residual factor and the network's canonical form",
     symmetry="none for W and w0; the network up to what its function determines",
@@ -49,6 +72,7 @@ _CLAIM = Claim(
         "W is measured inside one linear piece of the network (one query each) instead of by antisymmetric "
         "pairs (two each, blind at Aᵀu = 0)"
     ),
+    verification=lambda size: 183 + verification_of_network(size),
 )
 
 
@@ -57,10 +81,10 @@ class TransformerLearner:
     """Recovers f(X) = g(Σ α_i x_i + residual·x_N) with scores x_iᵀ(W x_N + w0) and g a two-layer ReLU
     network.
 
-    Claim: exact in float64. Queries: the network's and r(2d-r) + 3d + r + 97. Assumes: see `claim`. Recovers:
-    everything that the function
-    determines. Departs from the paper: the cone instead of the antisymmetric pair, which is available as
-    `meter="antisymmetric"` (no biases, no residual, Aᵀu ≠ 0). Fails when: the network learner does.
+    Claim: exact in float64. Queries: the network's and about r(2d-r) + 2d + r. Assumes: see `claim`.
+    Recovers: everything that the function determines. Departs from the paper: the cone instead of the
+    antisymmetric pair, which is available as `meter="antisymmetric"` (no biases, no residual, Aᵀu ≠ 0).
+    Fails when: the network learner does.
     """
 
     family: ClassVar[str] = "transformer"
@@ -74,7 +98,10 @@ class TransformerLearner:
 
     @property
     def claim(self) -> Claim:
-        return _CLAIM
+        if self.meter == "cone":
+            return _CLAIM
+        formula = "the network's, and 2 (r(2d - r) + d + r) + 96"
+        return replace(_CLAIM, queries=QueryCount(formula, "upper", _queries_of_pairs))
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         found = self.network.find(ledger, rng)

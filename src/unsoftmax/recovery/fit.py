@@ -35,7 +35,7 @@ _CLAIM = Claim(
         Assumption("more records than parameters", "counted"),
         Assumption("the records see every direction of W and v", "conditioning of the derivatives"),
     ),
-    queries=QueryCount("0 (at least r(2d - r) + d + 3 records)", "exact", lambda d, r: 0),
+    queries=QueryCount("0 (at least r(2d - r) + d + 3 records)", "exact", lambda size: 0),
     recovers="W and v",
     symmetry="none",
     departs="records instead of queries",

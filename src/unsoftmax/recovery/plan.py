@@ -2,38 +2,107 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from unsoftmax.learners import Claim, Learner, learner_for
+from unsoftmax.errors import UsageError
+from unsoftmax.learners import Claim, Learner, Size, VectorOutputsLearner, learner_for
 from unsoftmax.oracles import check_width
 from unsoftmax.recovery.targets import as_oracle
 
-__all__ = ["Plan", "plan"]
+__all__ = ["Cost", "Plan", "plan", "plan_for"]
 
-VERIFICATION_QUERIES = 256  # at most, whatever the width: checks, certificate, error bound
+_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
+_HEADS = (2, 4, 8, 16)
+_IDENTIFICATION = 3  # queries that show exact answers; other answers take about 80, and the plan says so
+_REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin again
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a target of one size costs.
+
+    queries: what learning usually takes. verification: what checks and certificate usually take. one_attempt
+    and limit: what learning takes at most, in one attempt and in all that the learner may begin.
+    """
+
+    size: Size
+    parameters: int
+    queries: int
+    verification: int
+    one_attempt: int
+    limit: int
+
+    @property
+    def total(self) -> int:
+        """The usual bill."""
+        return _IDENTIFICATION + self.queries + self.verification
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        return {
+            "heads": self.size.heads,
+            "ranks": list(self.size.ranks),
+            "neurons": self.size.neurons,
+            "biased": self.size.biased,
+            "parameters": self.parameters,
+            "queries": self.queries,
+            "verification": self.verification,
+            "total": self.total,
+            "one_attempt": self.one_attempt,
+            "at_most": self.limit,
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Queries by rank, because the rank shows only on the way. `by_rank` maps rank to queries without
-    verification."""
+    """Costs by size, because rank, heads and neurons show only on the way; one cost where they are told.
+
+    otherwise: family -> formula, should the box turn out to be of that one.
+    """
 
     width: int
     family: str
     claim: Claim
-    by_rank: dict[int, int]
-    parameters: dict[int, int]
-    verification: int
+    costs: tuple[Cost, ...]
     paper: int
-    otherwise: dict[str, str] = field(
-        default_factory=dict
-    )  # family -> query formula, should the box turn out to be of that one
+    otherwise: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def by_rank(self) -> dict[int, int]:
+        """Usual queries by the largest rank, without verification."""
+        return {cost.size.rank: cost.queries for cost in self.costs}
+
+    @property
+    def parameters(self) -> dict[int, int]:
+        """Degrees of freedom by the largest rank."""
+        return {cost.size.rank: cost.parameters for cost in self.costs}
+
+    @property
+    def verification(self) -> int:
+        """What checks and certificate usually take."""
+        return max(cost.verification for cost in self.costs)
+
+    @property
+    def at_least(self) -> int:
+        """The usual bill of the smallest target in the plan."""
+        return min(cost.total for cost in self.costs)
+
+    @property
+    def usual(self) -> int:
+        """The usual bill of the largest target in the plan."""
+        return max(cost.total for cost in self.costs)
+
+    @property
+    def at_most_in_one_attempt(self) -> int:
+        """The whole bill where the first attempt succeeds."""
+        return max(cost.one_attempt for cost in self.costs) + _IDENTIFICATION + self.verification
 
     @property
     def at_most(self) -> int:
-        """The whole bill in the worst case, for the family that the plan is made for."""
-        return max(self.by_rank.values()) + self.verification
+        """The whole bill in the worst case, for the family and the sizes that the plan is made for."""
+        checks = max(_REPEATED_CHECKS, self.claim.queries.attempts) * self.verification
+        return max(cost.limit for cost in self.costs) + _IDENTIFICATION + checks
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -50,7 +119,9 @@ class Plan:
             "by_rank": [
                 {"rank": r, "parameters": self.parameters[r], "queries": n} for r, n in self.by_rank.items()
             ],
+            "by_size": [cost.as_json() for cost in self.costs],
             "verification": self.verification,
+            "usual": self.usual,
             "at_most": self.at_most,
             "paper": self.paper,
             "otherwise": dict(self.otherwise),
@@ -58,26 +129,95 @@ class Plan:
 
 
 def plan(
-    target: object, *, width: int | None = None, family: str = "auto", learner: Learner | None = None
+    target: object,
+    *,
+    width: int | None = None,
+    family: str = "auto",
+    outputs: int | None = None,
+    learner: Learner | None = None,
+    size: Size | None = None,
 ) -> Plan:
     """What `recover` with the same arguments would cost. Asks nothing.
 
+    size: ranks, heads, neurons and biases, where they are known; left out, the plan is a table by size.
+
     >>> plan("demo:single-head?d=64").by_rank[8] < 1.2 * (64 + 8 * (2 * 64 - 8))
     True
+    >>> plan("demo:multi-head?d=64", family="multi-head", size=Size(64, (8,) * 8)).usual
+    9693
     """
-    oracle = as_oracle(target)
+    oracle = as_oracle(target, outputs=outputs)
     d = check_width(width if width is not None else oracle.spec.width)
-    chosen = learner if learner is not None else learner_for(family)
-    ranks = sorted({r for r in (1, 2, 4, 8, 16, 32, 64, 128, d // 2, d) if 1 <= r <= d})
-    return Plan(
-        width=d,
-        family=chosen.family,
-        claim=chosen.claim,
-        by_rank={r: chosen.claim.queries(d, r) for r in ranks},
-        parameters={r: d + r * (2 * d - r) for r in ranks},
-        verification=VERIFICATION_QUERIES,
-        paper=d + d * d,
-        otherwise={name: learner_for(name).claim.queries.formula for name in ("multi-head", "transformer")}
-        if chosen.family == "auto"
-        else {},
+    if learner is None:
+        learner = learner_for(family) if oracle.spec.outputs is None else VectorOutputsLearner()
+    if size is not None and size.width != d:
+        raise UsageError(f"width {d} but the size says {size.width}; leave one of them out")
+    sizes = None if size is None else (replace(size, outputs=oracle.spec.outputs),)
+    return plan_for(learner, d, oracle.spec.outputs, sizes)
+
+
+def plan_for(
+    learner: Learner,
+    width: int,
+    outputs: int | None = None,
+    sizes: tuple[Size, ...] | None = None,
+    biased: bool | None = None,
+) -> Plan:
+    """The plan for one learner: for the sizes that are known, or by size. biased: None where nobody knows."""
+    claim, auto = learner.claim, learner.family == "auto" and outputs is None
+    family = "single-head" if auto else learner.family
+    costs = (
+        [_cost(claim, size, size) for size in sizes]
+        if sizes is not None
+        else [
+            _cost(claim, replace(size, biased=bool(biased)), replace(size, biased=biased is not False))
+            for size in _table(family, width, outputs)
+        ]
     )
+    others = ("multi-head", "transformer") if auto else ()
+    return Plan(
+        width=width,
+        family=learner.family,
+        claim=claim,
+        costs=tuple(costs),
+        paper=width + width**2,
+        otherwise={name: learner_for(name).claim.queries.formula for name in others},
+    )
+
+
+def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
+    """The cost of a size; its limits are those of `worst`, which has the biases that nobody has ruled out."""
+    queries = claim.queries
+    return Cost(
+        size=size,
+        parameters=_parameters(size),
+        queries=queries.expected(size),
+        verification=claim.verification(worst),
+        one_attempt=queries.count(worst),
+        limit=queries(worst),
+    )
+
+
+def _table(family: str, width: int, outputs: int | None) -> list[Size]:
+    """Sizes to plan for where nothing is known: by rank, by heads of a usual layer, by neurons."""
+    if family in ("transformer", "relu-network"):
+        ranks = () if family == "relu-network" else (width,)
+        return [Size(width, ranks, neurons=max(1, m)) for m in (width // 2, width, 2 * width, 4 * width)]
+    if family == "multi-head" or outputs is not None:
+        heads = [h for h in _HEADS if h <= width] or [2]
+        several = [Size(width, (max(1, width // h),) * h, outputs=outputs) for h in heads]
+        return several if outputs is None else [Size(width, (width,), outputs=outputs), *several]
+    ranks_tried = sorted({r for r in (*_RANKS, width // 2, width) if 1 <= r <= width})
+    return [Size(width, (r,)) for r in ranks_tried]
+
+
+def _parameters(size: Size) -> int:
+    """Degrees of freedom of a model of this size."""
+    d, m = size.width, size.outputs or 1
+    network = (size.neurons + 1) * (d + int(size.biased)) if size.neurons else 0
+    if not size.ranks:
+        return network
+    values = size.value_ranks or (min(d, m),) * size.heads
+    readouts = 0 if size.neurons else sum(s * (d + m - s) for s in values)
+    biases = d * size.heads if size.biased and not size.neurons else 0
+    return size.matrix_parameters + readouts + biases + network

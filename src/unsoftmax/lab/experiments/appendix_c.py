@@ -7,7 +7,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table, learn_raw
-from unsoftmax.learners import appendix_c
+from unsoftmax.learners import Size, appendix_c
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.recovery.recover import recover
 
@@ -31,7 +31,7 @@ def _run(fast: bool, seed: int) -> Findings:
             found, queries, _ = learn_raw(blind, model, s)
             hidden.append(np.inf if found is None else _distance(model, found))
             hidden_bills.append(queries)
-            upper_bill &= queries <= blind.claim.queries(d, d)
+            upper_bill &= queries <= blind.claim.queries(Size(d))
             result = recover(model, seed=s)
             our_bills.append(result.queries.learning)
             ours.append(np.inf if result.model is None else _distance(model, result.model))

@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table
-from unsoftmax.learners import theorem_5_1
+from unsoftmax.learners import Size, theorem_5_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead, random_single_head
@@ -42,7 +42,7 @@ def _run(fast: bool, seed: int) -> Findings:
                 solved += _solves(head, learner.measurements(d), s)
                 unscaled += _solves(head, learner.measurements(d), s, from_answers=True)
                 result = recover(head, learner=learner, seed=s)
-                exact_bill &= result.queries.learning == learner.claim.queries(d, r)
+                exact_bill &= result.queries.learning == learner.claim.queries(Size(d, (r,)))
                 if result.model is None:
                     if constants[-1] == C:
                         reasons[why_not(result.reason)] += 1

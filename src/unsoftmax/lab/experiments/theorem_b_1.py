@@ -15,7 +15,7 @@ from unsoftmax.lab.experiments.base import (
     head_with_margin,
     slope,
 )
-from unsoftmax.learners import theorem_b_1
+from unsoftmax.learners import Size, theorem_b_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Labels
@@ -45,7 +45,7 @@ def _run(fast: bool, seed: int) -> Findings:
                 head = head_with_margin(d, 1000 * seed + s, mu=_MU)
                 ledger = Ledger(Labels(as_oracle(head)))
                 found = learner.estimate(ledger, np.random.default_rng([s, 0xB1]))
-                formula &= ledger.bill.total == learner.claim.queries(d, d)
+                formula &= ledger.bill.total == learner.claim.queries(Size(d))
                 errors_v.append(float(np.linalg.norm(found.v - head.v)))
                 errors_W.append(float(np.linalg.norm(found.W - head.W)))
             typical.append(float(np.sqrt(np.mean(np.square(errors_v)))))

@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.answers.identify import limits_in_words
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned, Learner
-from unsoftmax.learners.claims import Assumption, Claim
+from unsoftmax.learners.claims import Assumption, Claim, Size
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import SingleHead
@@ -23,6 +23,7 @@ BEYOND_TEST = "longer rows are answered as by a head with these limits"
 _SAFE = 0.9
 _PRECISE = 1e-6
 _FAR = 1e3
+_LADDER = 12  # steps of ten or five that find the size of rows: limits within eight decades of |v|
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,27 @@ class ClippedLearner:
             "answers between the limits are those of the function",
             "the certificate, with rows that stay between them, and 64 sequences of longer ones",
         )
-        return replace(claim, title=f"{claim.title}, clipped", assumptions=(*claim.assumptions, unreached))
+        inner = claim.queries
+
+        def count(size: Size) -> int:
+            return inner.count(size) + _LADDER * size.width + 1
+
+        def usual(size: Size) -> int:
+            return inner.expected(size) + size.width + 1
+
+        return replace(
+            claim,
+            title=f"{claim.title}, clipped",
+            assumptions=(*claim.assumptions, unreached),
+            queries=replace(
+                inner,
+                formula=f"{inner.formula}; d + 1 more for the length of v, {_LADDER}d + 1 at most",
+                kind="upper",
+                count=count,
+                usual=usual,
+            ),
+            verification=lambda size: claim.verification(size) + 80,
+        )
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         longest = self._longest(ledger, rng)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import (
     check_attention_shape,
     check_constant,
@@ -25,10 +25,15 @@ from unsoftmax.solvers import RangeFinder
 __all__ = ["SingleHeadLearner"]
 
 
-def _queries(d: int, r: int) -> int:
+def _queries(size: Size) -> int:
     """Parameters, one test a column, and a fixed allowance for finding the range and asking saturated probes
     again."""
-    return d + 1 + r * (2 * d - r) + d + r + 32
+    return size.matrix_parameters + size.width * (2 if size.biased else 1) + size.rank + 33
+
+
+def _usual(size: Size) -> int:
+    """Measured: most of the allowance is left."""
+    return _queries(size) - (22 if size.biased else 18)
 
 
 _CLAIM = Claim(
@@ -43,7 +48,7 @@ _CLAIM = Claim(
         ),
         Assumption("answers repeat", "early queries asked again"),
     ),
-    queries=QueryCount("r(2d - r) + 2d + r + 33 (d fewer without a query bias)", "upper", _queries),
+    queries=QueryCount("r(2d - r) + d + r + 33; d more with a query bias", "upper", _queries, _usual),
     recovers="W (any rank), v, w0 and c, in float64",
     symmetry="none: all of them are unique when v is not zero",
     departs=(

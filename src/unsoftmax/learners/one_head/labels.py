@@ -4,7 +4,8 @@ channel takes."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_checks import alike_labels, refused_labels
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import BiasedSolution
@@ -45,8 +46,42 @@ _FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too su
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"
 
 
-def _queries(d: int, r: int) -> int:
-    return 53 * (r * (2 * d - r) + d + r + 16) + 400
+_CERTAIN_BITS = 14  # of doubt 1e-4: beyond the bits of a number, what it takes to be sure of it
+_BIASED_LABELS = 80  # a score with a query bias: 31 for its sign and 21 bits, 44 for the missing ones, spare
+
+
+def _labels_a_number(bits: int, flip: float) -> int:
+    """Labels that tell a number to so many bits: one a bit, or what the channel's capacity takes."""
+    if flip == 0.0:
+        return bits
+    wrong = flip + _FLIP_MARGIN
+    capacity = 1.0 + wrong * np.log2(wrong) + (1.0 - wrong) * np.log2(1.0 - wrong)
+    return int(np.ceil(1.1 * (bits + _CERTAIN_BITS) / capacity))
+
+
+def _queries(size: Size, bits: int, flip: float) -> int:
+    d, r = size.width, size.rank
+    votes = votes_needed(flip + _FLIP_MARGIN) if flip > 0.0 else 1
+    if size.biased:
+        return _BIASED_LABELS * d * (d + 1) + max(0, bits - 48) * d + 1000
+    numbers = size.matrix_parameters + d + r + 16
+    return _labels_a_number(bits + _MORE_FOR_V, flip) * numbers + votes * (2 * d + 16) + 384
+
+
+def _usual(size: Size, bits: int, flip: float) -> int:
+    d = size.width
+    numbers = (
+        76 * d * (d + 1)
+        if size.biased
+        else _labels_a_number(bits, flip) * (size.matrix_parameters + size.rank + 4)
+    )
+    return numbers + _labels_a_number(bits + _MORE_FOR_V, flip) * d + 56
+
+
+def _verification(size: Size, flip: float) -> int:
+    if size.biased:
+        return 300 + 120 * size.width
+    return 331 if flip == 0.0 else 290 * votes_needed(flip + _FLIP_MARGIN)
 
 
 _CLAIM = Claim(
@@ -61,9 +96,10 @@ _CLAIM = Claim(
         Assumption("v is not zero", "some row is labelled 1"),
     ),
     queries=QueryCount(
-        "53 (r(2d - r) + d + r + 16) + 400 for 48 bits and true labels; 80 d(d + 1) + 1000 with a query bias",
+        "53 (r(2d - r) + d + r + 16) + 2d + 400 for 48 bits and true labels (19 bits more, divided by the "
+        "channel's capacity, where labels are flipped); 80 d(d + 1) + 1000 with a query bias",
         "upper",
-        _queries,
+        partial(_queries, bits=48, flip=0.0),
     ),
     recovers="W (any rank), a query bias and v/|v|, to 48 bits of a typical score",
     symmetry="the length of v leaves no trace in labels",
@@ -91,7 +127,13 @@ class LabelLearner:
 
     @property
     def claim(self) -> Claim:
-        return _CLAIM
+        count = partial(_queries, bits=self.bits, flip=self.flip)
+        usual = partial(_usual, bits=self.bits, flip=self.flip)
+        return replace(
+            _CLAIM,
+            queries=replace(_CLAIM.queries, count=count, usual=usual),
+            verification=partial(_verification, flip=self.flip),
+        )
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         d = ledger.width

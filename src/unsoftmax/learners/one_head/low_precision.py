@@ -3,7 +3,8 @@ precision."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_checks import moved_by_bias, refused_bias
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
@@ -43,8 +44,20 @@ _HOPELESS = {
 }  # a bound beyond is no matter of precision: scores of one head do not explain the answers
 
 
-def _queries(d: int, r: int) -> int:
-    return max(PASSES.values()) * (r * (2 * d - r) + 2 * d + 2 * r + 24) + 160
+def _queries(size: Size, passes: int) -> int:
+    d = size.width
+    if size.biased:
+        return (passes + 5) * d * (d + 1) + 16 * d + 400
+    return passes * (size.matrix_parameters + 2 * d + 2 * size.rank + 24) + 160
+
+
+def _usual(size: Size, passes: int) -> int:
+    """Measured."""
+    d = size.width
+    readout = 75 + (passes + 1) * d
+    if size.biased:
+        return readout + max(3, passes - 1) * d * (d + 1) + int(1.1 * size.matrix_parameters) + 8 * d
+    return readout + passes * (size.matrix_parameters + size.rank + 5) + 11
 
 
 _CLAIM = Claim(
@@ -62,7 +75,7 @@ _CLAIM = Claim(
         "p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + "
         "16 d + 400 with a query bias",
         "upper",
-        _queries,
+        partial(_queries, passes=max(PASSES.values())),
     ),
     recovers=(
         "W, v and a query bias, to float64 for float32 and bfloat16; float16 stops where its smallest "
@@ -70,6 +83,7 @@ _CLAIM = Claim(
     ),
     symmetry="none",
     departs="not in the paper",
+    verification=lambda size: 310 + 7 * size.width if size.biased else 300,
 )
 
 
@@ -89,7 +103,9 @@ class LowPrecisionLearner:
 
     @property
     def claim(self) -> Claim:
-        return _CLAIM
+        passes = PASSES[self.precision]
+        count, usual = partial(_queries, passes=passes), partial(_usual, passes=passes)
+        return replace(_CLAIM, queries=replace(_CLAIM.queries, count=count, usual=usual))
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         d = ledger.width

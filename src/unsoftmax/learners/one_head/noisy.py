@@ -3,7 +3,7 @@ repeats."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.answers.identify import identify
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.readout_with_errors import (
     check_linear_within,
     moved_by_query_bias,
@@ -24,6 +24,7 @@ from unsoftmax.learners.one_head.within_tolerance import (
     queries_within_tolerance,
     refuse_noise,
     relative_bound,
+    usual_within_tolerance,
 )
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ToleranceMeter
@@ -53,6 +54,7 @@ _CLAIM = Claim(
         "300) more with a query bias)",
         "upper",
         queries_within_tolerance,
+        usual_within_tolerance,
     ),
     recovers=(
         "W, v and a query bias to a relative error of about 3.5 sigma / (R |v| sqrt(m)), with error bars "
@@ -80,7 +82,22 @@ class NoiseLearner:
 
     @property
     def claim(self) -> Claim:
-        return _CLAIM
+        if self.repeats is None:
+            return _CLAIM
+        repeats = self.repeats
+        queries = _CLAIM.queries
+
+        def repeated(size: Size) -> Size:
+            return replace(size, repeats=repeats)
+
+        return replace(
+            _CLAIM,
+            queries=replace(
+                queries,
+                count=lambda size: queries_within_tolerance(repeated(size)),
+                usual=lambda size: usual_within_tolerance(repeated(size)),
+            ),
+        )
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         sigma = self.sigma if self.sigma is not None else identify(ledger, rng).sigma

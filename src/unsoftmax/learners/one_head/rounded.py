@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
 from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
@@ -51,8 +51,18 @@ _USEFUL = 0.1
 _QUIET = 0.05  # part of v that must be heard beside W b: refinements listen there
 
 
-def _queries(d: int, r: int) -> int:
-    return 60 * (r * (2 * d - r) + 3 * d) + 1000
+def _queries(size: Size) -> int:
+    if size.biased:
+        return 80 * size.width * (size.width + 1) + 1000
+    return 60 * (size.matrix_parameters + 3 * size.width) + 1000
+
+
+def _usual(size: Size) -> int:
+    """Measured, for rows of 100,000 steps."""
+    d = size.width
+    if size.biased:
+        return 45 * d * (d + 1) + 50 * d
+    return int(1.05 * size.matrix_parameters) + 2 * d * (d + 1) + 45 * d + 80
 
 
 _CLAIM = Claim(
@@ -71,10 +81,12 @@ _CLAIM = Claim(
         "1000 with a query bias",
         "upper",
         _queries,
+        _usual,
     ),
     recovers="W, v and a query bias in float64, from answers of any number of decimals",
     symmetry="none",
     departs="not in the paper, where rounding is a tolerance",
+    verification=lambda size: 300 + 90 * size.width if size.biased else 800,
 )
 
 

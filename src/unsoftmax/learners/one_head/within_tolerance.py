@@ -12,7 +12,7 @@ from unsoftmax.answers.identify import identify
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
 from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
 from unsoftmax.learners.one_head.readout_with_errors import (
@@ -40,9 +40,17 @@ _USEFUL = 0.1
 _FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
 
 
-def queries_within_tolerance(d: int, r: int) -> int:
-    """Without repeats and without a query bias."""
-    return int((1.5 if r == d else 2.1) * (r * (2 * d - r) + d)) + 100
+def queries_within_tolerance(size: Size) -> int:
+    """At most, with every query repeated as often as the size says."""
+    factor = 1.5 if size.rank == size.width else 2.1
+    more = 16 * size.width + 300 if size.biased else 0
+    return size.repeats * (int(factor * (size.matrix_parameters + size.width)) + 100 + more)
+
+
+def usual_within_tolerance(size: Size) -> int:
+    """Measured."""
+    once = int(1.05 * size.matrix_parameters) + 5 * size.width + (120 if size.biased else 0)
+    return size.repeats * once
 
 
 _CLAIM = Claim(
@@ -65,6 +73,7 @@ _CLAIM = Claim(
         "rarely (16 d + 300 more with a query bias)",
         "upper",
         queries_within_tolerance,
+        usual_within_tolerance,
     ),
     recovers=(
         "W, v and a query bias to a relative error of about 2 tau / (R |v|), R the longest row, with a "

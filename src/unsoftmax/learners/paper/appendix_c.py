@@ -50,7 +50,7 @@ class KnownSubspaces:
             title="Proposition C.2: known orthogonal subspaces",
             source="arXiv 2601.16873, Proposition C.2",
             assumptions=_ASSUMED,
-            queries=QueryCount("sum of d_h + d_h^2", "exact", lambda d, r: sum(k + k * k for k in sizes)),
+            queries=QueryCount("sum of d_h + d_h^2", "exact", lambda size: sum(k + k * k for k in sizes)),
             recovers="W and v of every head",
             symmetry="order of heads",
         )
@@ -94,7 +94,9 @@ class HiddenSubspaces:
             source="arXiv 2601.16873, Appendix C",
             assumptions=_ASSUMED,
             queries=QueryCount(
-                "d(d² + 3d + 2)/2 + d + d²", "upper", lambda d, r: d * (d * d + 3 * d + 2) // 2 + d + d * d
+                "d(d² + 3d + 2)/2 + d + d²",
+                "upper",
+                lambda size: size.width * (size.width**2 + 5 * size.width + 4) // 2,
             ),
             recovers="W and v of every head, to about 1e-7",
             symmetry="order of heads",

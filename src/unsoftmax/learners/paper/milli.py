@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.relu_network.circle import HalfCircle, RowFunction
 from unsoftmax.learners.relu_network.row_tests import look_along_rays, one_row_function
 from unsoftmax.ledger import Ledger
@@ -26,8 +26,8 @@ _DIFFERENT = 1e-5
 _INTERVALS = 4096
 
 
-def _queries(d: int, m: int) -> int:
-    return (d + 1) * (m * _LEVELS + m + 3) + 20
+def _queries(size: Size) -> int:
+    return (size.width + 1) * (size.neurons * _LEVELS + size.neurons + 3) + 20
 
 
 _CLAIM = Claim(

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead
@@ -27,7 +27,7 @@ _CLAIM = Claim(
         Assumption("no biases (w0 = 0, c = 0)", "certificate"),
         Assumption("no score saturates in floating point", "recovered weights strictly between 0 and 1"),
     ),
-    queries=QueryCount("d + d^2", "exact", lambda d, r: d + d * d),
+    queries=QueryCount("d + d^2", "exact", lambda size: size.width + size.width**2),
     recovers="W and v",
     symmetry="none",
 )
@@ -51,7 +51,7 @@ class Theorem41:
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         d = ledger.width
-        ledger.expect(self.claim.queries(d, d))
+        ledger.expect(self.claim.queries(Size(d)))
         with ledger.phase("values"):
             v = ledger.ask(np.eye(d)[:, None])
         if not v.any():

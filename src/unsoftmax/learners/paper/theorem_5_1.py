@@ -59,7 +59,9 @@ class Theorem51:
                 Assumption("no biases (w0 = 0, c = 0)", "certificate"),
             ),
             queries=QueryCount(
-                f"d + ceil(2·{self.C:g}·{self.rank}·d)", "exact", lambda d, r: d + self.measurements(d)
+                f"d + ceil(2·{self.C:g}·{self.rank}·d)",
+                "exact",
+                lambda size: size.width + self.measurements(size.width),
             ),
             recovers="W and v, with high probability over the Gaussian pairs once C exceeds its threshold",
             symmetry="none: both are unique when v is not zero",

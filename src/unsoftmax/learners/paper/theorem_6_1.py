@@ -13,7 +13,7 @@ from scipy.special import expit
 from unsoftmax.arrays import Array, logit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.exact import two_rows
 from unsoftmax.models import SingleHead
@@ -36,7 +36,7 @@ _CLAIM = Claim(
         Assumption("every answer is within tau of the function", "given"),
         Assumption("no biases (w0 = 0, c = 0)", "certificate"),
     ),
-    queries=QueryCount("d + d^2", "exact", lambda d, r: d + d * d),
+    queries=QueryCount("d + d^2", "exact", lambda size: size.width + size.width**2),
     recovers="W to a Frobenius error of O(d B (1 + B) tau / mu), v to tau an entry",
     symmetry="none",
 )
@@ -88,7 +88,7 @@ class Theorem61:
     def estimate(self, ledger: Ledger) -> tuple[SingleHead, int]:
         """The theorem's estimate, and how many entries of v are read as zero."""
         d = ledger.width
-        ledger.expect(self.claim.queries(d, d))
+        ledger.expect(self.claim.queries(Size(d)))
         with ledger.phase("values"):
             v = ledger.ask(np.eye(d)[:, None])
         v = np.where(np.abs(v) < self.mu / 2, 0.0, v)

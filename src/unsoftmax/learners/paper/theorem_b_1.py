@@ -12,7 +12,7 @@ from scipy.special import expit, gammaln
 from unsoftmax.arrays import Array, logit
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -50,7 +50,7 @@ class TheoremB1:
             queries=QueryCount(
                 "O(d log(1/delta)/eps²) + d² log2(O(1)/eps)",
                 "exact",
-                lambda d, r: self.samples(d) + d * d * self.steps,
+                lambda size: self.samples(size.width) + size.width**2 * self.steps,
             ),
             recovers="the direction of v to eps, W to O(d B eps/mu)",
             symmetry="the length of v leaves no trace in labels",
@@ -114,7 +114,7 @@ class TheoremB1:
     def estimate(self, ledger: Ledger, rng: np.random.Generator) -> SingleHead:
         """The theorem's estimate."""
         d = ledger.width
-        ledger.expect(self.claim.queries(d, d))
+        ledger.expect(self.claim.queries(Size(d)))
         total = np.zeros(d)
         left = self.samples(d)
         with ledger.phase("values"):
@@ -167,7 +167,7 @@ def theorem_b_1(B: float, mu: float, eps: float, delta: float = 0.01) -> Theorem
     >>> head = unsoftmax.SingleHead([[0.5, 0.2], [0.1, 0.4]], [0.6, 0.8])
     >>> learner = unsoftmax.theorem_b_1(1.0, 0.6, 0.02)
     >>> result = unsoftmax.recover(unsoftmax.Labels(unsoftmax.as_oracle(head)), learner=learner)
-    >>> str(result.status), result.queries.learning == learner.claim.queries(2, 2)
+    >>> str(result.status), result.queries.learning == learner.claim.queries(unsoftmax.Size(2))
     ('UNRESOLVED', True)
     """
     for name, value in (("B", B), ("mu", mu)):

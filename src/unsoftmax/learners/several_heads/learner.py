@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import check_repeatable
 from unsoftmax.learners.readout import read_values
 from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
@@ -25,6 +25,25 @@ __all__ = ["MultiHeadLearner"]
 
 _COPIES = 4  # attempts by copies when steps are shared
 
+_SWITCHES = 26  # queries a head that find where it switches on or off; measured
+_SECOND_LOOK = 16  # queries a head that look at every matrix once more
+
+
+def _usual(size: Size) -> int:
+    """One attempt on heads that are told apart at once: what every phase asks."""
+    d, heads, biased = size.width, max(1, size.heads), int(size.biased)
+    scores = sum(r * (2 * d + biased - r) + (r + 2 if r < d else 0) for r in size.ranks or (d,))
+    rows_and_readouts = heads * (2 * d + 1 + biased)
+    first = (d + 2) + (d + 4 if size.biased else 7)
+    return scores + rows_and_readouts + first + heads * (_SWITCHES + _SECOND_LOOK) + 42
+
+
+def _queries(size: Size) -> int:
+    """One attempt on heads that lie close or switch nearly together: all matrices are corrected twice."""
+    corrected = sum(r * (2 * size.width + 1 - r) for r in size.ranks or (size.width,))
+    return _usual(size) + 2 * corrected + 60 * max(1, size.heads) + 450
+
+
 _CLAIM = Claim(
     title="Several heads at the price of their parameters",
     source="this library; Section 7 of arXiv 2601.16873 leaves it open",
@@ -40,11 +59,18 @@ _CLAIM = Claim(
         ),
     ),
     queries=QueryCount(
-        "1.1 (r(2d - r) + 3d) + 200 a head", "upper", lambda d, r: int(1.1 * (r * (2 * d - r) + 3 * d)) + 200
+        "usually the sum of r(2d - r) + r + 2d + 45 over the heads, and d + 51; r + 1 more a head and d more "
+        "with query biases; up to 2r(2d + 1 - r) + 60 a head and 450 more where heads lie close; six "
+        "attempts at most",
+        "upper",
+        _queries,
+        _usual,
+        attempts=6,
     ),
     recovers="W, v and w0 of every head, and c",
     symmetry="order of heads; heads with equal W and w0 come as one, heads with v = 0 not at all",
     departs="the paper treats orthogonal subspaces only (Appendix C); nothing is assumed of the heads here",
+    verification=lambda size: 255 + 24 * max(1, size.heads),
 )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.class_tests import answer_rounding
 from unsoftmax.learners.several_heads.learner import MultiHeadLearner, fresh_deviation
 from unsoftmax.learners.vector_answers.by_readout import learn_by_readout
+from unsoftmax.learners.vector_answers.counts import QUERIES, usual_verification
 from unsoftmax.learners.vector_answers.outputs_again import polished_separation
 from unsoftmax.learners.vector_answers.plateau_rows import Separation, find_plateaus, separate_by_plateaus
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses, read_vector_values
@@ -47,9 +48,10 @@ _CLAIM = Claim(
             "ends of a line of asking rows",
         ),
     ),
-    queries=QueryCount("one head with m >= d: 3d + r + 40", "upper", lambda d, r: 3 * d + r + 40),
+    queries=QUERIES,
     recovers="W, V and w0 of every head, and c",
     symmetry="order of heads; heads with equal W and w0 come as one",
+    verification=usual_verification,
 )
 
 
