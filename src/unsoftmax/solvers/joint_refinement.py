@@ -260,7 +260,10 @@ def _solver(linear: Linearisation, gradient: Array, options: RefinementOptions) 
     strengths = _strengths(linear.diagonal())
 
     def by_products(damping: float) -> Array:
-        return -_conjugate_gradients(linear, gradient, damping * strengths, strengths, options)
+        damped = damping * strengths
+        return -_conjugate_gradients(
+            linear, gradient, damped, _approximate_inverse(linear, damped, strengths), options
+        )
 
     return by_products
 
@@ -284,15 +287,15 @@ def _solve_positive(scaled: Array, damping: float, right: Array) -> Array:
         return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept]))
 
 
+def _approximate_inverse(linear: Linearisation, damping: Array, strengths: Array) -> Inverse:
+    given = linear.preconditioner(damping)
+    return given if given is not None else lambda vector: vector / (strengths + damping)
+
+
 def _conjugate_gradients(
-    linear: Linearisation, right: Array, damping: Array, strengths: Array, options: RefinementOptions
+    linear: Linearisation, right: Array, damping: Array, inverse: Inverse, options: RefinementOptions
 ) -> Array:
     """(JᵀJ + diag(damping))⁻¹ right."""
-    given = linear.preconditioner(damping)
-
-    def inverse(vector: Array) -> Array:
-        return vector / (strengths + damping) if given is None else given(vector)
-
     solution, left = np.zeros_like(right), right.copy()
     direction = inverse(left)
     size = first = float(left @ direction)
@@ -352,7 +355,7 @@ class Spread:
         array([0.5 , 0.25])
         """
         if self.linear.unknowns > self.options.dense_limit:
-            return np.array([self._solved(rng) for _ in range(count)])
+            return self._solved(count, rng)
         normal = self.linear.normal()
         scale = 1.0 / np.sqrt(_strengths(np.diag(normal)))
         values, vectors = np.linalg.eigh(normal * scale[:, None] * scale)
@@ -361,14 +364,18 @@ class Spread:
         root = vectors[:, kept] / np.sqrt(values[kept]) * scale[:, None]
         return np.asarray(np.sqrt(self.variance) * rng.standard_normal((count, int(kept.sum()))) @ root.T)
 
-    def _solved(self, rng: np.random.Generator) -> Array:
-        """One draw: (JᵀJ)⁻¹Jᵀ of noise with variance s², which has the wanted covariance."""
-        noise = np.sqrt(self.variance) * rng.standard_normal(self.answers)
+    def _solved(self, count: int, rng: np.random.Generator) -> Array:
+        """(JᵀJ)⁻¹Jᵀ of noise with variance s², which has the wanted covariance."""
         strengths = _strengths(self.linear.diagonal())
         damping = self.options.least_damping * strengths
-        return _conjugate_gradients(
-            self.linear, self.linear.backward(noise), damping, strengths, self.options
-        )
+        inverse = _approximate_inverse(self.linear, damping, strengths)
+        draws = []
+        for _ in range(count):
+            noise = np.sqrt(self.variance) * rng.standard_normal(self.answers)
+            draws.append(
+                _conjugate_gradients(self.linear, self.linear.backward(noise), damping, inverse, self.options)
+            )
+        return np.array(draws)
 
 
 def _rms(residual: Array) -> float:

@@ -1,0 +1,114 @@
+"""Ranks that the answers ask for, and weights that their residuals ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.solvers.head_factors import HeadFactors
+from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
+from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+
+__all__ = ["cut_ranks", "reweighted", "with_one_more_row"]
+
+_CUTS = (
+    1000.0,
+    300.0,
+    100.0,
+    30.0,
+    10.0,
+    3.0,
+)  # singular values that may go, in units of the noise and of the largest
+_OWN_ROUNDING = 10.0  # below it a singular value is the rounding of W itself
+_WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
+_SHORT = RefinementOptions(
+    iterations=8, damping=1e-5, improvement=1e-2, inner_iterations=60, inner_tolerance=1e-2
+)
+
+
+def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFactors:
+    """One more small row a head, in case the start has missed a weak direction."""
+    d = heads.width
+    ranks = [min(rank + 1, d) for rank in heads.ranks]
+    top = max(ranks)
+    K, Q = np.zeros((heads.heads, top, d)), np.zeros((heads.heads, top, d + 1))
+    K[:, : heads.K.shape[1]], Q[:, : heads.Q.shape[1]] = heads.K, heads.Q
+    for h, (old, new) in enumerate(zip(heads.ranks, ranks, strict=True)):
+        if new > old:
+            size = 3e-3 * float(np.sqrt(np.mean(heads.K[h] ** 2)))
+            K[h, old], Q[h, old] = size * rng.standard_normal(d), size * rng.standard_normal(d + 1)
+    return replace(heads, K=K, Q=Q, ranks=tuple(ranks))
+
+
+def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], noise: float) -> HeadFactors:
+    """The lowest ranks that the answers accept: a cut may raise the squared residual by what its parameters
+    explain of pure noise.
+    """
+    heads = fitted.state
+    short = noise < 1e-4
+    for cut in (None, *_CUTS):
+        if cut is not None and cut * noise > 0.05:
+            continue
+        ranks = _ranks_after(heads, None if cut is None else cut * noise)
+        if ranks == heads.ranks:
+            continue
+        trimmed = refine(fit, heads.cut(ranks), _SHORT)
+        if short and cut is not None and cut <= _OWN_ROUNDING:
+            return trimmed.state
+        lost = heads.parameters - trimmed.state.parameters
+        left = max(fit.answers - heads.parameters, fit.answers // 4)
+        if trimmed.rms[-1] ** 2 < fitted.rms[-1] ** 2 * (1.0 + 3.0 * lost / left + 0.003):
+            return trimmed.state
+    return heads
+
+
+def _ranks_after(heads: HeadFactors, relative: float | None) -> tuple[int, ...]:
+    spectra = [np.linalg.svd(matrix, compute_uv=False) for matrix in heads.matrices]
+    found = [
+        _rank_at_gap(values, rank) if relative is None else int((values > relative * values[0]).sum())
+        for values, rank in zip(spectra, heads.ranks, strict=True)
+    ]
+    return tuple(max(1, min(new, old)) for new, old in zip(found, heads.ranks, strict=True))
+
+
+def _rank_at_gap(values: Array, rank: int) -> int:
+    """The rank at the widest gap of a spectrum, when it is wide and what follows is below 1e-3 of the
+    largest.
+    """
+    head, tail = values[: rank - 1], np.maximum(values[1:rank], 1e-300)
+    ratios = np.where(tail < 1e-3 * values[0], head / tail, 0.0)
+    return int(np.argmax(ratios)) + 1 if len(ratios) and ratios.max() > _WIDE_GAP else rank
+
+
+def reweighted(fit: TwoRowFit, heads: HeadFactors) -> TwoRowFit:
+    """Every group of answers by its median residual, and single answers that are off by more than four of it
+    by that.
+
+    A group's residual counts as at least 0.3 of the overall one: a group that an overparameterised fit has
+    learnt by heart must not become the most trusted.
+    """
+    left = [np.abs(block.weights * (predict_block(heads, block) - block.answers)) for block in fit.blocks]
+    overall = _deviation(np.concatenate([part.ravel() for part in left]))
+    used = float(np.sqrt(fit.answers / max(fit.answers - heads.parameters, fit.answers / 4)))
+    sizes: dict[str, list[Array]] = {}
+    for block, part in zip(fit.blocks, left, strict=True):
+        sizes.setdefault(block.group, []).append(part.ravel())
+    units = {
+        group: used * max(_deviation(np.concatenate(parts)), 0.3 * overall, 1e-12)
+        for group, parts in sizes.items()
+    }
+    return TwoRowFit.of(
+        [_scaled(block, part, units[block.group]) for block, part in zip(fit.blocks, left, strict=True)]
+    )
+
+
+def _scaled(block: AnswerBlock, left: Array, size: float) -> AnswerBlock:
+    outliers = np.minimum(1.0, 4.0 / np.maximum(left / size, 1e-30))
+    return replace(block, weights=block.weights * outliers / size)
+
+
+def _deviation(left: Array) -> float:
+    """Standard deviation of normal numbers with this median of their absolute values."""
+    return 1.4826 * float(np.median(left))

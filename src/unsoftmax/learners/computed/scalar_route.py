@@ -1,0 +1,113 @@
+"""Several heads with scalar answers, from nothing but two-row queries: readouts, heads one by one, then all
+together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.cross_rows import fit_cross_rows
+from unsoftmax.learners.computed.isolated_heads import isolate_head
+from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
+from unsoftmax.learners.computed.plateau_readouts import read_readouts
+from unsoftmax.learners.computed.ranks_and_weights import cut_ranks, reweighted, with_one_more_row
+from unsoftmax.learners.computed.two_row_queries import Asks, Baseline, Counted, TwoRowQueries, read_baseline
+from unsoftmax.solvers.head_factors import HeadFactors
+from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
+from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
+
+__all__ = ["FittedHeads", "fit_heads"]
+
+_EIGHT_BITS = 1e-4  # noise above it: ranks cannot be read off, so the fit starts with rows to spare
+_GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
+# queries a parameter that the start, without its first general pairs, and the general pairs together should
+# cost
+_PRICE = 4.5
+_FIRST = RefinementOptions(
+    iterations=25, damping=1e-5, improvement=1e-2, inner_iterations=60, inner_tolerance=1e-2
+)
+_LAST = RefinementOptions(damping=1e-7, improvement=3e-3, inner_iterations=150)
+
+
+@dataclass(frozen=True)
+class FittedHeads:
+    """heads, the weighted problem that they minimise, and the noise of single rows."""
+
+    heads: HeadFactors
+    fit: TwoRowFit
+    baseline: Baseline
+
+
+@dataclass(frozen=True)
+class _Start:
+    """heads without cross rows; others: for every head a basis of the other readouts' span."""
+
+    heads: HeadFactors
+    others: list[Array]
+    blocks: list[AnswerBlock]
+
+
+def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0) -> FittedHeads:
+    """bits: significant bits of the layer's numbers. effort: most general pairs of rows, in units of the
+    parameters; where the start was dear, fewer are asked, and at least half of it.
+    """
+    counted = Counted(asker)
+    queries = TwoRowQueries(counted, bits)
+    limit = queries.asker.input_bound or np.inf
+    baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
+    start = _one_by_one(queries, baseline, rng, limit)
+    left = _PRICE + effort - 1.0 - counted.asked / start.heads.parameters
+    pairs = float(np.clip(left, 0.5 * effort, effort))
+    heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
+    fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
+    refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
+    heads = cut_ranks(fit, refined, baseline.noise)
+    for _ in range(2):
+        fit = reweighted(fit, heads)
+        heads = refine(fit, heads, _LAST).state
+    return FittedHeads(heads, fit, baseline)
+
+
+def _one_by_one(queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float) -> _Start:
+    readouts = read_readouts(queries, baseline, rng, limit)
+    found = [isolate_head(queries, baseline, readouts, h, rng) for h in range(len(readouts.v))]
+    heads = HeadFactors.of([one.matrix for one in found], readouts.v, baseline.c, [one.rank for one in found])
+    return _Start(
+        heads, [one.around.others for one in found], [block for one in found for block in one.blocks]
+    )
+
+
+def _with_general_pairs(
+    queries: TwoRowQueries, start: _Start, rng: np.random.Generator, pairs: float, limit: float
+) -> tuple[HeadFactors, list[AnswerBlock]]:
+    """Pairs that show all heads at once. The first of them give the rows that isolation left out."""
+    heads, size = start.heads, start.heads.parameters
+    blocks = []
+    if heads.heads > 1:
+        unknown = heads.heads * (heads.heads - 1) * max(heads.ranks)
+        blocks.append(grid_of_spread(queries, heads, max(2.5 * unknown, 0.2 * size), 1.0, rng))
+        heads = fit_cross_rows(heads, start.others, blocks)
+    blocks.append(grid_of_spread(queries, heads, 0.25 * pairs * size, 1.3, rng))
+    heads = fit_cross_rows(heads, start.others, blocks)
+    blocks.append(aimed_pairs(queries, heads, 0.5 * pairs * size, rng, limit))
+    blocks.append(grid_of_tokens(queries, heads, 0.25 * pairs * size, rng, limit))
+    return heads, blocks
+
+
+def _fitted_with_rows_to_spare(
+    fit: TwoRowFit, heads: HeadFactors, baseline: Baseline, rng: np.random.Generator
+) -> Refined[HeadFactors]:
+    """Fits at the ranks found, and with one row more a head for as long as the answers are not explained."""
+    coarse = baseline.noise > _EIGHT_BITS
+    options = replace(_FIRST, damping=1e-3) if coarse else _FIRST
+    if coarse:
+        heads = with_one_more_row(with_one_more_row(heads, rng), rng)
+    refined = refine(fit, heads, options)
+    for _ in range(2):
+        if coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:
+            break
+        refined = refine(fit, with_one_more_row(refined.state, rng), options)
+    return refined

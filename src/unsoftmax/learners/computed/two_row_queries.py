@@ -1,0 +1,152 @@
+"""Rows [a + b; b] that short arithmetic takes in without rounding them, and what a single row tells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.two_row_fit import AnswerBlock
+
+__all__ = ["Asks", "Baseline", "Counted", "TwoRowQueries", "random_basis", "read_baseline", "unit"]
+
+
+class Asks(Protocol):
+    """What these learners need of a ledger or an asker."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def input_bound(self) -> float | None: ...
+
+    def ask(self, batch: Array, /) -> Array: ...
+
+    def batch_size(self, length: int, /) -> int: ...
+
+
+class Counted:
+    """An asker that counts what passes through it, for learners that keep to a price."""
+
+    def __init__(self, asker: Asks) -> None:
+        self._asker = asker
+        self.asked = 0
+
+    @property
+    def width(self) -> int:
+        return self._asker.width
+
+    @property
+    def input_bound(self) -> float | None:
+        return self._asker.input_bound
+
+    def ask(self, batch: Array, /) -> Array:
+        self.asked += len(batch)
+        return self._asker.ask(batch)
+
+    def batch_size(self, length: int, /) -> int:
+        return self._asker.batch_size(length)
+
+
+def unit(rows: Array) -> Array:
+    """Rows of length one."""
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
+def random_basis(rng: np.random.Generator, size: int) -> Array:
+    """A random orthonormal basis, as rows."""
+    return np.asarray(np.linalg.qr(rng.standard_normal((size, size)))[0])
+
+
+@dataclass(frozen=True)
+class TwoRowQueries:
+    """Asks pairs of rows. bits: significant bits of the layer's numbers; rows are rounded to them before they
+    are sent.
+    """
+
+    asker: Asks
+    bits: int
+
+    @property
+    def width(self) -> int:
+        return self.asker.width
+
+    def rounded(self, rows: Array) -> Array:
+        """Rows as a number format with this many bits holds them.
+
+        >>> TwoRowQueries.rounded(TwoRowQueries(None, 3), np.array([1.1, 9.0]))
+        array([1., 8.])
+        """
+        mantissa, exponent = np.frexp(rows)
+        return np.asarray(np.ldexp(np.round(mantissa * 2.0**self.bits), exponent - self.bits))
+
+    def on_one_grid(self, A: Array, B: Array, top: float = 0.0) -> tuple[Array, Array]:
+        """A and B rounded to multiples of one number, so that every sum a + b is held without rounding."""
+        largest = max(top, float(np.abs(A).max(initial=0.0) + np.abs(B).max(initial=0.0)), 1e-300)
+        step = 2.0 ** (np.ceil(np.log2(largest)) - self.bits + 1)
+        return np.asarray(np.round(A / step) * step), np.asarray(np.round(B / step) * step)
+
+    def ask(self, first: Array, last: Array) -> Array:
+        """Answers to [first_i; last_i], in batches the asker likes."""
+        size = max(1, self.asker.batch_size(2))
+        parts = [
+            self.asker.ask(np.stack([first[i : i + size], last[i : i + size]], axis=1))
+            for i in range(0, len(first), size)
+        ]
+        return np.concatenate(parts)
+
+    def grid(self, A: Array, B: Array, group: str) -> AnswerBlock:
+        """Every a with every b; both must lie on one grid already."""
+        sums = (A[:, None] + B[None]).reshape(-1, self.width)
+        return AnswerBlock.of(A, B, self.ask(sums, np.tile(B, (len(A), 1))), group)
+
+    def pairs(self, A: Array, B: Array, group: str) -> AnswerBlock:
+        """a_i with b_i; the rows are rounded here, and the block holds what was sent."""
+        last = self.rounded(B)
+        first = self.rounded(A + last)
+        return AnswerBlock.of(first - last, last, self.ask(first, last), group, grid=False)
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What one row tells: c, Σ_h v_h, and the rounding of an answer relative to its size."""
+
+    v_sum: Array
+    c: float
+    noise: float
+    block: AnswerBlock
+
+    def excess(self, A: Array, B: Array, answers: Array) -> Array:
+        """y − c − b·Σv on a grid: Σ_h σ_h (a·v_h)."""
+        return np.asarray(answers - self.c - (B @ self.v_sum)[None])
+
+    @property
+    def unit_rounding(self) -> float:
+        """Rounding of the answer to a row of length one in a usual direction."""
+        return self.noise * float(np.linalg.norm(self.v_sum) / np.sqrt(len(self.v_sum)))
+
+
+def read_baseline(queries: TwoRowQueries, rng: np.random.Generator, radius: float) -> Baseline:
+    """Two random orthonormal bases as single rows. noise: twice the residual of the affine fit over the size
+    of the answers.
+
+    The rows are not opposite ones: a layer without biases rounds ±x alike, and would show no residual. Fails
+    (Unresolved) when the readouts sum to less than their rounding, so that single rows show no signal.
+    """
+    d = queries.width
+    rows = queries.rounded(radius * np.concatenate([random_basis(rng, d), -random_basis(rng, d)]))
+    answers = queries.asker.ask(rows[:, None])
+    design = np.column_stack([rows, np.full(len(rows), radius)])
+    found = np.linalg.lstsq(design, answers, rcond=None)[0]
+    left = answers - design @ found
+    size = float(np.sqrt(np.mean(answers**2)))
+    if size == 0.0:
+        raise Unresolved(
+            "single rows all get the answer 0, so the layer's rounding cannot be measured on them"
+        )
+    noise = max(2.0 * float(np.sqrt(left @ left / max(d - 1, 1))) / size, 2.0**-queries.bits)
+    block = AnswerBlock.of(np.zeros((1, d)), rows, answers[None], "single rows")
+    return Baseline(np.asarray(found[:-1]), float(found[-1]) * radius, noise, block)

@@ -1,0 +1,221 @@
+"""Several heads fitted to answers of two rows: y = c + b·Σv_h + Σ_h σ((K_h a)·(Q_h [b; 1]))·(a·v_h) for the
+rows [a + b; b].
+
+Answers come in blocks. A grid asks every a with every b, and then all products with the Jacobian are small
+matrix products; a list asks a_i with b_i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit
+
+from unsoftmax.arrays import Array
+from unsoftmax.solvers.head_factors import HeadFactors, with_one
+from unsoftmax.solvers.joint_refinement import Inverse
+from unsoftmax.solvers.two_row_normal import HeadAt, head_products
+
+__all__ = ["AnswerBlock", "TwoRowFit", "predict_block"]
+
+_ENOUGH_FOR_A_PRECONDITIONER = (
+    1500  # rows of a list; more change a head's block by less than conjugate gradients notice
+)
+_SMALLEST_PIVOT = 1e-9  # relative ridge that makes a head's block, singular along its gauge, invertible
+
+
+@dataclass(frozen=True)
+class AnswerBlock:
+    """answers (n_a, n_b) of a grid; (n, 1) of a list. weights: of every answer. group: answers that are
+    reweighted together.
+    """
+
+    A: Array
+    B: Array
+    answers: Array
+    weights: Array
+    group: str
+    grid: bool = True
+
+    @classmethod
+    def of(cls, A: Array, B: Array, answers: Array, group: str, grid: bool = True) -> Self:
+        """Weights fall with the size of the rows, as the rounding of an answer grows with it."""
+        sizes = (A**2).sum(axis=1)[:, None] + (
+            (B**2).sum(axis=1)[None] if grid else (B**2).sum(axis=1)[:, None]
+        )
+        shaped = answers.reshape(sizes.shape)
+        return cls(A, B, shaped, 1.0 / np.sqrt(sizes + 1.0), group, grid)
+
+    @cached_property
+    def asking(self) -> Array:
+        """[b; 1]."""
+        return with_one(self.B)
+
+    def crossed(self, left: Array, right: Array) -> Array:
+        """left_i·right_j on a grid, left_i·right_i on a list."""
+        return left @ right.T if self.grid else np.asarray((left * right).sum(axis=1, keepdims=True))
+
+    def on_b(self, values: Array) -> Array:
+        """One number for every b, as an array of the shape of the answers."""
+        return np.broadcast_to(values[None], self.answers.shape) if self.grid else values[:, None]
+
+    def summed_over_a(self, values: Array) -> Array:
+        return np.asarray(values.sum(axis=0 if self.grid else 1))
+
+    def every(self, step: int) -> Self:
+        """Every step-th pair of a list, weighted so that sums keep their size."""
+        factor = np.sqrt(len(self.A) / len(self.A[::step]))
+        return replace(
+            self,
+            A=self.A[::step],
+            B=self.B[::step],
+            answers=self.answers[::step],
+            weights=self.weights[::step] * factor,
+        )
+
+
+def predict_block(heads: HeadFactors, block: AnswerBlock) -> Array:
+    """What the heads answer, in the shape of block.answers."""
+    total = block.on_b(block.B @ heads.v.sum(axis=0) + heads.c).copy()
+    for K, Q, v in zip(heads.K, heads.Q, heads.v, strict=True):
+        total += expit(block.crossed(block.A @ K.T, block.asking @ Q.T)) * (block.A @ v)[:, None]
+    return total
+
+
+def _at(heads: HeadFactors, block: AnswerBlock, h: int) -> HeadAt:
+    keys, queries = block.A @ heads.K[h].T, block.asking @ heads.Q[h].T
+    share = expit(block.crossed(keys, queries))
+    return HeadAt(keys, queries, share, share * (1.0 - share) * (block.A @ heads.v[h])[:, None])
+
+
+@dataclass(frozen=True)
+class TwoRowFit:
+    """The least-squares problem of `HeadFactors` on blocks of answers."""
+
+    blocks: tuple[AnswerBlock, ...]
+
+    @classmethod
+    def of(cls, blocks: Sequence[AnswerBlock]) -> Self:
+        return cls(tuple(blocks))
+
+    @property
+    def answers(self) -> int:
+        return sum(block.answers.size for block in self.blocks)
+
+    def residual(self, heads: HeadFactors) -> Array:
+        parts = [block.weights * (predict_block(heads, block) - block.answers) for block in self.blocks]
+        return np.concatenate([part.ravel() for part in parts])
+
+    def linearise(self, heads: HeadFactors) -> TwoRowLinearisation:
+        at = tuple(tuple(_at(heads, block, h) for h in range(heads.heads)) for block in self.blocks)
+        return TwoRowLinearisation(self.blocks, heads, at)
+
+    def moved(self, heads: HeadFactors, step: Array) -> HeadFactors:
+        return heads.moved(step).balanced()
+
+
+@dataclass(frozen=True)
+class TwoRowLinearisation:
+    """Products with the Jacobian at one state; `at` holds the heads' scores on every block."""
+
+    blocks: tuple[AnswerBlock, ...]
+    heads: HeadFactors
+    at: tuple[tuple[HeadAt, ...], ...]
+
+    @property
+    def unknowns(self) -> int:
+        return self.heads.unknowns
+
+    def forward(self, step: Array) -> Array:
+        K, Q, v, c = self.heads.split(step)
+        parts = []
+        for block, states in zip(self.blocks, self.at, strict=True):
+            total = block.on_b(block.B @ v.sum(axis=0) + c).copy()
+            for h, state in enumerate(states):
+                score = block.crossed(block.A @ K[h].T, state.queries) + block.crossed(
+                    state.keys, block.asking @ Q[h].T
+                )
+                total += state.slope * score + state.share * (block.A @ v[h])[:, None]
+            parts.append((block.weights * total).ravel())
+        return np.concatenate(parts)
+
+    def backward(self, residual: Array) -> Array:
+        heads = self.heads
+        K, Q, v, c = np.zeros_like(heads.K), np.zeros_like(heads.Q), np.zeros_like(heads.v), 0.0
+        start = 0
+        for block, states in zip(self.blocks, self.at, strict=True):
+            size = block.answers.size
+            part = residual[start : start + size].reshape(block.answers.shape) * block.weights
+            start += size
+            c += float(part.sum())
+            shared = block.B.T @ block.summed_over_a(part)
+            for h, state in enumerate(states):
+                sloped = part * state.slope
+                if block.grid:
+                    K[h] += (sloped @ state.queries).T @ block.A
+                    Q[h] += (sloped.T @ state.keys).T @ block.asking
+                else:
+                    K[h] += (sloped * state.queries).T @ block.A
+                    Q[h] += (sloped * state.keys).T @ block.asking
+                v[h] += block.A.T @ (part * state.share).sum(axis=1) + shared
+        return heads.joined(K, Q, v, c)
+
+    def normal(self) -> Array:
+        H, size = self.heads.heads, self.heads.per_head
+        total = np.zeros((self.unknowns, self.unknowns))
+        for block, states in zip(self.blocks, self.at, strict=True):
+            for h in range(H):
+                for k in range(h + 1):
+                    part = head_products(block.A, block.B, block.weights, states[h], states[k], block.grid)
+                    total[h * size : (h + 1) * size, k * size : (k + 1) * size] += part
+                    if k < h:
+                        total[k * size : (k + 1) * size, h * size : (h + 1) * size] += part.T
+        constant = self.backward(np.concatenate([block.weights.ravel() for block in self.blocks]))
+        total[-1], total[:, -1] = constant, constant
+        return total
+
+    def diagonal(self) -> Array:
+        return np.concatenate([*(np.diag(block) for block in self._head_blocks), [self._constant]])
+
+    @cached_property
+    def _constant(self) -> float:
+        return sum(float((block.weights**2).sum()) for block in self.blocks)
+
+    @cached_property
+    def _head_blocks(self) -> list[Array]:
+        """JᵀJ of every head by itself; long lists are sampled."""
+        size = self.heads.per_head
+        found = [np.zeros((size, size)) for _ in range(self.heads.heads)]
+        for block, states in zip(self.blocks, self.at, strict=True):
+            step = 1 if block.grid else max(1, len(block.A) // _ENOUGH_FOR_A_PRECONDITIONER)
+            part = block if step == 1 else block.every(step)
+            for h, state in enumerate(states):
+                thinned = state if step == 1 else state.every(step)
+                found[h] += head_products(part.A, part.B, part.weights, thinned, thinned, part.grid)
+        return found
+
+    def preconditioner(self, damping: Array) -> Inverse | None:
+        """One dense block a head: exact but for what heads share."""
+        size = self.heads.per_head
+        factors = []
+        for h, block in enumerate(self._head_blocks):
+            diagonal = np.maximum(np.diag(block), 1e-12 * np.diag(block).max())
+            scale = 1.0 / np.sqrt(diagonal)
+            ridge = _SMALLEST_PIVOT + damping[h * size : (h + 1) * size] * scale**2
+            damped = block * scale[:, None] * scale + np.diag(ridge)
+            factors.append((cho_factor(damped, lower=True, check_finite=False), scale))
+
+        def inverse(vector: Array) -> Array:
+            out = np.empty_like(vector)
+            for h, (factor, scale) in enumerate(factors):
+                part = slice(h * size, (h + 1) * size)
+                out[part] = scale * cho_solve(factor, scale * vector[part], check_finite=False)
+            out[-1] = vector[-1] / (self._constant + damping[-1])
+            return out
+
+        return inverse

@@ -1,0 +1,72 @@
+"""Products of the two-row fit against differences and a dense Jacobian; predictions against `MultiHead`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unsoftmax.arrays import Array
+from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.solvers.head_factors import HeadFactors
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+
+
+def _heads(rng: np.random.Generator, d: int = 5, H: int = 2) -> HeadFactors:
+    ranks = [3, 2][:H]
+    return HeadFactors.of(list(rng.standard_normal((H, d, d + 1))), rng.standard_normal((H, d)), 0.3, ranks)
+
+
+def _blocks(rng: np.random.Generator, d: int = 5, sizes: tuple[int, int] = (7, 6)) -> list[AnswerBlock]:
+    n, m = sizes
+    grid = AnswerBlock.of(
+        rng.standard_normal((n, d)), rng.standard_normal((m, d)), rng.standard_normal((n, m)), "grid"
+    )
+    A, B = rng.standard_normal((2, n, d))
+    return [grid, AnswerBlock.of(A, B, rng.standard_normal(n), "list", grid=False)]
+
+
+def _jacobian(fit: TwoRowFit, heads: HeadFactors) -> Array:
+    linear = fit.linearise(heads)
+    return np.array([linear.forward(unit) for unit in np.eye(heads.unknowns)]).T
+
+
+def test_predictions_are_those_of_the_model() -> None:
+    rng = np.random.default_rng(0)
+    heads, block = _heads(rng), _blocks(rng)[0]
+    singles = [SingleHead(W[:, :-1], v, w0=W[:, -1]) for W, v in zip(heads.matrices, heads.v, strict=True)]
+    sums = block.A[:, None] + block.B[None]
+    rows = np.stack([sums, np.broadcast_to(block.B[None], sums.shape)], axis=2).reshape(-1, 2, 5)
+    expected = MultiHead(singles, heads.c)(rows).reshape(7, 6)
+    np.testing.assert_allclose(predict_block(heads, block), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_agree_with_differences_and_with_each_other(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    heads, fit = _heads(rng), TwoRowFit.of(_blocks(rng))
+    direction = rng.standard_normal(heads.unknowns)
+    h = 1e-6
+    moved = (fit.residual(heads.moved(h * direction)) - fit.residual(heads.moved(-h * direction))) / (2 * h)
+    jacobian, linear = _jacobian(fit, heads), fit.linearise(heads)
+    np.testing.assert_allclose(jacobian @ direction, moved, atol=1e-7)
+    y = rng.standard_normal(len(jacobian))
+    np.testing.assert_allclose(linear.backward(y), jacobian.T @ y, atol=1e-12)
+    np.testing.assert_allclose(linear.normal(), jacobian.T @ jacobian, atol=1e-11)
+    np.testing.assert_allclose(linear.diagonal(), (jacobian**2).sum(axis=0), atol=1e-11)
+
+
+@pytest.mark.parametrize("dense_limit", [3200, 0])
+def test_a_start_thirty_per_cent_off_is_refined_to_the_truth(dense_limit: int) -> None:
+    rng = np.random.default_rng(3)
+    truth = _heads(rng)
+    blocks = [b for _ in range(3) for b in _blocks(rng, sizes=(20, 20))]
+    blocks = [AnswerBlock.of(b.A, b.B, predict_block(truth, b), b.group, b.grid) for b in blocks]
+    matrices = truth.matrices + 0.1 * rng.standard_normal(truth.matrices.shape)
+    start = HeadFactors.of(
+        list(matrices), truth.v + 0.1 * rng.standard_normal(truth.v.shape), 0.2, truth.ranks
+    )
+    options = RefinementOptions(dense_limit=dense_limit, improvement=1e-6, inner_tolerance=1e-6)
+    found = refine(TwoRowFit.of(blocks), start, options).state
+    assert np.abs(found.matrices - truth.matrices).max() < 1e-8
+    assert np.abs(found.v - truth.v).max() < 1e-9
