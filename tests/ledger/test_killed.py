@@ -38,8 +38,9 @@ def test_killed_after_every_kth_batch(tmp_path: Path, undisturbed: dict[str, Any
     assert facts["runs"] > 1
     assert facts["status"] == "EXACT"
     assert facts["model"] == undisturbed["model"]
-    assert facts["bill"] == undisturbed["bill"]
-    assert facts["seen"] <= undisturbed["seen"] + (facts["runs"] - 1) * facts["largest"]
+    # one query more when all that was left to ask could not show that the target is still the same one
+    assert 0 <= facts["bill"] - undisturbed["bill"] <= 1
+    assert facts["seen"] <= undisturbed["seen"] + 1 + (facts["runs"] - 1) * facts["largest"]
     statement = read_statement(tmp_path / "run.ledger")
     assert statement.queries == facts["bill"]
     assert facts["seen"] == statement.queries + statement.lost  # every query the target saw is accounted for

@@ -1,9 +1,7 @@
-"""The file behind a journal: its tables, its chain of digests, the lock against a second process, and the
-room set aside for answers."""
+"""The file behind a journal: its tables, and the chain of digests that shows damage."""
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import struct
 from hashlib import blake2b
@@ -12,108 +10,22 @@ from typing import Any
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
 
-__all__ = [
-    "LedgerLock",
-    "Reserve",
-    "chain",
-    "chain_seed",
-    "connect",
-    "create_tables",
-    "read_binding",
-    "verify",
-]
+__all__ = ["chain", "chain_seed", "connect", "create_tables", "read_binding", "verify"]
 
 _APPLICATION = 0x756E736D  # marks the SQLite file as ours
 _VERSION = 1
-_OVERHEAD = 1 << 18  # pages of the tables and of the write-ahead log beside the answers themselves
 
 _TABLES = """
 CREATE TABLE binding (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE batches (
-    position INTEGER PRIMARY KEY, phase TEXT NOT NULL, n INTEGER NOT NULL, length INTEGER NOT NULL, width
-    INTEGER NOT NULL, outputs INTEGER,
-    projection REAL NOT NULL, norm REAL NOT NULL, retries INTEGER NOT NULL, answers BLOB NOT NULL, answered
-    REAL NOT NULL, digest BLOB NOT NULL);
-CREATE TABLE sent (id INTEGER PRIMARY KEY, position INTEGER NOT NULL, phase TEXT NOT NULL, n INTEGER NOT NULL,
-at REAL NOT NULL);
+    position INTEGER PRIMARY KEY, phase TEXT NOT NULL, n INTEGER NOT NULL, length INTEGER NOT NULL,
+    width INTEGER NOT NULL, outputs INTEGER, projection REAL NOT NULL, norm REAL NOT NULL,
+    retries INTEGER NOT NULL, answers BLOB NOT NULL, answered REAL NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE sent (
+    id INTEGER PRIMARY KEY, position INTEGER NOT NULL, phase TEXT NOT NULL, n INTEGER NOT NULL,
+    at REAL NOT NULL);
 CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, process INTEGER NOT NULL);
 """
-
-
-class LedgerLock:
-    """Held by the one process that writes a ledger; the system lets go of it when that process dies, however
-    it dies.
-
-    An exclusive transaction on an empty database beside the ledger, so that reading the ledger stays possible
-    meanwhile.
-    """
-
-    def __init__(self, ledger: Path) -> None:
-        if not ledger.parent.is_dir():
-            raise LedgerRefused(
-                f"there is no folder {ledger.parent} for the ledger; create it, or choose another place"
-            )
-        if ledger.is_dir():
-            raise LedgerRefused(f"the ledger {ledger} is a folder; name a file")
-        self._db = sqlite3.connect(
-            ledger.with_name(ledger.name + "-lock"),
-            timeout=0.0,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        try:
-            self._db.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            if "locked" in str(error):
-                raise LedgerRefused(
-                    f"the ledger {ledger} is in use by another run; wait for it, or use another ledger"
-                ) from error
-            raise LedgerRefused(
-                f"the ledger {ledger} cannot be opened: {error}; choose another place"
-            ) from error
-
-    def release(self) -> None:
-        """Lets the next one in."""
-        self._db.close()
-
-
-class Reserve:
-    """Room on the disk for the answers that are being paid for: held before they are asked, given up only to
-    write them."""
-
-    def __init__(self, ledger: Path) -> None:
-        self._path = ledger.with_name(ledger.name + "-reserve")
-        self._size = 0
-
-    def hold(self, n_bytes: int) -> None:
-        """Sets aside room for `n_bytes` of answers, or says that there is none."""
-        needed = 4 * n_bytes + _OVERHEAD
-        if needed <= self._size:
-            return
-        try:
-            with self._path.open("wb") as file:
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(file.fileno(), 0, needed)
-                else:
-                    file.write(bytes(needed))
-        except OSError as error:
-            self.remove()
-            raise LedgerFault(
-                f"there is no room for the answers of the next batch ({error.strerror}), so it was not "
-                "asked; "
-                f"free {needed / 1e6:.1f} MB beside the ledger and run again with the same ledger"
-            ) from error
-        self._size = needed
-
-    def release(self) -> None:
-        """Gives the room back to the disk."""
-        self.remove()
-
-    def remove(self) -> None:
-        """Takes the file away."""
-        self._size = 0
-        self._path.unlink(missing_ok=True)
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -137,6 +49,10 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             raise LedgerFault(
                 f"the disk of the ledger {path} is full; nothing was asked. Free some space and run again"
             ) from error
+        if "readonly" in str(error) or "unable to open" in str(error):
+            raise LedgerRefused(
+                f"the ledger {path} cannot be written ({error}); choose another place"
+            ) from error
         raise LedgerRefused(f"{path} is no readable ledger: {error}; use another file") from error
     return db
 
@@ -144,7 +60,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 def create_tables(db: sqlite3.Connection, binding: dict[str, str]) -> None:
     """A new ledger, complete or not there at all."""
     db.execute("BEGIN IMMEDIATE")
-    for statement in _TABLES.split(";"):
+    for statement in _statements():
         db.execute(statement)
     db.executemany("INSERT INTO binding VALUES (?, ?)", sorted(binding.items()))
     db.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -168,9 +84,32 @@ def read_binding(db: sqlite3.Connection, path: Path) -> dict[str, str] | None:
                 f"the ledger {path} has format version {version}, this library reads {_VERSION}; use the "
                 "library that wrote it"
             )
+        _check_schema(db, path)
         return dict(db.execute("SELECT name, value FROM binding"))
     except sqlite3.DatabaseError as error:
         raise _damaged(path, str(error)) from error
+
+
+def _statements() -> list[str]:
+    return [statement.strip() for statement in _TABLES.split(";") if statement.strip()]
+
+
+def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    """Refuses a ledger whose tables are not exactly the ones that this library makes."""
+    found = db.execute("SELECT name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+    written = {_plain(sql or "") for _, sql in found}
+    for statement in _statements():
+        if _plain(statement) not in written:
+            raise _damaged(path, f"the table {statement.split()[2]} is missing or has other columns")
+    if len(found) > len(_statements()):
+        names = {statement.split()[2] for statement in _statements()}
+        strange = next(name for name, _ in found if name not in names)
+        raise _damaged(path, f"it holds {strange!r}, which does not belong to a ledger")
+
+
+def _plain(statement: str) -> str:
+    """A statement without regard to spaces, line ends and parentheses beside them."""
+    return "".join(statement.split())
 
 
 def verify(db: sqlite3.Connection, path: Path) -> tuple[int, bytes]:

@@ -14,6 +14,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
+from unsoftmax.ledger.replay import Replay
 from unsoftmax.oracles import Oracle, checked_answers, domain_of, retries_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
@@ -97,7 +98,7 @@ class Ledger:
         self._watchers: list[Callable[[str, Array, Array], None]] = []
         self._counts: dict[str, int] = {}
         self._retries = 0
-        self._replayed = 0
+        self._replay = Replay()
         self._position = 0
         self._phase = "unnamed"
         self._witnessed: dict[str, int] = {}
@@ -109,8 +110,9 @@ class Ledger:
 
     @property
     def only_replayed(self) -> bool:
-        """Whether every answer until now came from the journal of an earlier run, none from the target."""
-        return 0 < self._position == self._replayed
+        """Whether answers came from the journal of an earlier run, and too few from the target itself to show
+        that it is still the same one."""
+        return self._replay.unconfirmed
 
     @property
     def outputs(self) -> int | None:
@@ -197,10 +199,11 @@ class Ledger:
                 self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before
             )
             self._journal.record(self._position, entry)
+            self._replay.answered(batch, answers, self.oracle.spec.max_length)
         else:
             self._check_replay(entry, (n_queries, length, width), asked)
             self._count(n_queries)
-            self._replayed += 1
+            self._replay.replayed(entry.answers)
         self._retries += entry.retries
         self._position += 1
         self._witness(batch, entry.answers)

@@ -14,8 +14,11 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
-from unsoftmax.ledger.files import LedgerLock, Reserve, chain, connect, create_tables, read_binding, verify
+from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, verify
 from unsoftmax.ledger.journal import Entry
+from unsoftmax.ledger.lock import LedgerLock
+from unsoftmax.ledger.presence import Presence
+from unsoftmax.ledger.reserve import Reserve
 
 __all__ = ["SqliteJournal"]
 
@@ -42,7 +45,7 @@ class SqliteJournal:
     durable = True
 
     def __init__(self, path: str | Path, binding: Mapping[str, str]) -> None:
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # a target may change the working directory
         self._lock = LedgerLock(self.path)
         try:
             self._db = connect(self.path)
@@ -55,6 +58,8 @@ class SqliteJournal:
             self._lock.release()
             raise
         self._reserve = Reserve(self.path)
+        log = self.path.with_name(self.path.name + "-wal")  # holds what was written since the file was opened
+        self._presence = Presence(self.path, log, self._lock.path)
 
     def _open(self, binding: dict[str, str]) -> None:
         try:
@@ -65,10 +70,14 @@ class SqliteJournal:
             self._refuse_other(written, binding)
             self._length, self._head = verify(self._db, self.path)
             self._db.execute("INSERT INTO runs (started, process) VALUES (?, ?)", (time.time(), os.getpid()))
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
+            if "readonly" in str(error):
+                raise LedgerRefused(
+                    f"the ledger {self.path} cannot be written ({error}); make it writable, or use another"
+                ) from error
             raise LedgerFault(
-                f"cannot write the ledger {self.path}: {error}; nothing was asked. Free some space, or "
-                "choose another place"
+                f"the ledger {self.path} cannot be written ({error}); nothing was asked. "
+                "Free some space, or choose another place"
             ) from error
 
     def _refuse_other(self, written: dict[str, str], asked: dict[str, str]) -> None:
@@ -76,20 +85,22 @@ class SqliteJournal:
             theirs, ours = written.get(name, "none"), asked.get(name, "none")
             if theirs != ours:
                 raise LedgerRefused(
-                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, this "
-                    f"run has {ours}; "
-                    "use the same one, or another ledger"
+                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, "
+                    f"this run has {ours}; use the same one, or another ledger"
                 )
 
     def __len__(self) -> int:
         return self._length
 
     def recall(self, position: int) -> Entry | None:
-        row = self._db.execute(
-            "SELECT phase, n, length, width, outputs, projection, norm, retries, answers FROM batches WHERE "
-            "position = ?",
-            (position,),
-        ).fetchone()
+        columns = "phase, n, length, width, outputs, projection, norm, retries, answers"
+        try:
+            found = self._db.execute(f"SELECT {columns} FROM batches WHERE position = ?", (position,))  # noqa: S608
+            row = found.fetchone()
+        except sqlite3.Error as error:
+            raise LedgerFault(
+                f"the ledger {self.path} cannot be read ({error}), so nothing more was asked"
+            ) from error
         if row is None:
             return None
         phase, n, length, width, outputs, projection, norm, retries, blob = row
@@ -98,20 +109,19 @@ class SqliteJournal:
         return Entry(phase, (n, length, width), answers, (projection, norm), retries)
 
     def prepare(self, position: int, phase: str, n_queries: int, n_bytes: int) -> None:
+        self._presence.check()
         self._reserve.hold(n_bytes)
+        note = (position, phase, n_queries, time.time())
         try:
             self._db.execute(
                 "PRAGMA synchronous=NORMAL"
-            )  # a note that only counts: it outlives the process, and need not wait for the disk
-            self._db.execute(
-                "INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)",
-                (position, phase, n_queries, time.time()),
-            )
+            )  # only counts queries: it need not wait for the disk
+            self._db.execute("INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)", note)
             self._db.execute("PRAGMA synchronous=FULL")
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some "
-                "space and run again with the same ledger"
+                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; "
+                "free some space and run again with the same ledger"
             ) from error
 
     def record(self, position: int, entry: Entry) -> None:
@@ -122,15 +132,16 @@ class SqliteJournal:
         digest = chain(self._head, values)
         try:
             self._insert(position, (*values, time.time(), digest))
-        except sqlite3.OperationalError:
+        except sqlite3.Error:
             self._reserve.release()  # the room that was set aside for exactly this
             try:
                 self._insert(position, (*values, time.time(), digest))
-            except sqlite3.OperationalError as error:
+            except sqlite3.Error as error:
                 raise LedgerFault(
                     f"the answers to a batch of {n} queries could not be kept in {self.path} ({error}); "
                     "they will be asked again. Free some space and run again with the same ledger"
                 ) from error
+        self._presence.check()
         self._head = digest
         self._length += 1
 
@@ -143,14 +154,14 @@ class SqliteJournal:
                 "DELETE FROM sent WHERE id = (SELECT max(id) FROM sent WHERE position = ?)", (position,)
             )
             self._db.execute("COMMIT")
-        except sqlite3.OperationalError:
+        except sqlite3.Error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
 
     def close(self) -> None:
         """Gives the file back; everything is on disk already."""
-        self._reserve.remove()
+        self._reserve.release()
         self._db.close()
         self._lock.release()
 
