@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 import unsoftmax
 from unsoftmax.solvers import NuclearNorm, RangeFinder
+from unsoftmax.testing import MatrixMeter
 
 Array = NDArray[np.float64]
 
@@ -34,42 +35,21 @@ RATIO, RANK = 3.5, 2
 METHODS = ("range finder", "alternating directions (shipped)", "SCS (cvxpy)")
 
 
-class ExactMeter:
-    """Measurements of a known matrix, for nothing; counts them."""
-
-    resolution = 1e-15
-
-    def __init__(self, W: Array) -> None:
-        self._W = W
-        self.width = len(W)
-        self.count = 0
-
-    def forms(self, A: Array, B: Array) -> Array:
-        self.count += len(A)
-        return np.asarray(np.einsum("kd,kd->k", A @ self._W, B))
-
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        columns = self._W @ B
-        found = columns if basis is None else basis.T @ columns
-        self.count += found.size
-        return found
-
-
 def solve(method: str, W: Array, seed: int) -> tuple[int, float, Array]:
     """Measurements, seconds inside the solver, and W as found."""
     d = len(W)
     rng = np.random.default_rng([seed, d, RANK])
     if method == METHODS[0]:
-        meter = ExactMeter(W)
+        meter = MatrixMeter(W)
         start = time.perf_counter()
         found = RangeFinder().solve(meter, rng)
-        return meter.count, time.perf_counter() - start, found.dense()
+        return meter.measured, time.perf_counter() - start, found.matrix.dense()
     m = int(np.ceil(RATIO * RANK * (2 * d - RANK)))
     A, B = rng.standard_normal((2, m, d))
     t = np.einsum("ki,ij,kj->k", A, W, B)
     if method == METHODS[1]:
         start = time.perf_counter()
-        solved = NuclearNorm().solve(A, B, t).matrix.dense()
+        solved = NuclearNorm().fit(A, B, t).matrix.dense()
         return m, time.perf_counter() - start, solved
     cp: Any = importlib.import_module("cvxpy")  # its functions carry no types
     start = time.perf_counter()

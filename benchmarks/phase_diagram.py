@@ -35,7 +35,7 @@ def rate(solver: str, d: int, r: int, ratio: float, seeds: int) -> float:
         A, B = rng.standard_normal((2, int(np.ceil(ratio * r * (2 * d - r))), d))
         t = np.einsum("kd,kd->k", A @ W, B)
         if solver == "nuclear norm":
-            found = NuclearNorm(iterations=800).solve(A, B, t).matrix.dense()
+            found = NuclearNorm(iterations=800).fit(A, B, t).matrix.dense()
         else:
             found = (
                 FixedRank(r, restarts=4 if d * r > 200 else 10, steps=30).solve(A, B, t, rng).matrix.dense()

@@ -24,6 +24,7 @@ ROOMS = [
     "learners",
     "certify",
     "recovery",
+    "testing",
     "audit",
     "lab",
     "cli",

@@ -8,9 +8,8 @@ import pytest
 from unsoftmax import FunctionOracle, Ledger, Transformer, random_transformer
 from unsoftmax.meters import ConeMeter, Meter, antisymmetric_meter
 from unsoftmax.meters.transformer.linear_piece import choose_piece
-from unsoftmax.models.matrices import as_matrix
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers import RangeFinder, gaussian_probes, solve_columns
+from unsoftmax.solvers import Columns, RangeFinder
 
 
 def _ledger(model: Transformer) -> Ledger:
@@ -29,7 +28,7 @@ def _meter(kind: str, ledger: Ledger, model: Transformer) -> Meter:
 @pytest.mark.parametrize("kind", ["cone", "antisymmetric"])
 def test_columns_of_the_paper(kind: str) -> None:
     model = random_transformer(6, 9, seed=1, scale=0.5)
-    W = solve_columns(_meter(kind, _ledger(model), model), gaussian_probes(6, np.random.default_rng(2)))
+    W = Columns().solve(_meter(kind, _ledger(model), model), np.random.default_rng(2)).matrix.dense()
     assert np.linalg.norm(W - model.W) < 1e-8 * np.linalg.norm(model.W)
 
 
@@ -41,7 +40,7 @@ def test_range_finder_at_its_price(kind: str, r: int) -> None:
     ledger = _ledger(model)
     meter = _meter(kind, ledger, model)
     before = ledger.bill.total
-    W = as_matrix(RangeFinder().solve(meter, np.random.default_rng(3)))
+    W = RangeFinder().solve(meter, np.random.default_rng(3)).matrix
     assert np.linalg.norm(W.dense() - model.W) < 1e-9 * np.linalg.norm(model.W)
     price = 1 if kind == "cone" else 2
     measurements = r * (2 * d - r)

@@ -11,7 +11,7 @@ from unsoftmax.meters.several_heads.isolated_head import IsolatedHeadMeter
 from unsoftmax.meters.several_heads.isolating_rows import Isolation
 from unsoftmax.meters.several_heads.other_heads import SaturatedBackground
 from unsoftmax.recovery.targets import as_oracle
-from unsoftmax.solvers import RangeFinder, solve_columns
+from unsoftmax.solvers import Columns, RangeFinder
 
 
 def _meter(d: int, heads: int, r: int, which: int) -> tuple[IsolatedHeadMeter, np.ndarray]:
@@ -31,7 +31,7 @@ def _meter(d: int, heads: int, r: int, which: int) -> tuple[IsolatedHeadMeter, n
 @pytest.mark.parametrize("which", range(3))
 def test_range_finder_reads_one_head_of_three(which: int) -> None:
     meter, W = _meter(12, 3, 3, which)
-    found = RangeFinder().solve(meter, np.random.default_rng(1)).dense()
+    found = RangeFinder().solve(meter, np.random.default_rng(1)).matrix.dense()
     assert np.linalg.norm(found - W) < 1e-8 * np.linalg.norm(W)
     assert np.linalg.matrix_rank(found, tol=1e-6) == 3
 
@@ -39,5 +39,5 @@ def test_range_finder_reads_one_head_of_three(which: int) -> None:
 def test_columns_read_one_head_of_two() -> None:
     meter, W = _meter(6, 2, 6, 1)
     basis = np.linalg.qr(np.random.default_rng(2).standard_normal((6, 6)))[0]
-    found = solve_columns(meter, lambda _: basis)
+    found = Columns(lambda d, rng: basis).solve(meter, np.random.default_rng(0)).matrix.dense()
     assert np.linalg.norm(found - W) < 1e-7 * np.linalg.norm(W)

@@ -15,7 +15,7 @@ from unsoftmax.meters.one_head.low_precision import ZeroCentredMeter
 from unsoftmax.meters.one_head.rounded import RoundingMeter
 from unsoftmax.meters.probes.bisection import Bisection
 from unsoftmax.models.matrices import Dense
-from unsoftmax.solvers import RangeFinder, solve_columns
+from unsoftmax.solvers import Columns, RangeFinder
 
 
 def _tolerance(head: SingleHead, rng: np.random.Generator) -> Meter:
@@ -52,8 +52,7 @@ def test_range_finder(name: str, r: int | None) -> None:
     head = hard_head(7, r, seed=5)
     rng = np.random.default_rng(1)
     meter = make(head, rng)
-    facing = None if name == "tolerance" else meter.facing if isinstance(meter, RoundingMeter) else head.v
-    found = RangeFinder(facing=facing).solve(meter, rng)
+    found = RangeFinder().solve(meter, rng).matrix
     assert np.linalg.norm(found.dense() - head.W) <= accuracy * np.linalg.norm(head.W)
 
 
@@ -61,8 +60,8 @@ def test_range_finder(name: str, r: int | None) -> None:
 def test_columns(name: str) -> None:
     make, accuracy = METERS[name]
     head = hard_head(4, seed=6)
-    meter = make(head, np.random.default_rng(2))
-    found = solve_columns(meter, lambda j: np.eye(4) + 0.25)
+    rng = np.random.default_rng(2)
+    found = Columns(lambda d, rng: np.eye(d) + 0.25).solve(make(head, rng), rng).matrix.dense()
     assert np.linalg.norm(found - head.W) <= 100 * accuracy * np.linalg.norm(head.W)
 
 

@@ -9,6 +9,7 @@ import unsoftmax
 from tests.cases import heads
 from unsoftmax import FunctionOracle, Ledger, OutsideClass, SigmoidMeter
 from unsoftmax.meters.one_head.exact import two_rows
+from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.meters.probes.balanced_probes import AxisProbes, BalancedProbes, Probes
 from unsoftmax.meters.probes.sizes import choose_scales
 
@@ -98,10 +99,20 @@ def test_no_row_is_longer_than_the_bound(bound: float) -> None:
 
 def test_forms_are_the_papers_measurements() -> None:
     head = heads.make("plain", 6, seed=9)
-    ledger, meter = _meter(head)
+    ledger, _ = _meter(head)
     A, B = np.random.default_rng(0).standard_normal((2, 10, 6))
-    np.testing.assert_allclose(meter.forms(A, B), np.einsum("kd,de,ke->k", A, head.W, B), rtol=1e-9)
+    found = TwoRowMeter(ledger, head.v).forms(A, B)
+    np.testing.assert_allclose(found, np.einsum("kd,de,ke->k", A, head.W, B), rtol=1e-9)
     assert ledger.bill.total == 10
+
+
+def test_a_saturated_pair_of_the_paper_is_not_finite() -> None:
+    head = heads.make("saturating", 6, seed=9)
+    A, B = np.random.default_rng(0).standard_normal((2, 10, 6))
+    found = TwoRowMeter(_meter(head)[0], head.v).forms(1e6 * A, B)
+    assert not (np.abs(found) < 36.0).any()
+    limited = TwoRowMeter(_meter(head)[0], head.v, 1.0).forms(1e6 * A, B)
+    np.testing.assert_allclose(np.abs(limited), 1.0)
 
 
 def test_answers_that_are_no_weights_are_refused() -> None:

@@ -37,7 +37,7 @@ def _reference(A: Array, B: Array, t: Array) -> Array:
 )  # not enough for W, on the edge, enough: the minimiser is unique in every case
 def test_the_minimiser_is_that_of_the_reference(m: int) -> None:
     _, A, B, t = _instance(8, 1, m, seed=0)
-    found, reference = NuclearNorm().solve(A, B, t).matrix.dense(), _reference(A, B, t)
+    found, reference = NuclearNorm().fit(A, B, t).matrix.dense(), _reference(A, B, t)
     assert np.linalg.norm(found - reference) <= 1e-3 * np.linalg.norm(reference)
     assert np.linalg.norm(found, "nuc") <= (1 + 1e-5) * np.linalg.norm(reference, "nuc")
     np.testing.assert_allclose(np.einsum("kd,kd->k", A @ found, B), t, atol=1e-8 * np.abs(t).max())
@@ -47,14 +47,14 @@ def test_the_minimiser_is_that_of_the_reference(m: int) -> None:
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e6])
 def test_enough_measurements_give_every_digit(d: int, r: int, ratio: float, scale: float) -> None:
     W, A, B, t = _instance(d, r, int(ratio * r * (2 * d - r)), seed=1, scale=scale)
-    found = NuclearNorm().solve(A, B, t)
+    found = NuclearNorm().fit(A, B, t)
     assert (found.rank, found.polished) == (r, True)
     assert np.linalg.norm(found.matrix.dense() - W) <= 1e-10 * np.linalg.norm(W)
 
 
 def test_too_few_measurements_are_told_by_the_rank() -> None:
     W, A, B, t = _instance(16, 2, 80, seed=0)
-    found = NuclearNorm().solve(A, B, t)
+    found = NuclearNorm().fit(A, B, t)
     assert found.rank > 2
     assert np.linalg.norm(found.matrix.dense(), "nuc") < np.linalg.norm(W, "nuc")
     np.testing.assert_allclose(
@@ -64,7 +64,7 @@ def test_too_few_measurements_are_told_by_the_rank() -> None:
 
 def test_nothing_measured_is_nothing() -> None:
     _, A, B, t = _instance(5, 1, 20, seed=0)
-    found = NuclearNorm().solve(A, B, 0 * t)
+    found = NuclearNorm().fit(A, B, 0 * t)
     assert found.rank == 0
     assert not found.matrix.dense().any()
 
@@ -72,4 +72,4 @@ def test_nothing_measured_is_nothing() -> None:
 def test_repeated_measurements_do_no_harm() -> None:
     W, A, B, t = _instance(8, 1, 50, seed=3)
     A, B, t = (np.concatenate([part, part[:10]]) for part in (A, B, t))
-    assert np.linalg.norm(NuclearNorm().solve(A, B, t).matrix.dense() - W) <= 1e-8 * np.linalg.norm(W)
+    assert np.linalg.norm(NuclearNorm().fit(A, B, t).matrix.dense() - W) <= 1e-8 * np.linalg.norm(W)

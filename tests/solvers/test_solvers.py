@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -11,42 +9,16 @@ from numpy.typing import NDArray
 from tests.cases import heads
 from unsoftmax.models import Dense, Factors
 from unsoftmax.solvers import (
+    Columns,
     FacingBasis,
     RandomBasis,
     RangeFinder,
     gaussian_probes,
-    solve_columns,
     structured_probes,
 )
+from unsoftmax.testing import MatrixMeter
 
 Array = NDArray[np.float64]
-
-
-@dataclass
-class MatrixMeter:
-    W: Array
-    noise: float = 0.0
-    measured: int = 0
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-
-    @property
-    def width(self) -> int:
-        return len(self.W)
-
-    @property
-    def resolution(self) -> float:
-        return 1e-16 * float(np.linalg.norm(self.W)) / self.width
-
-    def forms(self, A: Array, B: Array) -> Array:
-        self.measured += len(A)
-        return np.asarray(np.einsum("kd,de,ke->k", A, self.W, B))
-
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        exact = self.W @ B if basis is None else basis.T @ self.W @ B
-        if basis is not None:
-            np.testing.assert_allclose(basis.T @ basis, np.eye(basis.shape[1]), atol=1e-12)
-        self.measured += exact.size
-        return np.asarray(exact + self.noise * self.rng.standard_normal(exact.shape))
 
 
 @pytest.mark.parametrize("d", [1, 2, 17, 64])
@@ -68,7 +40,9 @@ def test_range_finder_pays_for_the_degrees_of_freedom(d: int, r: int, seed: int)
     W = rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
     meter = MatrixMeter(W)
     left: list[int] = []
-    found = RangeFinder().solve(meter, rng, left.append)
+    solution = RangeFinder().solve(meter, rng, left.append)
+    found = solution.matrix
+    assert solution.rank == r
     np.testing.assert_allclose(found.dense(), W, atol=1e-10 * (1 + float(np.linalg.norm(W))))
     assert meter.measured <= r * (2 * d - r) + r + 6
     assert left == [r * (d - r)]
@@ -82,7 +56,7 @@ def test_range_finder_pays_for_the_degrees_of_freedom(d: int, r: int, seed: int)
 def test_spectra_that_decay_are_followed_down_to_the_noise(decades: int, noise: float) -> None:
     d, r = 48, 12
     W = heads.low_rank(d, r, seed=2, decades=decades).W
-    found = RangeFinder().solve(MatrixMeter(W, noise), np.random.default_rng(0))
+    found = RangeFinder().solve(MatrixMeter(W, noise=noise), np.random.default_rng(0)).matrix
     assert np.linalg.norm(found.dense() - W) <= 1e-13 * np.linalg.norm(W) + 300 * noise * d
 
 
@@ -90,7 +64,7 @@ def test_repeated_singular_values() -> None:
     Q = np.linalg.qr(np.random.default_rng(1).standard_normal((30, 30)))[0]
     for W in (np.eye(30), Q, Q[:, :4] @ Q[:, :4].T, np.ones((30, 30))):
         np.testing.assert_allclose(
-            RangeFinder().solve(MatrixMeter(W), np.random.default_rng(3)).dense(), W, atol=1e-11
+            RangeFinder().solve(MatrixMeter(W), np.random.default_rng(3)).matrix.dense(), W, atol=1e-11
         )
 
 
@@ -98,11 +72,11 @@ def test_columns_solve_both_kinds_of_probes() -> None:
     rng = np.random.default_rng(0)
     W = rng.standard_normal((7, 7))
     v = np.array([0.0, 1.0, -3.0, 0.0, 0.5, 0.0, 2.0])
-    for probes in (gaussian_probes(7, rng), structured_probes(v)):
+    for probes in (gaussian_probes, structured_probes(v)):
         meter = MatrixMeter(W)
-        np.testing.assert_allclose(solve_columns(meter, probes), W, atol=1e-10)
+        np.testing.assert_allclose(Columns(probes).solve(meter, rng).matrix.dense(), W, atol=1e-10)
         assert meter.measured == 49
-    Z = structured_probes(v)(0)
+    Z = structured_probes(v)(7, rng)
     assert (Z @ v != 0).all()
     assert np.linalg.matrix_rank(Z) == 7
 
@@ -114,7 +88,7 @@ def _dependent_columns(d: int, r: int) -> tuple[Array, Array, int]:
     first = FacingBasis(d, np.random.default_rng(5), v).columns(0, r)
     hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][
         :, -1
-    ]  # what none of them hears
+    ]  # what none of them sees
     right = np.column_stack([hidden + 3e-3 * first[:, 0], rng.standard_normal((d, r - 1))])
     return rng.standard_normal((d, r)) @ np.linalg.qr(right)[0].T, v, 5
 
@@ -131,11 +105,10 @@ def test_dependent_columns_are_repaired() -> None:
         return np.asarray(W @ b)
 
     errors = []
-    for solver in (RangeFinder(facing=v), RangeFinder(facing=v, again=again)):
-        meter = MatrixMeter(W, noise=1e-12 * size / 40)
-        errors.append(
-            float(np.linalg.norm(solver.solve(meter, np.random.default_rng(seed)).dense() - W)) / size
-        )
+    for solver in (RangeFinder(), RangeFinder(again=again)):
+        meter = MatrixMeter(W, noise=1e-12 * size / 40, facing=v)
+        found = solver.solve(meter, np.random.default_rng(seed)).matrix
+        errors.append(float(np.linalg.norm(found.dense() - W)) / size)
     assert asked
     assert errors[1] < 1e-11
     assert errors[0] > 10.0 * errors[1]
@@ -145,6 +118,6 @@ def test_a_rough_matrix_chooses_the_columns() -> None:
     W, v, seed = _dependent_columns(40, 3)
     left, values, right = np.linalg.svd(W)
     near = Factors(left[:, :3] * values[:3], right[:3].T)
-    meter = MatrixMeter(W, noise=1e-12 * float(np.linalg.norm(W)) / 40)
-    found = RangeFinder(facing=v, near=near).solve(meter, np.random.default_rng(seed))
+    meter = MatrixMeter(W, noise=1e-12 * float(np.linalg.norm(W)) / 40, facing=v)
+    found = RangeFinder(near=near).solve(meter, np.random.default_rng(seed)).matrix
     assert np.linalg.norm(found.dense() - W) < 1e-11 * np.linalg.norm(W)

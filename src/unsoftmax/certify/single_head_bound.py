@@ -69,7 +69,7 @@ def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:
         head.matrix.norm() / d,
         bias=0.0 if head.w0 is None else float(np.linalg.norm(head.w0)) / np.sqrt(d),
         constant=float(np.max(np.abs(head.c))),
-        loudness=float(np.linalg.norm(head.v)) / np.sqrt(d),
+        readout=float(np.linalg.norm(head.v)) / np.sqrt(d),
         bound=input_bound,
     )
 

@@ -19,7 +19,6 @@ from unsoftmax.learners.relu_network.learner import (
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters import ConeMeter, antisymmetric_meter
 from unsoftmax.models import CanonicalNetwork, ReluNetwork, Transformer
-from unsoftmax.models.matrices import as_matrix
 from unsoftmax.solvers import RangeFinder
 
 __all__ = ["TransformerLearner"]
@@ -127,7 +126,7 @@ class TransformerLearner:
             meter = ConeMeter(ledger, folds, rng)
         ledger.expect(ledger.bill.total + ledger.width**2)
         with ledger.phase("scores"):
-            W = as_matrix(self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left)))
+            W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left)).matrix
             column = W.apply(meter.piece.centre[None])[0]
             w0 = meter.query_bias(column)
         model = Transformer(
@@ -142,5 +141,5 @@ class TransformerLearner:
     ) -> Transformer:
         meter = antisymmetric_meter(ledger, folds, rng)
         with ledger.phase("scores"):
-            W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + 2 * left))
-        return Transformer(W, ReluNetwork.from_folds(folds))
+            found = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + 2 * left))
+        return Transformer(found.matrix, ReluNetwork.from_folds(folds))

@@ -1,6 +1,6 @@
 """Answers become linear measurements of W."""
 
-from unsoftmax.meters.base import Answers, BoundedMeter, Meter
+from unsoftmax.meters.base import Answers, BoundedMeter, FormMeter, Meter
 from unsoftmax.meters.one_head.exact import SigmoidMeter
 from unsoftmax.meters.one_head.within_tolerance import MeasuredReadout, ToleranceMeter
 from unsoftmax.meters.transformer.antisymmetric import AntisymmetricPairs, antisymmetric_meter
@@ -11,6 +11,7 @@ __all__ = [
     "AntisymmetricPairs",
     "BoundedMeter",
     "ConeMeter",
+    "FormMeter",
     "MeasuredReadout",
     "Meter",
     "SigmoidMeter",

@@ -3,13 +3,13 @@ structure."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["Answers", "BoundedMeter", "Meter", "forms_by_projection"]
+__all__ = ["Answers", "BoundedMeter", "FormMeter", "Meter", "forms_by_projection"]
 
 
 class Answers(Protocol):
@@ -29,20 +29,30 @@ class Answers(Protocol):
         """Answers to a batch."""
 
 
-class Meter(Protocol):
-    """Measures aᵀWb. Solvers see this and never an oracle."""
+@runtime_checkable
+class FormMeter(Protocol):
+    """Measures aᵀWb for given pairs: what solvers need that choose their pairs in advance."""
 
     @property
     def width(self) -> int:
         """The d of W (d×d)."""
 
-    @property
-    def resolution(self) -> float:
-        """Size below which aᵀWb (unit a, b) cannot be told from zero, as far as this meter knows by
-        itself."""
-
     def forms(self, A: Array, B: Array) -> Array:
-        """a_kᵀ W b_k for the rows of A and B, exactly these pairs, one measurement each."""
+        """a_kᵀ W b_k for the rows of A and B, of any size. NaN or infinite where a pair cannot be read."""
+
+
+@runtime_checkable
+class Meter(FormMeter, Protocol):
+    """Measures aᵀWb inside subspaces, too. Solvers see this and never an oracle."""
+
+    @property
+    def facing(self) -> Array | None:
+        """A vector that every b should see: a solver chooses its b's with b·facing well away from zero.
+        None: any b will do."""
+
+    def resolution(self) -> float:
+        """Size below which aᵀWb (unit a, b) cannot be told from zero, as far as this meter knows by itself.
+        May ask a few queries when first called."""
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         """basisᵀ W B, with orthonormal columns in `basis` (d×k; None: the identity) and unit columns in B
@@ -54,6 +64,7 @@ class Meter(Protocol):
         """
 
 
+@runtime_checkable
 class BoundedMeter(Meter, Protocol):
     """A meter that says how far off it can be."""
 
@@ -65,8 +76,10 @@ class BoundedMeter(Meter, Protocol):
 
 
 def forms_by_projection(meter: Meter, A: Array, B: Array) -> Array:
-    """a_kᵀ W b_k one by one, for meters whose `project` adds to each a what makes it heard."""
-    lengths = np.linalg.norm(A, axis=1), np.linalg.norm(B, axis=1)
-    pairs = zip(A / lengths[0][:, None], B / lengths[1][:, None], strict=True)
-    values = [float(meter.project(a[:, None], b[:, None])[0, 0]) for a, b in pairs]
-    return np.asarray(np.asarray(values) * lengths[0] * lengths[1])
+    """a_kᵀ W b_k one by one, for meters whose `project` adds to each a what makes it readable."""
+    sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+    values = np.zeros(len(A))
+    for k in np.flatnonzero(sizes):
+        a, b = A[k] / np.linalg.norm(A[k]), B[k] / np.linalg.norm(B[k])
+        values[k] = float(meter.project(a[:, None], b[:, None])[0, 0])
+    return np.asarray(values * sizes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +9,10 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.meters import BoundedMeter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.solvers.base import Announce, Solution
+from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 
-__all__ = ["BoundedRangeFinder", "Solution"]
+__all__ = ["BoundedRangeFinder"]
 
 _CHECKS = 6  # fresh forms that look for a missed direction
 _PLAINLY = 8.0  # times the columns' errors: so much outside their span is plainly no error of theirs
@@ -19,32 +20,6 @@ _MISSING = 1.5  # so much beyond the bound means that one was missed
 # repairs stop when the left factor is known so much worse than the right one, which most of the queries went
 # into
 _BALANCED = 1.5
-
-
-@dataclass(frozen=True)
-class Solution:
-    """A matrix, a bound on the Frobenius norm of its error, and its rank as far as the error bars tell.
-
-    complete: no assumption on the rank was needed, so the bound follows from the error bars alone.
-    """
-
-    matrix: Matrix
-    error: float
-    rank: int
-    complete: bool
-
-    def plus_column(self, column: Array, direction: Array, error: float) -> Solution:
-        """The matrix plus column·directionᵀ, for a direction orthogonal to all that was solved for."""
-        total = float(np.hypot(self.error, error))
-        if isinstance(self.matrix, Factors):
-            joint = Factors(
-                np.column_stack([self.matrix.left, column]), np.column_stack([self.matrix.right, direction])
-            )
-            if joint.left.shape[1] < joint.width:
-                return Solution(joint, total, self.rank + 1, self.complete)
-        return Solution(
-            Dense(self.matrix.dense() + np.outer(column, direction)), total, self.rank + 1, self.complete
-        )
 
 
 @dataclass(frozen=True)
@@ -59,20 +34,20 @@ class BoundedRangeFinder:
 
     noise: the part of an error bar that an error typically fills; below it, a residual is no new direction.
     floor: a matrix of this norm is no direction worth finding; what is left out for it goes into the bound.
+    within: orthonormal columns B (d×n); what is found is the matrix W·B·Bᵀ. None: a random basis of the whole
+    space.
     """
 
     repairs: int = 2
     noise: float = 0.6
     floor: float = 0.0
+    within: Array | None = None
 
     def solve(
-        self,
-        meter: BoundedMeter,
-        rng: np.random.Generator,
-        B: Array,
-        announce: Callable[[int], None] | None = None,
+        self, meter: BoundedMeter, rng: np.random.Generator, progress: Announce | None = None
     ) -> Solution:
-        """W on the span of the orthonormal columns of B (d×n): the matrix W·B·Bᵀ."""
+        """W on the span of `within`, with a bound on its error."""
+        B = self._basis(meter, rng) if self.within is None else self.within
         d, n = B.shape
         columns, errors = np.empty((d, 0)), np.empty(0)
         least = 0
@@ -93,7 +68,7 @@ class BoundedRangeFinder:
                         B, k + 1, beside.loudest
                     )  # this column told nothing by chance; that one does
                     continue
-                found = self._inside(meter, B, columns, errors, announce)
+                found = self._inside(meter, B, columns, errors, progress)
                 unseen = beside.size_without(found.matrix)
                 if unseen <= _MISSING * found.error or k + 2 > n:
                     return replace(found, error=max(found.error, 2.0 * unseen))
@@ -101,6 +76,11 @@ class BoundedRangeFinder:
         return Solution(
             Dense(columns @ B.T), float(np.linalg.norm(errors)), _rank(columns, errors, self.noise), True
         )
+
+    def _basis(self, meter: BoundedMeter, rng: np.random.Generator) -> Array:
+        d = meter.width
+        basis = RandomBasis(d, rng) if meter.facing is None else FacingBasis(d, rng, meter.facing)
+        return basis.columns(0, d)
 
     def _forms_beside(
         self, meter: BoundedMeter, rng: np.random.Generator, B: Array, columns: Array, errors: Array
@@ -137,12 +117,7 @@ class BoundedRangeFinder:
         return rest < self.noise * float(np.sqrt(error**2 + np.sum((weights * errors) ** 2)))
 
     def _inside(
-        self,
-        meter: BoundedMeter,
-        B: Array,
-        columns: Array,
-        errors: Array,
-        announce: Callable[[int], None] | None,
+        self, meter: BoundedMeter, B: Array, columns: Array, errors: Array, progress: Announce | None
     ) -> Solution:
         d, n = B.shape
         k = columns.shape[1]
@@ -151,8 +126,8 @@ class BoundedRangeFinder:
         if rank == 0:
             typical = float(np.sqrt(np.mean(errors**2) * n)) + self.floor
             return Solution(Factors(np.zeros((d, 0)), np.zeros((d, 0))), typical, 0, False)
-        if announce is not None:
-            announce((n - k) * (rank + 1))
+        if progress is not None:
+            progress((n - k) * (rank + 1))
         rest, rest_errors = meter.measure(span, B[:, k:], rest_is_silent=True)
         inside = np.column_stack([span.T @ columns, rest])
         row_space = np.linalg.svd(inside, full_matrices=False)[2].T  # n×rank, in the coordinates of B

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.meters import FormMeter
+from unsoftmax.models.matrices import Dense, Factors
+from unsoftmax.solvers.base import Announce, Solution
 from unsoftmax.solvers.fixed_rank import balanced, polish
 
-__all__ = ["NuclearNorm", "NuclearNormSolution"]
+__all__ = ["NuclearNorm", "NuclearNormSolution", "PairDraw", "gaussian_pairs"]
+
+PairDraw = Callable[[int, int, np.random.Generator], tuple[Array, Array]]
+"""draw(n, d, rng): rows (A, B), (n, d) each, whose forms are measured."""
+
+
+def gaussian_pairs(n: int, width: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Independent standard normal rows, as Theorem 5.1 has them."""
+    return rng.standard_normal((n, width)), rng.standard_normal((n, width))
 
 
 @dataclass(frozen=True)
-class NuclearNormSolution:
+class NuclearNormSolution(Solution):
     """The minimiser, its rank, the relative residuals where the iteration stopped, and how many iterations it
     took.
 
     polished: whether Gauss-Newton on the found rank met every measurement to rounding without moving away
-    from the iterate.
+    from the iterate. measurements: how many forms it agrees with.
     """
 
-    matrix: Matrix
-    rank: int
-    primal: float
-    dual: float
-    iterations: int
-    polished: bool
+    primal: float = 0.0
+    dual: float = 0.0
+    iterations: int = 0
+    polished: bool = True
+    measurements: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,7 @@ class NuclearNorm:
     >>> rng = np.random.default_rng(0)
     >>> W, A, B = np.outer(np.arange(6), np.ones(6)), rng.standard_normal((30, 6)), rng.standard_normal((30,
     ...     6))
-    >>> found = NuclearNorm().solve(A, B, np.einsum("kd,kd->k", A @ W, B))
+    >>> found = NuclearNorm().fit(A, B, np.einsum("kd,kd->k", A @ W, B))
     >>> found.rank, bool(np.allclose(found.matrix.dense(), W))
     (1, True)
     """
@@ -52,15 +62,30 @@ class NuclearNorm:
     finest: float = 1e-11
     iterations: int = 3000
     relaxation: float = 1.7
+    measurements: int | None = None
+    draw: PairDraw = gaussian_pairs
 
-    def solve(self, A: Array, B: Array, t: Array) -> NuclearNormSolution:
-        """The minimiser; `polished` and the residuals say how well it is known."""
+    def solve(
+        self, meter: FormMeter, rng: np.random.Generator, progress: Announce | None = None
+    ) -> NuclearNormSolution:
+        """W from the forms of `measurements` pairs (None: d², enough for any rank); pairs that the meter
+        cannot read are left out."""
+        d = meter.width
+        n = d * d if self.measurements is None else self.measurements
+        if progress is not None:
+            progress(n)
+        A, B = self.draw(n, d, rng)
+        t = meter.forms(A, B)
+        read = np.isfinite(t)
+        return self.fit(A[read], B[read], t[read])
+
+    def fit(self, A: Array, B: Array, t: Array) -> NuclearNormSolution:
+        """The minimiser for given pairs; `polished` and the residuals say how well it is known."""
         d = A.shape[1]
         scale = float(np.linalg.norm(t)) / np.sqrt(len(t)) if len(t) else 0.0
         if scale == 0.0:
-            return NuclearNormSolution(
-                Factors(np.zeros((d, 0)), np.zeros((d, 0))), 0, 0.0, 0.0, 0, polished=True
-            )
+            empty = Factors(np.zeros((d, 0)), np.zeros((d, 0)))
+            return NuclearNormSolution(empty, np.inf, 0, measurements=len(t))
         project = _Affine(A, B, t / scale)
         Z = project(np.zeros((d, d)))
         U = np.zeros((d, d))
@@ -87,7 +112,9 @@ class NuclearNorm:
                 )
                 if found is not None:
                     matrix = Factors(found[0] * np.sqrt(scale), found[1] * np.sqrt(scale))
-                    return NuclearNormSolution(matrix, rank, primal, dual, iteration, polished=True)
+                    return NuclearNormSolution(
+                        matrix, np.inf, rank, False, primal, dual, iteration, True, len(t)
+                    )
                 if tol <= self.finest:
                     break
                 tol /= 10.0
@@ -95,7 +122,8 @@ class NuclearNorm:
                 factor = 2.0 if primal > 5.0 * dual else 0.5 if dual > 5.0 * primal else 1.0
                 rho *= factor
                 U /= factor
-        return NuclearNormSolution(Dense(scale * project(Z)), rank, primal, dual, iteration, polished=False)
+        unpolished = Dense(scale * project(Z))
+        return NuclearNormSolution(unpolished, np.inf, rank, False, primal, dual, iteration, False, len(t))
 
 
 class _Affine:

@@ -3,7 +3,6 @@ span."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
+from unsoftmax.solvers.base import Announce, Solution
 from unsoftmax.solvers.bases import FacingBasis, RandomBasis
 from unsoftmax.solvers.extra_column import Again, repaired
 
@@ -38,7 +38,6 @@ class RangeFinder:
       columns, magnified by y, look
       like something new. Believed up to |y| = 1000, and only asked for when |aᵀWb| is small enough for that.
 
-    facing: a vector that every b shall see alike, for meters that need b·v > 0.
     near: W, roughly, where it is known: of many bases the one is taken whose first columns tell its range
     best.
     again: measures a column that is roughly known once more, for meters that do so cheaply; used where the
@@ -47,21 +46,17 @@ class RangeFinder:
 
     margin: float = 10.0
     block_bytes: int = 1 << 20
-    facing: Array | None = None
     near: Matrix | None = None
     again: Again | None = None
 
-    def solve(
-        self, meter: Meter, rng: np.random.Generator, announce: Callable[[int], None] | None = None
-    ) -> Matrix:
-        """W, as factors when its rank is below d. `announce` hears the number of measurements still to
-        come."""
+    def solve(self, meter: Meter, rng: np.random.Generator, progress: Announce | None = None) -> Solution:
+        """W, as factors when its rank is below d."""
         d = meter.width
-        basis = self._basis(d, rng)
+        basis = self._basis(meter, rng)
         found = _Columns(d)
         noise = 0.0
         while found.count < d:
-            noise = max(noise, meter.resolution)
+            noise = max(noise, meter.resolution())
             if self._nothing_left(meter, basis, found, noise, rng):
                 break
             b = basis.columns(found.count, found.count + 1)
@@ -69,23 +64,24 @@ class RangeFinder:
             if found.count == 0:
                 noise = _noise(meter, b, column, rng)
             found.add(column)
-        if announce is not None:
-            announce(found.span.shape[1] * (d - found.count))
+        if progress is not None:
+            progress(found.span.shape[1] * (d - found.count))
         matrix = self._assemble(meter, basis, found)
-        if self.again is None or self.facing is None or not isinstance(matrix, Factors):
-            return matrix
-        return repaired(
-            matrix,
-            basis.columns(0, found.count),
-            found.columns,
-            max(noise, meter.resolution),
-            self.again,
-            self.facing,
-        )
+        if self.again is not None and meter.facing is not None and isinstance(matrix, Factors):
+            matrix = repaired(
+                matrix,
+                basis.columns(0, found.count),
+                found.columns,
+                max(noise, meter.resolution()),
+                self.again,
+                meter.facing,
+            )
+        return Solution(matrix, np.inf, found.span.shape[1])
 
-    def _basis(self, d: int, rng: np.random.Generator) -> RandomBasis:
+    def _basis(self, meter: Meter, rng: np.random.Generator) -> RandomBasis:
         def draw() -> RandomBasis:
-            return RandomBasis(d, rng) if self.facing is None else FacingBasis(d, rng, self.facing)
+            d, facing = meter.width, meter.facing
+            return RandomBasis(d, rng) if facing is None else FacingBasis(d, rng, facing)
 
         if not isinstance(self.near, Factors) or not self.near.left.shape[1]:
             return draw()
@@ -111,7 +107,7 @@ class RangeFinder:
                 return True
             mix = np.zeros((1, basis.width))
             mix[0, found.count :] = rng.standard_normal(basis.width - found.count)
-            if self.facing is not None:
+            if meter.facing is not None:
                 mix = np.abs(mix)
             b = basis.apply(mix / np.linalg.norm(mix)).T
             form = abs(float(meter.project(a[:, None], b)[0, 0]))

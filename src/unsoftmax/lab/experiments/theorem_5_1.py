@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table
 from unsoftmax.learners import Size, theorem_5_1
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters import SigmoidMeter
+from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead, random_single_head
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle
@@ -117,13 +117,13 @@ def _solves(head: SingleHead, n_pairs: int, seed: int, *, from_answers: bool = F
     rng = np.random.default_rng([seed, n_pairs, 0x51])
     A, B = rng.standard_normal((2, n_pairs, head.width))
     forms = (
-        SigmoidMeter(Ledger(as_oracle(head)), head.v).forms(A, B)
+        TwoRowMeter(Ledger(as_oracle(head)), head.v).forms(A, B)
         if from_answers
         else np.einsum("ki,ij,kj->k", A, head.W, B)
     )
     if not np.isfinite(forms).all():
         return False
-    found = NuclearNorm().solve(A, B, forms).matrix
+    found = NuclearNorm().fit(A, B, forms).matrix
     return bool(np.linalg.norm(SingleHead(found, head.v).W - head.W) <= 1e-6 * np.linalg.norm(head.W))
 
 
@@ -143,8 +143,8 @@ def _from_answers(literal: int, scaled: int, runs: int, C: float, why: str) -> s
             "such pair spoils the convex program."
         )
     text += (
-        " With rows scaled by a common factor, and drawn again where v hardly hears them, it is found in "
-        f"{scaled} of {runs}"
+        " With rows scaled by a common factor, and drawn again where they are nearly orthogonal to v, it is "
+        f"found in {scaled} of {runs}"
     )
     return text + (f"; the others end as UNRESOLVED ({why})." if scaled < runs else ".")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,10 +55,9 @@ def learn_biased_scores(
     with ledger.phase("scores"):
         column, column_error = meter.measure_alone(direction)
         floor = meter.row_error * np.sqrt(d) * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
-        floor = 0.0 if floor > _FAINT * meter.resolution * d else floor
-        found = BoundedRangeFinder(solver.repairs, solver.noise, floor).solve(
-            meter, rng, meter.quiet_basis(), lambda left: ledger.expect(ledger.bill.total + left)
-        )
+        floor = 0.0 if floor > _FAINT * meter.resolution() * d else floor
+        solver = replace(solver, floor=floor, within=meter.quiet_basis())
+        found = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
     whole = found.plus_column(column, direction, column_error)
     w0 = meter.bias - whole.matrix.apply(meter.origin[None])[0]
     return BiasedSolution(whole, w0, meter.bias_error + whole.error * float(np.linalg.norm(meter.origin)))

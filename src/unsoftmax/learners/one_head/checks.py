@@ -7,7 +7,7 @@ import numpy as np
 from unsoftmax.arrays import Array, logit
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.one_head.exact import SIGMOID_TEST
-from unsoftmax.meters.probes.balanced_probes import audible_direction
+from unsoftmax.meters.probes.balanced_probes import direction_that_sees
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = [
@@ -84,7 +84,7 @@ def check_attention_shape(
     d = ledger.width
     b = rng.standard_normal(d)
     b *= beta / np.linalg.norm(b)
-    first, second = (gamma * audible_direction(v, rng) for _ in range(2))
+    first, second = (gamma * direction_that_sees(v, rng) for _ in range(2))
     batch = np.stack([np.stack([row + b, b]) for row in (first, 0.5 * first, -first, second)])
     with ledger.phase(VERIFICATION):
         answers = ledger.ask(batch)

@@ -88,12 +88,12 @@ class SingleHeadLearner:
             w0 = SigmoidMeter(ledger, v, c, rng=rng).query_bias()
         meter = SigmoidMeter(ledger, v, c, w0, rng=rng)
         with ledger.phase("range"):
-            scales = meter.scales
+            scales = meter.sizes()
         check_attention_shape(ledger, v, c, scales, rng)
         ledger.expect(ledger.bill.total + d * d)
         with ledger.phase("scores"):
-            W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
-        return Learned(SingleHead(W, v, w0, c))
+            found = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
+        return Learned(SingleHead(found.matrix, v, w0, c))
 
 
 def _nothing_moves(ledger: Ledger, c: float) -> Stop:

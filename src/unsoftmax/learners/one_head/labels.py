@@ -161,12 +161,12 @@ class LabelLearner:
             return self._learned(ledger, head, bound, votes, rng)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with ledger.phase("range"):
-            assert meter.strength > 0.0
+            meter.typical_score()
         with ledger.phase("scores"):
-            W = RangeFinder(facing=v, again=meter.column_near).solve(
+            found = RangeFinder(again=meter.column_near).solve(
                 meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left)
             )
-        head = SingleHead(W, v)
+        head = SingleHead(found.matrix, v)
         if head.matrix.norm() == 0.0:
             raise Unresolved(
                 f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = "
@@ -306,7 +306,7 @@ class LabelLearner:
         of_v = self._bound_of_v(ledger, labeller, head.v, rng)
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
-        typical = max(float(np.sqrt(np.mean(forms**2))), meter.strength / 8)
+        typical = max(float(np.sqrt(np.mean(forms**2))), meter.typical_score() / 8)
         sizes = (
             np.resize(_SIZES, _CHECKS) / typical
         )  # several heads, seen as one, turn elsewhere at other sizes

@@ -23,7 +23,7 @@ from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.one_head.low_precision import PASSES, ZeroCentredMeter
-from unsoftmax.meters.probes.thresholds import bisect_up
+from unsoftmax.meters.probes.bisection import halve
 from unsoftmax.meters.query_bias.refined import Zeros, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -123,13 +123,11 @@ class LowPrecisionLearner:
             return self._learned(ledger, head, bound, rng)
         meter = ZeroCentredMeter(ledger, v, rng, self.precision)
         with ledger.phase("range"):
-            assert meter.strength >= 0.0
+            meter.typical_score()
         with ledger.phase("scores"):
-            solver = RangeFinder(
-                facing=direction, again=meter.column_near if self.precision == "float32" else None
-            )
-            W = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
-        head = SingleHead(W, v)
+            solver = RangeFinder(again=meter.column_near if self.precision == "float32" else None)
+            found = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
+        head = SingleHead(found.matrix, v)
         return self._learned(
             ledger, head, max(self._bound(ledger, head, meter, size, rng), length_error), rng
         )
@@ -248,7 +246,7 @@ class LowPrecisionLearner:
         def above(moved: Array) -> NDArray[np.bool_]:
             return np.asarray(ledger.ask(((middle + moved)[:, None] * direction)[:, None]) >= upper)
 
-        low, high = bisect_up(above, -reach, reach, steps)
+        low, high = halve(above, -reach, reach, steps)
         return float(middle + (low[0] + high[0]) / 2)
 
     def _bound(

@@ -138,7 +138,7 @@ class RoundedLearner:
         else:
             meter = RoundingMeter(ledger, v, rough.bound, step, W, error, rng)
             with ledger.phase("steps"):
-                W = RangeFinder(facing=meter.facing, near=W).solve(meter, rng)
+                W = RangeFinder(near=W).solve(meter, rng).matrix
         head = SingleHead(W, v)
         with ledger.phase(VERIFICATION):
             bound = self._bound(ledger, head, rough.bound, step, rng)
@@ -254,10 +254,8 @@ class RoundedLearner:
         steps = RoundingMeter(ledger, readout.v, readout.bound, step, W, rough_scale, rng)
         with ledger.phase("steps"):
             if ledger.width <= 2:
-                return RangeFinder(facing=steps.facing).solve(steps, rng), error
-            B = rng.standard_normal((2, ledger.width)) + 2.0 * np.sqrt(
-                ledger.width
-            ) * steps.facing / np.linalg.norm(steps.facing)
+                return RangeFinder().solve(steps, rng).matrix, error
+            B = rng.standard_normal((2, ledger.width)) + 2.0 * np.sqrt(ledger.width) * steps.towards
             B /= np.linalg.norm(B, axis=1)[:, None]
             A = np.tile(steps.carrier, (2, 1))
             ratio = float(np.mean(steps.pairs(A, B) / np.einsum("nd,nd->n", A, W.apply(B))))

@@ -144,24 +144,20 @@ def learn_scores(
     d = meter.width
     with ledger.phase("range"):
         ledger.expect(ledger.bill.total + d * d + 3 * d)
-        assert meter.strength >= 0.0
+        meter.typical_score()
         z, z_error = meter.carrier_row()
     length = float(np.linalg.norm(z))
     direction = z / length if length > 0.0 else np.eye(d)[0]
     with ledger.phase("scores"):
         column, column_error = meter.measure(None, direction[:, None])
-        meter.silent_for = direction
         floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
-        if floor > _FAINT * meter.resolution * d:
+        if floor > _FAINT * meter.resolution() * d:
             # the loudest direction hears next to nothing: z is any direction, and what W does beside it is to
             # be found
             floor = 0.0
-        solver = BoundedRangeFinder(solver.repairs, solver.noise, floor)
+        solver = replace(solver, floor=floor, within=_turned_complement(direction, rng))
         found = solver.solve(
-            meter,
-            rng,
-            _turned_complement(direction, rng),
-            lambda left: ledger.expect(ledger.bill.total + left),
+            meter.beside(direction), rng, lambda left: ledger.expect(ledger.bill.total + left)
         )
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
 

@@ -11,11 +11,12 @@ import numpy as np
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.paper.unit_rows import read_unit_rows, refuse_zero
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters import SigmoidMeter
+from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead
-from unsoftmax.outcomes import NotIdentifiable, Unresolved
-from unsoftmax.solvers import gaussian_probes, solve_columns, structured_probes
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers import Columns, gaussian_probes, structured_probes
 
 __all__ = ["Theorem41", "theorem_4_1"]
 
@@ -52,15 +53,11 @@ class Theorem41:
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
         d = ledger.width
         ledger.expect(self.claim.queries(Size(d)))
-        with ledger.phase("values"):
-            v = ledger.ask(np.eye(d)[:, None])
-        if not v.any():
-            raise NotIdentifiable(
-                "v = 0: every answer is zero, so W leaves no trace in any answer and cannot be seen"
-            )
-        probes = structured_probes(v) if self.probes == "structured" else gaussian_probes(d, rng)
+        v = read_unit_rows(ledger)
+        refuse_zero(v)
+        solver = Columns(structured_probes(v) if self.probes == "structured" else gaussian_probes)
         with ledger.phase("scores"):
-            W = solve_columns(SigmoidMeter(ledger, v), probes)
+            W = solver.solve(TwoRowMeter(ledger, v), rng).matrix.dense()
         if not np.isfinite(W).all():
             columns = int((~np.isfinite(W)).any(axis=0).sum())
             raise Unresolved(

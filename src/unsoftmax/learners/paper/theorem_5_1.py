@@ -3,7 +3,7 @@ queries, by nuclear norm minimisation."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import ClassVar
 
@@ -13,19 +13,17 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.paper.unit_rows import read_unit_rows, refuse_zero
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters import SigmoidMeter
+from unsoftmax.meters.paper.scaled_pairs import ScaledPairs
 from unsoftmax.models import SingleHead
-from unsoftmax.outcomes import NotIdentifiable, Unresolved
-from unsoftmax.solvers import NuclearNorm
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers import NuclearNorm, PairDraw, gaussian_pairs
 
 __all__ = ["Theorem51", "theorem_5_1"]
 
-_PILOT = 16
-# products of Gaussians have long tails: the largest of thousands is twenty times as large, and must not
-# saturate
-_TYPICAL_SCORE = 0.15
-_READABLE = 5.0  # beyond, the inverse sigmoid loses digits
+# the one row in fifty with a smaller product with v is drawn again: its answer would be mostly rounding
+_LEAST_SEEN = 0.025
 
 
 @dataclass(frozen=True)
@@ -34,12 +32,10 @@ class Theorem51:
     at most r, v not zero, no biases.
 
     Recovers: W, v, with a probability that rises steeply from 0 to 1 around a C that has to be measured (see
-    docs/low-rank.md). Departs
-    from the paper: the Gaussian rows are scaled by a common factor so that scores are of size one (the few
-    queries that find the factor are among those counted), and rows that v hardly hears are drawn again before
-    they are asked. Fails
-    when: C is too small (the
-    minimiser then has a larger rank: UNRESOLVED).
+    docs/low-rank.md). Departs from the paper: the Gaussian rows are scaled by a common factor so that scores
+    are of size one (the few queries that find the factor are among those counted), and rows nearly orthogonal
+    to v are drawn again before they are asked. Fails when: C is too small (the minimiser then has a larger
+    rank: UNRESOLVED).
     """
 
     family: ClassVar[str] = "single-head"
@@ -81,68 +77,38 @@ class Theorem51:
             raise UsageError(f"rank {self.rank} but the width is {d}; pass a rank of at most {d}")
         total = self.measurements(d)
         ledger.expect(d + total)
-        with ledger.phase("values"):
-            v = ledger.ask(np.eye(d)[:, None])
-        if not v.any():
-            raise NotIdentifiable(
-                "v = 0: every answer is zero, so W leaves no trace in any answer and cannot be seen"
-            )
+        v = read_unit_rows(ledger)
+        refuse_zero(v)
         with ledger.phase("scores"):
-            A, B, t = self._measure(ledger, v, total, rng)
-        if not np.isfinite(t).all():
+            before = ledger.bill.total
+            meter = ScaledPairs(ledger, v, rng)
+            left = max(total - (ledger.bill.total - before), 0)
+            solver = replace(self.solver, measurements=left, draw=_pairs_that_see(v))
+            found = solver.solve(meter, rng)
+        if found.measurements < left // 2:
             raise Unresolved(
-                f"{int((~np.isfinite(t)).sum())} of {len(t)} Gaussian pairs saturated the sigmoid; the "
-                "default learner chooses its sizes"
+                f"{left - found.measurements} of {left} Gaussian pairs saturated the sigmoid; the default "
+                "learner chooses its sizes"
             )
-        found = self.solver.solve(A, B, t)
         if found.rank > self.rank or not found.polished:
             raise Unresolved(
-                f"the matrix of least nuclear norm that agrees with {len(t)} measurements has rank "
-                f"{found.rank}, not {self.rank} "
-                f"(residuals {found.primal:.1g} and {found.dual:.1g}); C = {self.C:g} is too small for this "
-                "head, or its rank is larger"
+                f"the matrix of least nuclear norm that agrees with {found.measurements} measurements has "
+                f"rank {found.rank}, not {self.rank} (residuals {found.primal:.1g} and {found.dual:.1g}); "
+                f"C = {self.C:g} is too small for this head, or its rank is larger"
             )
         return Learned(SingleHead(found.matrix, v))
 
-    def _measure(
-        self, ledger: Ledger, v: Array, total: int, rng: np.random.Generator
-    ) -> tuple[Array, Array, Array]:
-        """Gaussian pairs and their forms. One pair at several sizes, then a few more pairs, tell the size of
-        the rest."""
-        meter = SigmoidMeter(ledger, v, rng=rng)
-        before = ledger.bill.total
-        gamma, beta = (size / np.sqrt(len(v)) for size in meter.scales)
-        left, settled = total - (ledger.bill.total - before), False
-        parts: list[tuple[Array, Array, Array]] = []
-        while left > 0:
-            count = left if settled else min(_PILOT, left)
-            A, B = gamma * _heard(v, count, rng), beta * rng.standard_normal((count, len(v)))
-            t = meter.forms(A, B)
-            t = np.where(np.isfinite(t), t, np.inf)
-            left -= count
-            typical = float(np.median(np.abs(t)))
-            readable = (
-                np.abs(t) < _READABLE if not settled else np.full(count, True)
-            )  # pilots may have been too loud
-            if typical <= 1e-9:  # however large the rows, only rounding is heard: W = 0
-                t, readable = np.zeros(count), np.full(count, True)
-            parts.append((A[readable] / gamma, B[readable] / beta, t[readable] / (gamma * beta)))
-            settled = typical < 1.0
-            gamma *= 2.0**-6 if typical > _READABLE else _TYPICAL_SCORE / typical if typical > 1e-9 else 1.0
-        return (
-            np.concatenate([part[0] for part in parts]),
-            np.concatenate([part[1] for part in parts]),
-            np.concatenate([part[2] for part in parts]),
-        )
 
+def _pairs_that_see(v: Array) -> PairDraw:
+    """Gaussian pairs; an a that is nearly orthogonal to v is drawn again."""
 
-def _heard(v: Array, count: int, rng: np.random.Generator) -> Array:
-    """Gaussian rows; the one in fifty that v hardly hears is drawn again, because its answer would be mostly
-    rounding."""
-    rows = rng.standard_normal((count, len(v)))
-    while (quiet := np.abs(rows @ v) < 0.025 * np.linalg.norm(v)).any():
-        rows[quiet] = rng.standard_normal((int(quiet.sum()), len(v)))
-    return rows
+    def draw(n: int, width: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        A, B = gaussian_pairs(n, width, rng)
+        while (unseen := np.abs(A @ v) < _LEAST_SEEN * np.linalg.norm(v)).any():
+            A[unseen] = rng.standard_normal((int(unseen.sum()), width))
+        return A, B
+
+    return draw
 
 
 def theorem_5_1(rank: int, C: float = 3.0) -> Theorem51:

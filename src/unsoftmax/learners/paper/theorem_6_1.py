@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
-from unsoftmax.arrays import Array, logit
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.paper.unit_rows import read_unit_rows
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.one_head.exact import two_rows
+from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers import Columns, ProbeRows, structured_probes
 
 __all__ = ["Theorem61", "theorem_6_1"]
 
@@ -61,8 +62,8 @@ class Theorem61:
         return _CLAIM
 
     def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        head, silent = self.estimate(ledger)
-        error = self.proven_error(ledger.width, silent)
+        head, zeros = self.estimate(ledger)
+        error = self.proven_error(ledger.width, zeros)
         size = head.matrix.norm()
         of_W = error / (size - error) if size > error else np.inf
         of_v = (
@@ -89,56 +90,42 @@ class Theorem61:
         """The theorem's estimate, and how many entries of v are read as zero."""
         d = ledger.width
         ledger.expect(self.claim.queries(Size(d)))
-        with ledger.phase("values"):
-            v = ledger.ask(np.eye(d)[:, None])
+        v = read_unit_rows(ledger)
         v = np.where(np.abs(v) < self.mu / 2, 0.0, v)
         if not v.any():
             raise Unresolved(
                 f"every entry of v is below the margin mu = {self.mu:g}; a smaller mu (and tau) is needed, "
                 "or v = 0"
             )
-        loud = int(np.abs(v).argmax())
-        heard = v != 0.0
-        W = np.empty((d, d))
         with ledger.phase("scores"):
-            forms = self._forms(ledger, v, heard, loud)
-        W[heard] = self.B * forms[heard]
-        W[~heard] = 2.0 * self.B * forms[~heard] - W[loud]
-        return SingleHead(W, v), int((~heard).sum())
+            W = Columns(self._probes(v)).solve(TwoRowMeter(ledger, v, 1.0), np.random.default_rng(0)).matrix
+        return SingleHead(W, v), int((v == 0.0).sum())
 
-    def _forms(self, ledger: Ledger, v: Array, heard: NDArray[np.bool_], loud: int) -> Array:
-        """aᵀWe_j for a = e_i/B, or (e_i + e_p)/(2B) where v_i is silent; entry (i, j)."""
-        d = len(v)
-        A = np.eye(d) / self.B
-        A[~heard] /= 2.0
-        A[~heard, loud] = 1.0 / (2.0 * self.B)
-        forms = np.empty((d, d))
-        for j in range(d):
-            asking = np.zeros((d, d))
-            asking[:, j] = 1.0
-            weights = (ledger.ask(two_rows(A, asking)) - v[j]) / (A @ v)
-            forms[:, j] = logit(np.clip(weights, 1.0 - _TOP, _TOP))
-        return forms
+    def _probes(self, v: Array) -> ProbeRows:
+        """e_i/B, or (e_i + e_p)/(2B) where v_i is read as zero, so that no score exceeds one."""
+        rows = structured_probes(v)(len(v), np.random.default_rng(0))
+        scaled = rows / (self.B * rows.sum(axis=1, keepdims=True))
+        return lambda width, rng: scaled
 
-    def proven_error(self, d: int, silent: int = 0) -> float:
-        """Bound on the Frobenius error of W, when `silent` entries of v are zero.
+    def proven_error(self, d: int, zeros: int = 0) -> float:
+        """Bound on the Frobenius error of W, when `zeros` entries of v are zero.
 
-        A weight is off by at most e = (2kB + σ(1)) tau/(mu - tau), k = 1 for heard rows and 2 for silent
-        ones, so an entry by 5.09·k·B·e; a silent row also inherits the error of the loud one.
+        A weight is off by at most e = (2kB + σ(1)) tau/(mu - tau), k = 1 for rows with v_i ≠ 0 and 2 for the
+        others, so an entry by 5.09·k·B·e; the others also inherit the error of row p.
 
         >>> 0 < Theorem61(1.0, 0.1, 1e-6).proven_error(4) < 1e-2
         True
         """
         if self.tau >= self.mu / 2:
             return np.inf
-        heard, quiet = (
+        of_row, of_pair = (
             _LIPSCHITZ * k * self.B * (2.0 * k * self.B + _TOP) * self.tau / (self.mu - self.tau)
             for k in (1.0, 2.0)
         )
-        return float(np.sqrt(d * ((d - silent) * heard**2 + silent * (heard + quiet) ** 2)))
+        return float(np.sqrt(d * ((d - zeros) * of_row**2 + zeros * (of_row + of_pair) ** 2)))
 
     def tau_for(self, eps: float, d: int) -> float:
-        """The tolerance at which `proven_error` is eps, all entries of v heard.
+        """The tolerance at which `proven_error` is eps, no entry of v zero.
 
         >>> learner = Theorem61(1.0, 0.1, 1e-6)
         >>> round(learner.tau_for(learner.proven_error(4), 4), 12)

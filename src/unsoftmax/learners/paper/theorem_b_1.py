@@ -9,13 +9,15 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
-from unsoftmax.arrays import Array, logit
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.base import Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.paper.sign_bisection import SignBisection
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers import Columns
 
 __all__ = ["TheoremB1", "theorem_b_1"]
 
@@ -125,33 +127,10 @@ class TheoremB1:
                 total += np.where(ledger.ask(u[:, None]) > 0.5, 1.0, -1.0) @ u
                 left -= n
         v = total / np.linalg.norm(total)
+        meter = SignBisection(ledger, v, 1.0 / self.B, reach=self._range / 2, steps=self.steps)
         with ledger.phase("scores"):
-            W = self._scores(ledger, v)
+            W = Columns(lambda width, rng: np.eye(width)).solve(meter, rng).matrix
         return SingleHead(W, v)
-
-    def _scores(self, ledger: Ledger, v: Array) -> Array:
-        """W entry by entry: b = λ s_j e_j and a = -(c/λ) s_i e_i, so that the answer changes sign at λ² =
-        σ(t) c |v_i|/|v_j|."""
-        d, c = len(v), 1.0 / self.B
-        i, j = np.divmod(np.arange(d * d), d)
-        signs, sizes = np.where(v < 0.0, -1.0, 1.0), np.maximum(np.abs(v), 1e-12)
-        middle = 0.5 * np.log(c * sizes[i] / sizes[j]) + 0.25 * np.log(_TOP * (1.0 - _TOP))
-        low, high = middle - self._range / 2, middle + self._range / 2
-        step = ledger.batch_size(2)
-        for _ in range(self.steps):
-            half = (low + high) / 2
-            above = np.empty(d * d, dtype=bool)
-            for start in range(0, d * d, step):
-                part = slice(start, start + step)
-                lam = np.exp(half[part])
-                rows = np.arange(len(lam))
-                batch = np.zeros((len(lam), 2, d))
-                batch[rows, 0, j[part]] = batch[rows, 1, j[part]] = lam * signs[j[part]]
-                batch[rows, 0, i[part]] -= c / lam * signs[i[part]]
-                above[part] = ledger.ask(batch) > 0.5
-            high, low = np.where(above, half, high), np.where(above, low, half)
-        share = np.clip(np.exp(low + high) * sizes[j] / (c * sizes[i]), 1.0 - _TOP, _TOP)
-        return np.asarray(-(logit(share) / c * signs[i] * signs[j]).reshape(d, d))
 
 
 def _mean_part(d: int) -> float:

@@ -65,10 +65,9 @@ class LabelMeter(CrossingMeter):
         self._locator = locator
         self.widest = 0.0  # the largest error of a form that was seen
 
-    @property
     def resolution(self) -> float:
         """Half the last interval, and float64 rounding."""
-        return float(self.widest + 64.0 * EPS * self.strength)
+        return float(self.widest + 64.0 * EPS * self.typical_score())
 
     def above(
         self, G: Array, B: Array, c: Array, points: Array, *, votes: int | None = None
@@ -114,23 +113,24 @@ class LabelMeter(CrossingMeter):
             reach *= 8.0
         return scores
 
-    def _find_strength(self) -> float:
+    def _find_typical(self) -> float:
         """A size of c at which a fair part of random scores lies beyond ±1."""
         votes = min(self._labeller.votes, 3)
-        c, coarse, last = min(1.0, self._largest_c), True, 0
+        largest = self._largest_c()
+        c, coarse, last = min(1.0, largest), True, 0
         for _ in range(200):
             count = 6 if coarse else 16
             G, B = self._random_pairs(count)
             scale = np.full(count, c)
             sides = (self.above(G, B, scale, np.full(count, side), votes=votes) for side in (1.0, -1.0))
             beyond = float(np.mean(next(sides) | ~next(sides)))
-            turn = -1 if beyond > 0.5 else 1 if beyond < 0.15 and c < min(self._largest_c, 1e60) else 0
+            turn = -1 if beyond > 0.5 else 1 if beyond < 0.15 and c < min(largest, 1e60) else 0
             if coarse and turn * last >= 0 and turn != 0:
-                c, last = min(c * 4.0**turn, self._largest_c), turn
+                c, last = min(c * 4.0**turn, largest), turn
             elif coarse:
                 coarse, last = False, 0  # about right: now with more pairs and smaller steps
             elif turn * last >= 0 and turn != 0:
-                c, last = min(c * 2.0**turn, self._largest_c), turn
+                c, last = min(c * 2.0**turn, largest), turn
             else:
                 break
         return 1.0 / c

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from unsoftmax.arrays import EPS, Array, logit
+from unsoftmax.arrays import EPS, Array, logit, rms
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
@@ -46,16 +46,14 @@ class ZeroCentredMeter(CrossingMeter):
         self._precision = precision
         self._passes = PASSES[precision]
 
-    @property
     def resolution(self) -> float:
         """What is left of a form after the last pass: float64 rounding, or float16's smallest steps."""
         floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
-        return float(self.strength * (64.0 * EPS + floor))
+        return float(self.typical_score() * (64.0 * EPS + floor))
 
-    @property
     def _largest_c(self) -> float:
         """float16 overflows at 65504, so its answers are kept to about a tenth of that."""
-        within = super()._largest_c
+        within = super()._largest_c()
         return (
             min(within, (5e3 * np.sqrt(self.width) / self._size) ** 2)
             if self._precision == "float16"
@@ -93,19 +91,19 @@ class ZeroCentredMeter(CrossingMeter):
         )
         return np.clip((lam * b_v - answers) / (c / lam * g_v), _LEAST, 1.0 - _LEAST)
 
-    def _find_strength(self) -> float:
+    def _find_typical(self) -> float:
         """The size of c at which a few scores are neither faint nor saturated, then more of them there."""
-        c = min(1.0, self._largest_c)
+        c = min(1.0, self._largest_c())
         for _ in range(60):
             largest = float(self._pilot_scores(c, 3).max())
             if largest > 3.5:
                 c /= 4.0
-            elif largest < 0.5 and c < min(self._largest_c, 1e60):
-                c = min(c * float(np.clip(1.5 / max(largest, 0.05), 2.0, 16.0)), self._largest_c)
+            elif largest < 0.5 and c < min(self._largest_c(), 1e60):
+                c = min(c * float(np.clip(1.5 / max(largest, 0.05), 2.0, 16.0)), self._largest_c())
             else:
                 break
         scores = self._pilot_scores(c, _PILOTS)
-        return float(max(np.sqrt(np.mean(scores**2)), 0.02) / c)
+        return float(max(rms(scores), 0.02) / c)
 
     def _pilot_scores(self, c: float, count: int) -> Array:
         G, B = self._random_pairs(count)
@@ -118,7 +116,7 @@ class ZeroCentredMeter(CrossingMeter):
         An answer that vanishes in the format may have been half its smallest number, and no share is better
         known than to float64 rounding.
         """
-        c = np.full(len(G), min(1.0 / max(float(np.sqrt(np.mean(expected**2))), 1e-300), self._largest_c))
+        c = np.full(len(G), min(1.0 / max(rms(expected), 1e-300), self._largest_c()))
         c = np.minimum(c, 0.9 * EDGE / np.maximum(np.abs(expected), 1e-300))
         g_v, b_v = G @ self._v, B @ self._v
         score = c * expected

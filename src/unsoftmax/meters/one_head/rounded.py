@@ -12,8 +12,9 @@ from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.one_head.within_tolerance import simplex
+from unsoftmax.meters.probes.balanced_basis import columns_that_see
+from unsoftmax.meters.probes.bisection import halve
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, odd_share, score_of_share
-from unsoftmax.meters.probes.thresholds import bisect_up
 from unsoftmax.models.matrices import Matrix
 from unsoftmax.outcomes import Unresolved
 
@@ -24,6 +25,9 @@ _PART = (
     0.15  # of a probe that is not carrier: small, so that every probe has a score of the same sign and size
 )
 _CHECK_PART = 0.5
+_UNSEEN = (
+    0.25  # part of the usual product with `facing` below which an answer may hardly move with b's length
+)
 _WIDENINGS = 9
 _BITS = 52
 
@@ -53,7 +57,7 @@ def bracketed_step(
         last[missed] = np.clip(predicted[missed] * (1 + spread[missed]), low[missed], high[missed])
     everyone = np.arange(len(predicted))
     steps = max(1, int(np.ceil(np.log2(float(spread.max())) + _BITS)))
-    first, last = bisect_up(lambda x: above(x, everyone), first, last, steps)
+    first, last = halve(lambda x: above(x, everyone), first, last, steps)
     lost = np.zeros(len(predicted), dtype=bool)
     lost[missed] = True
     return (first + last) / 2, lost
@@ -89,23 +93,36 @@ class RoundingMeter:
         strongest = near.svd()[0][:, 0]
         strongest = strongest * (1.0 if strongest @ loudest >= 0.0 else -1.0)
         self.carrier = (loudest + 0.75 * strongest) / np.linalg.norm(loudest + 0.75 * strongest)
-        self.facing = near.dense().T @ self.carrier
+        self._facing = near.dense().T @ self.carrier
 
     @property
     def width(self) -> int:
         return len(self._v)
 
     @property
+    def facing(self) -> Array | None:
+        """Wᵀp for the carrier p, as far as W is known."""
+        return self._facing
+
+    @property
+    def towards(self) -> Array:
+        """The unit vector along `facing`."""
+        return np.asarray(self._facing / np.linalg.norm(self._facing))
+
     def resolution(self) -> float:
         """Float64 rounding of a typical form."""
         return float(2.0**-42 * self._near.norm() / self.width)
 
     def forms(self, A: Array, B: Array) -> Array:
-        """aᵀWb for each pair; pairs that do not hear v well are measured by `project`."""
+        """aᵀWb for each pair."""
         return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        """See `Meter.project`."""
+        """See `Meter.project`. A b that hardly sees `facing` gets some of it added."""
+        least = _UNSEEN / np.sqrt(self.width)
+        return columns_that_see(lambda seen: self._project(basis, seen), B, self.towards, least)
+
+    def _project(self, basis: Array | None, B: Array) -> Array:
         p = self.carrier
         whole = np.eye(self.width) if basis is None else basis
         left, values, _ = np.linalg.svd(whole - np.outer(p, p @ whole), full_matrices=False)
@@ -185,7 +202,7 @@ class _Crossing:
         self._heard = self._size * (A @ meter._v)
         self._asked = self._B @ meter._v
         self._threshold = (np.round(self._answer(self.beta) / meter._step - 0.5) + 0.5) * meter._step
-        low, high = bisect_up(
+        low, high = halve(
             lambda beta: self._answer(beta) > self._threshold, 0.3 * self.beta, 2.0 * self.beta, 60
         )
         self.predicted = (low + high) / 2

@@ -6,10 +6,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.base import forms_by_projection
-from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
+from unsoftmax.meters.probes.balanced_basis import EvenRows, columns_that_see, even_rows_for
 
 __all__ = ["CrossingMeter", "crossing_rows", "crossing_size"]
 
@@ -17,7 +16,7 @@ EDGE = 6.0  # scores beyond are asked again with a smaller c
 _LONGEST = 23.0  # with c = 1, no row of a score within the edge is longer
 _SHRINK = 8.0
 _TRIES = 40
-_QUIET = 0.02  # part of the usual b·v below which too many digits would be lost
+_UNSEEN = 0.02  # part of the usual b·v below which too many digits would be lost
 _TYPICAL = 1.0  # root mean square of the scores that are aimed at
 
 
@@ -45,50 +44,73 @@ class CrossingMeter:
         self._v = v / np.linalg.norm(v)
         self._rng = rng
         self._whole = EvenRows(self._v)
-        self._strength: float | None = None
+        self._typical: float | None = None
 
     @property
     def width(self) -> int:
         return len(self._v)
 
     @property
-    def strength(self) -> float:
-        """Root mean square of gᵀWb for balanced unit vectors, found with a few queries when first needed."""
-        if self._strength is None:
-            self._strength = self._find_strength()
-        return self._strength
+    def facing(self) -> Array | None:
+        return self._v
 
-    @property
+    def typical_score(self) -> float:
+        """Root mean square of gᵀWb for balanced unit vectors, found with a few queries when first called."""
+        if self._typical is None:
+            self._typical = self._find_typical()
+        return self._typical
+
     def resolution(self) -> float:
         """See `Meter.resolution`."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     def forms(self, A: Array, B: Array) -> Array:
-        """aᵀWb for each pair; a probe that hardly hears v gets v added, and v's own form taken off again."""
-        return forms_by_projection(self, A, B)
+        """aᵀWb for each pair, all together."""
+        sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
+        some = np.flatnonzero(sizes)
+        forms = np.zeros(len(A))
+        if len(some):
+            G, X = (rows[some] / np.linalg.norm(rows[some], axis=1)[:, None] for rows in (A, B))
+            forms[some] = self._unit_forms(G, X)
+        return np.asarray(forms * sizes)
+
+    def _unit_forms(self, G: Array, X: Array) -> Array:
+        """gᵀWx for unit rows; one that hardly sees v gets v added, and v's own form taken off again."""
+        for left, (rows, others) in enumerate(((X, G), (G, X))):
+            unseen = np.abs(rows @ self._v) < _UNSEEN / np.sqrt(self.width)
+            if unseen.any():
+                added = np.where(unseen[:, None], rows + self._v, rows)
+                lengths = np.linalg.norm(added, axis=1)
+                of_v = np.tile(self._v, (int(unseen.sum()), 1))
+                pairs = [(added / lengths[:, None], others), (of_v, others[unseen])]
+                forms, own = (self._unit_forms(*(pair if left else pair[::-1])) for pair in pairs)
+                forms *= lengths
+                forms[unseen] -= own
+                return forms
+        signs = [np.where(rows @ self._v < 0.0, -1.0, 1.0) for rows in (G, X)]
+        pairs_forms = self._pairs(
+            G * signs[0][:, None], X * signs[1][:, None], _TYPICAL / self.typical_score()
+        )
+        return np.asarray(pairs_forms * signs[0] * signs[1])
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        """See `Meter.project`. A b that hardly hears v gets v added, and v's own column taken off again."""
-        quiet = np.abs(self._v @ B) < _QUIET / np.sqrt(self.width)
-        if quiet.any():
-            lengths = np.linalg.norm(B[:, quiet] + self._v[:, None], axis=0)
-            louder = np.column_stack([np.where(quiet, 0.0, B), self._v])
-            louder[:, :-1][:, quiet] = (B[:, quiet] + self._v[:, None]) / lengths
-            found = self.project(basis, louder, rest_is_silent=rest_is_silent)
-            columns, own = found[:, :-1], found[:, -1:]
-            columns[:, quiet] = columns[:, quiet] * lengths - own
-            return columns
+        """See `Meter.project`. A b that hardly sees v gets v added, and v's own column taken off again."""
+        least = _UNSEEN / np.sqrt(self.width)
+        return columns_that_see(
+            lambda seen: self._project(basis, seen, rest_is_silent=rest_is_silent), B, self._v, least
+        )
+
+    def _project(self, basis: Array | None, B: Array, *, rest_is_silent: bool) -> Array:
         if basis is None:
-            forms = self._grid(self._whole, B, self.strength)
-            self._strength = max(
-                self.strength, float(np.sqrt(np.mean(forms**2)))
-            )  # a few pilots may have been faint by chance
+            forms = self._grid(self._whole, B, self.typical_score())
+            # a few pilots may have been faint by chance
+            self._typical = max(self.typical_score(), rms(forms))
             return self._whole.coordinates(forms).T
         probes = even_rows_for(self._v, basis, rest_is_silent=rest_is_silent)
-        strength = self.strength * (np.sqrt(self.width / probes.count) if rest_is_silent else 1.0)
-        forms = self._grid(probes, B, strength)
+        typical = self.typical_score() * (np.sqrt(self.width / probes.count) if rest_is_silent else 1.0)
+        forms = self._grid(probes, B, typical)
         if probes.carrier is not None and not rest_is_silent:
-            forms = forms - self._grid(EvenRows(self._v, probes.carrier[:, None]), B, strength)
+            forms = forms - self._grid(EvenRows(self._v, probes.carrier[:, None]), B, typical)
         return probes.coordinates(forms).T
 
     def column_near(self, b: Array, near: Array, error: float) -> Array:
@@ -97,19 +119,19 @@ class CrossingMeter:
         sign = 1.0 if b @ self._v >= 0.0 else -1.0
         G, B = self._whole.rows(0, self.width), np.tile(sign * b, (self.width, 1))
         expected = sign * (G @ near)
-        c = np.minimum(_TYPICAL / self.strength, self._largest_scales(G, B))
+        c = np.minimum(_TYPICAL / self.typical_score(), self._largest_scales(G, B))
         c = np.minimum(c, 0.8 * EDGE / np.maximum(np.abs(expected), 1e-300))
         scores = self._solve_near(G, B, c, c * expected, float(c.max()) * error / np.sqrt(self.width))
         return np.asarray(self._whole.coordinates((sign * scores / c)[None])[0])
 
-    def _grid(self, probes: EvenRows, B: Array, strength: float) -> Array:
+    def _grid(self, probes: EvenRows, B: Array, typical: float) -> Array:
         """a_iᵀWb_j for every probe and column, shape (n, k)."""
         rows = probes.rows(0, probes.count)
         signs = np.where(rows @ self._v < 0.0, -1.0, 1.0)
         asking = B.T * np.where(B.T @ self._v < 0.0, -1.0, 1.0)[:, None]
         n, k = len(asking), len(rows)
         G = np.tile(rows * signs[:, None], (n, 1))
-        forms = self._pairs(G, np.repeat(asking, k, axis=0), _TYPICAL / strength).reshape(n, k) * signs
+        forms = self._pairs(G, np.repeat(asking, k, axis=0), _TYPICAL / typical).reshape(n, k) * signs
         return np.asarray(forms * np.where(B.T @ self._v < 0.0, -1.0, 1.0)[:, None])
 
     def _pairs(self, G: Array, B: Array, c: float) -> Array:
@@ -129,7 +151,7 @@ class CrossingMeter:
         lies."""
         bound = self._ledger.input_bound
         if bound is None:
-            return np.full(len(G), self._largest_c)
+            return np.full(len(G), self._largest_c())
         ratio = np.sqrt((G @ self._v) / (B @ self._v))
         g, b = np.linalg.norm(G, axis=1), np.linalg.norm(B, axis=1)
         ends = (
@@ -139,7 +161,6 @@ class CrossingMeter:
         longest = np.maximum(*(end * b + g / end for end in ends))
         return np.asarray((0.99 * bound / longest) ** 2)
 
-    @property
     def _largest_c(self) -> float:
         """Keeps rows within the input bound."""
         bound = self._ledger.input_bound
@@ -152,7 +173,7 @@ class CrossingMeter:
         """The scores c·gᵀWb that are `expected` to a standard deviation of `error`."""
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def _find_strength(self) -> float:
+    def _find_typical(self) -> float:
         raise NotImplementedError  # pragma: no cover - abstract
 
     def _random_pairs(self, n: int) -> tuple[Array, Array]:

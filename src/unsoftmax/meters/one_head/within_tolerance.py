@@ -3,6 +3,7 @@ stays near one."""
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,26 +89,34 @@ class ToleranceMeter:
         self._v_error = self.tau / self._bound if readout.sharp is None else readout.sharp
         self._loudest = readout.v / self._size
         self._heard = self._loudness(self._loudest[None])[0]
-        self._strength: float | None = None
+        self._typical: float | None = None
         self._row: Array | None = None
-        self.silent_for: Array | None = None  # a direction z with vᵀWb = 0 for every b orthogonal to it
-        self.clip: tuple[float, float] | None = None
+        self._null: Array | None = None  # a direction z with vᵀWb = 0 for every b orthogonal to it
 
     @property
     def width(self) -> int:
         return len(self._v)
 
     @property
+    def facing(self) -> Array | None:
+        return None
+
     def resolution(self) -> float:
         """What one probe leaves open of aᵀWb, for unit a and b of this head."""
-        return float(2.5 * self.tau / (self._bound * self._size) * self.strength)
+        return float(2.5 * self.tau / (self._bound * self._size) * self.typical_score())
 
-    @property
-    def strength(self) -> float:
-        """Root mean square of |gᵀWb| over unit vectors, found with a few queries when first needed."""
-        if self._strength is None:
-            self._strength = self._find_strength()
-        return self._strength
+    def typical_score(self) -> float:
+        """Root mean square of |gᵀWb| over unit vectors, found with a few queries when first called."""
+        if self._typical is None:
+            self._typical = self._find_typical()
+        return self._typical
+
+    def beside(self, direction: Array) -> ToleranceMeter:
+        """The same meter for b's orthogonal to a unit vector z, when vᵀWb = 0 for all of them: the carrier
+        then adds nothing to a score."""
+        other = copy(self)
+        other._null = direction
+        return other
 
     def forms(self, A: Array, B: Array) -> Array:
         """aᵀWb for each pair, each from its own carrier and two probes."""
@@ -124,7 +133,7 @@ class ToleranceMeter:
         d = self.width
         carrier, inside, silent = self._carrier(basis, B, rest_is_silent)
         rest = complement(carrier) if inside is None else inside
-        usual = None if length is None else max(length / np.sqrt(rest.shape[1] + 1), self.strength / 8)
+        usual = None if length is None else max(length / np.sqrt(rest.shape[1] + 1), self.typical_score() / 8)
         heard = basis is None and not silent and B.shape[1] == 1
         if heard:
             usual = self._strength_beside(B)
@@ -158,7 +167,7 @@ class ToleranceMeter:
     def _strength_beside(self, b: Array) -> float:
         """How strong to expect the probes of a column that the carrier is heard in."""
         carried = 0.0 if self._row is None else float(np.abs(self._row @ b).max())
-        return float(max(self.strength, carried * np.sqrt(1.0 - _MIXED**2) / _MIXED))
+        return float(max(self.typical_score(), carried * np.sqrt(1.0 - _MIXED**2) / _MIXED))
 
     def measure_beside(
         self, avoid: Array, b: Array, length: float, only: Array | None = None
@@ -194,7 +203,7 @@ class ToleranceMeter:
     ) -> tuple[Array, Array | None, bool]:
         """A loud direction p, the directions beside it that are asked for, and whether pᵀWB is known to
         vanish."""
-        quiet = self.silent_for is not None and bool(np.abs(self.silent_for @ B).max() < 1e-9)
+        quiet = self._null is not None and bool(np.abs(self._null @ B).max() < 1e-9)
         if basis is None:
             return self._loudest, None, quiet
         outside = self._loudest - basis @ (basis.T @ self._loudest)
@@ -218,7 +227,7 @@ class ToleranceMeter:
         strength = usual
         if strength is None:
             inflated = np.sqrt(self.width / max(k, 1)) if 0 < k < self.width - 1 else 1.0
-            strength = self.strength * inflated
+            strength = self.typical_score() * inflated
         first = n if n <= 2 or usual is not None else 1 if k else min(_PILOTS, n)
         parts = []
         for block in (slice(0, first), slice(first, n)):
@@ -266,8 +275,6 @@ class ToleranceMeter:
             t, dt = score_interval(
                 answers - self._c - b * asked_of[j], signal_error, a * heard_of[i], a * heard_error
             )
-            if self.clip is not None:
-                dt = np.where((answers <= self.clip[0]) | (answers >= self.clip[1]), np.inf, dt)
             error = dt / (a * b)
             better = error < errors[j, i]
             forms[j[better], i[better]], errors[j[better], i[better]] = (t / (a * b))[better], error[better]
@@ -317,7 +324,7 @@ class ToleranceMeter:
         )
         return np.asarray((answers - self._c) / sizes)
 
-    def _find_strength(self) -> float:
+    def _find_typical(self) -> float:
         """Root mean square of a few random forms, at a size where they are neither faint nor saturated."""
         guess = 1.0
         count = max(1, min(4, self.width - 1))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["EvenRows", "even_rows_for"]
+__all__ = ["EvenRows", "columns_that_see", "even_rows_for"]
 
 
 class EvenRows:
@@ -73,6 +75,26 @@ def even_rows_for(v: Array, basis: Array, *, rest_is_silent: bool) -> EvenRows:
     elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):
         carrier = v / size
     return EvenRows(v, basis, carrier)
+
+
+def columns_that_see(project: Callable[[Array], Array], B: Array, direction: Array, least: float) -> Array:
+    """project(B), for a linear `project` that needs columns b with |b·direction| >= least: where a column has
+    less, the unit vector `direction` is added to it, and its own column taken off again.
+
+    >>> columns_that_see(lambda B: 2.0 * B, np.eye(2), np.array([0.0, 1.0]), 0.5)
+    array([[2., 0.],
+           [0., 2.]])
+    """
+    unseen = np.abs(direction @ B) < least
+    if not unseen.any():
+        return project(B)
+    lengths = np.linalg.norm(B[:, unseen] + direction[:, None], axis=0)
+    longer = np.column_stack([np.where(unseen, 0.0, B), direction])
+    longer[:, :-1][:, unseen] = (B[:, unseen] + direction[:, None]) / lengths
+    found = project(longer)
+    columns, own = found[:, :-1], found[:, -1:]
+    columns[:, unseen] = columns[:, unseen] * lengths - own
+    return columns
 
 
 def _reflector(visible: Array) -> Array:

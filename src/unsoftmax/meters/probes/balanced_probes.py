@@ -11,7 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.ledger import BatchMemory
 from unsoftmax.meters.probes.balanced_basis import EvenRows
 
-__all__ = ["AxisProbes", "BalancedProbes", "Indices", "Probes", "audible_direction"]
+__all__ = ["AxisProbes", "BalancedProbes", "Indices", "Probes", "direction_that_sees"]
 
 Indices = NDArray[np.intp]
 
@@ -25,8 +25,6 @@ class Probes(Protocol):
     v: Array
     count: int
     longest: float  # norm of a probe asked at size and share one, at most
-    hears_all: bool  # whether Wᵀ vanishes on everything that they do not span
-    strengths: Array | None  # running size of the forms, kept by the meter that uses these probes
 
     def begin(self, first: int, gamma: Array) -> None:
         """The next batches ask the probes from `first` on, at these sizes."""
@@ -35,7 +33,7 @@ class Probes(Protocol):
         """[probe + x; x] for every asking row x and every probe begun with, (n·k, 2, d). Let go of it before
         the next: its memory serves again.
 
-        FirstLookAsker rows are known again by being the same array: it must not be changed between calls.
+        Asking rows are recognised by being the same array: it must not be changed between calls.
         """
 
     def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
@@ -95,9 +93,7 @@ class AxisProbes:
     def __init__(self, v: Array) -> None:
         self.v = v
         self.longest = 1.0 + 1.0 / np.sqrt(len(v))
-        self.hears_all = True
         self.count = len(v)
-        self.strengths: Array | None = None
         self._signs = np.where(v < 0.0, -1.0, 1.0)
         self._carrier = v / (np.linalg.norm(v) * np.sqrt(len(v)))
         self._begun = (0, np.empty(0))
@@ -149,14 +145,10 @@ class BalancedProbes:
     array([0.577, 0.577, 0.577])
     """
 
-    def __init__(
-        self, v: Array, basis: Array, carrier: Array | None = None, *, hears_all: bool = False
-    ) -> None:
+    def __init__(self, v: Array, basis: Array, carrier: Array | None = None) -> None:
         self.v = v
         self.carrier = carrier
         self.longest = 1.0 if carrier is None else 2.0
-        self.hears_all = hears_all
-        self.strengths: Array | None = None
         self._even = EvenRows(v, basis, carrier)
         self.count = self._even.count
         self._dense = self._even.rows(0, self.count)
@@ -189,10 +181,10 @@ class BalancedProbes:
         return self._even.coordinates(forms)
 
 
-def audible_direction(v: Array, rng: np.random.Generator) -> Array:
-    """A random unit vector, half of it along v, so that it is always heard.
+def direction_that_sees(v: Array, rng: np.random.Generator) -> Array:
+    """A random unit vector, half of it along v, so that its product with v is never small.
 
-    >>> abs(round(float(audible_direction(np.array([0.0, 2.0, 0.0]), np.random.default_rng(0))[1]), 3))
+    >>> abs(round(float(direction_that_sees(np.array([0.0, 2.0, 0.0]), np.random.default_rng(0))[1]), 3))
     0.707
     """
     direction = v / np.linalg.norm(v)

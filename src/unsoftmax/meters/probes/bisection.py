@@ -11,13 +11,32 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 
-__all__ = ["Above", "Bisection", "Locator", "ProbabilisticBisection", "votes_needed"]
+__all__ = ["Above", "Bisection", "Locator", "ProbabilisticBisection", "halve", "votes_needed"]
 
 Above = Callable[[Array, NDArray[np.intp]], NDArray[np.bool_]]
 """above(points, which): for each problem in `which`, whether its hidden number lies above the point."""
 
 _MOST = 500
 _BLOCK = 2048
+
+
+def halve(
+    beyond: Callable[[Array], NDArray[np.bool_]], low: Array, high: Array, steps: int
+) -> tuple[Array, Array]:
+    """Intervals in which `beyond` turns from False to True, halved `steps` times, all of them together.
+
+    A rounding threshold is such a turn, too: it is an exact comparison, so answers of any precision tell a
+    number to float64.
+
+    >>> low, high = halve(lambda x: x > 0.3, np.zeros(1), np.ones(1), 20)
+    >>> bool(low[0] <= 0.3 <= high[0])
+    True
+    """
+    for _ in range(steps):
+        middle = (low + high) / 2
+        up = beyond(middle)
+        high, low = np.where(up, middle, high), np.where(up, low, middle)
+    return low, high
 
 
 class Locator(Protocol):
@@ -43,12 +62,13 @@ class Bisection:
     bits: int
 
     def locate(self, above: Above, n: int, reach: float, bits: int | None = None) -> tuple[Array, Array]:
-        low, high = np.full(n, -reach), np.full(n, reach)
         everyone = np.arange(n)
-        for _ in range(self.bits if bits is None else bits):
-            middle = (low + high) / 2
-            up = above(middle, everyone)
-            low, high = np.where(up, middle, low), np.where(up, high, middle)
+        low, high = halve(
+            lambda points: ~above(points, everyone),
+            np.full(n, -reach),
+            np.full(n, reach),
+            self.bits if bits is None else bits,
+        )
         return (low + high) / 2, (high - low) / 2
 
 

@@ -10,34 +10,36 @@ TARGET_SCORE = 1.0  # typical |score| of a probe; the sigmoid is inverted well f
 
 
 def choose_scales(
-    strength: float,
+    typical_score: float,
     *,
     bias: float = 0.0,
     constant: float = 0.0,
-    loudness: float = 1.0,
+    readout: float = 1.0,
     bound: float | None = None,
 ) -> tuple[float, float]:
-    """Sizes (gamma of a, beta of b) that measure aᵀWb best, when |aᵀWb| is about `strength` for unit vectors.
+    """Sizes (gamma of a, beta of b) that measure aᵀWb best, when |aᵀWb| is about `typical_score` for
+    unit vectors.
 
-    A score gamma·(beta·strength + bias) should be about one, while the answer's rounding, which is relative
-    to constant + (beta + gamma)·loudness, should be small against gamma·loudness. Only the product of the
-    sizes is fixed by the first, so a is taken large and b small; a query bias stops that, because it does not
-    shrink with b. Among equally good choices the most moderate one wins. `bound` limits gamma + beta.
+    A score gamma·(beta·typical_score + bias) should be about one, while the answer's rounding, which is
+    relative to constant + (beta + gamma)·readout, should be small against gamma·readout, with `readout` the
+    typical product of a unit vector with v. Only the product of the sizes is fixed by the first, so a is
+    taken large and b small; a query bias stops that, because it does not shrink with b. Among equally good
+    choices the most moderate one wins. `bound` limits gamma + beta.
 
     >>> gamma, beta = choose_scales(1.0)
     >>> round(gamma * beta, 6), gamma > 8 * beta
     (1.0, True)
     """
-    if strength <= 0.0:
-        strength = 2.0**-60
-    centre = np.log2(TARGET_SCORE / strength) / 2
+    if typical_score <= 0.0:
+        typical_score = 2.0**-60
+    centre = np.log2(TARGET_SCORE / typical_score) / 2
     beta = 2.0 ** (centre + np.arange(-60, 61) / 2)
     if bound is not None:
         beta = np.append(beta[beta < bound / 2], bound / 2)
-    gamma = TARGET_SCORE / (beta * strength + bias)
+    gamma = TARGET_SCORE / (beta * typical_score + bias)
     if bound is not None:
         gamma = np.minimum(gamma, bound - beta)
-    noise = (1.0 + (beta + constant / loudness) / gamma) / (gamma * beta)
+    noise = (1.0 + (beta + constant / readout) / gamma) / (gamma * beta)
     good = np.flatnonzero(noise <= 1.1 * noise.min())
     best = good[np.argmin((gamma + beta)[good])]
     return float(gamma[best]), float(beta[best])

@@ -21,6 +21,7 @@ _DOMINANT = 4.0  # how much longer W b should be than the bias, where rows are l
 _PARTS = (1.0, -1.0, 0.5, -0.5, 0.2, -0.2, 0.07, -0.07)  # of b's length: each has another z
 _LEAK = 0.3  # score that the carrier may hear of b
 _PASSES = 6
+_CARRIED = 1.0  # score of the carrier from which on it takes the room of what is measured
 
 
 class BiasedToleranceMeter:
@@ -52,7 +53,7 @@ class BiasedToleranceMeter:
         self._vectors = ScoreVectors(self._scores, rng)
         self._find_bias()
         self._find_row()
-        self.strength = self._find_strength()
+        self._typical = self._find_typical()
         self.reach = self._choose_reach()
         self._silence(self.reach)
 
@@ -66,9 +67,12 @@ class BiasedToleranceMeter:
         return self._scores.origin
 
     @property
+    def facing(self) -> Array | None:
+        return None
+
     def resolution(self) -> float:
         """What one probe leaves open of aᵀWb, for unit a and b."""
-        scores = np.hypot(self._scores.bias_size / np.sqrt(self.width), self.strength * self.reach)
+        scores = np.hypot(self._scores.bias_size / np.sqrt(self.width), self._typical * self.reach)
         return float(
             2.5 * self._scores.tau / (self._scores.longest * self._scores.size) * scores / self.reach
         )
@@ -96,12 +100,30 @@ class BiasedToleranceMeter:
     def measure(
         self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None
     ) -> tuple[Array, Array]:
-        """basisᵀWB for b's orthogonal to `row` and, for every column, the largest possible length of its
-        error. See `BoundedMeter.measure`."""
+        """basisᵀWB and, for every column, the largest possible length of its error. See
+        `BoundedMeter.measure`.
+
+        b's that are not orthogonal to `row` need a carrier each (`measure_alone`).
+        """
+        apart = self._scores.longest * self.reach * np.abs(self.row @ B) > _CARRIED
+        if not apart.any():
+            return self._measure(basis, B, rest_is_silent=rest_is_silent)
+        values = np.empty((self.width if basis is None else basis.shape[1], B.shape[1]))
+        errors = np.empty(B.shape[1])
+        if not apart.all():
+            values[:, ~apart], errors[~apart] = self._measure(
+                basis, B[:, ~apart], rest_is_silent=rest_is_silent
+            )
+        for j in np.flatnonzero(apart):
+            column, errors[j] = self.measure_alone(B[:, j])
+            values[:, j] = column if basis is None else basis.T @ column
+        return values, errors
+
+    def _measure(self, basis: Array | None, B: Array, *, rest_is_silent: bool) -> tuple[Array, Array]:
         p = self._carrier
         inside = complement(p) if basis is None else _beside(basis, p)
         k = inside.shape[1]
-        of_W = self.strength**2 * (self.width if basis is None or rest_is_silent else k)
+        of_W = self._typical**2 * (self.width if basis is None or rest_is_silent else k)
         typical = float(np.sqrt((np.sum((inside.T @ self.bias) ** 2) + self.reach**2 * of_W) / max(k, 1)))
         along, values, error = self._vectors.measure(p, inside, self.origin + self.reach * B.T, typical)
         whole = inside @ values + np.outer(p, along) - self.bias[:, None]
@@ -204,7 +226,7 @@ class BiasedToleranceMeter:
             P, self.origin + B, np.full(len(B), self._scores.heard_by(self._carrier)), 1.0
         )
 
-    def _find_strength(self) -> float:
+    def _find_typical(self) -> float:
         """Root mean square of gᵀWb over unit vectors, from a few of them beside the carrier."""
         d, scores = self.width, self._scores
         few, rest = min(4, d - 1), complement(self._carrier)
@@ -237,9 +259,9 @@ class BiasedToleranceMeter:
         """Length of b: W b several times the bias and scores that are heard, as far as that leaves room for
         a."""
         scores = self._scores
-        share = scores.bias_size / (self.strength * np.sqrt(self.width))
+        share = scores.bias_size / (self._typical * np.sqrt(self.width))
         most = largest_part(float(self._carrier @ scores.loudest))
-        faint = SCORE / (0.5 * most * scores.longest * self.strength)
+        faint = SCORE / (0.5 * most * scores.longest * self._typical)
         lengths = min(max(_DOMINANT * share, faint), scores.longest / 2) * np.geomspace(0.05, 1.0, 40)
         errors = (
             (np.hypot(1.0, share / lengths) + share / lengths)

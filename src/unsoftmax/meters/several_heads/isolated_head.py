@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array, logit
+from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.other_heads import Background, SaturatedBackground
 from unsoftmax.outcomes import Unresolved
@@ -73,6 +74,9 @@ class IsolatedHeadMeter:
         return len(self.a)
 
     @property
+    def facing(self) -> Array | None:
+        return None
+
     def resolution(self) -> float:
         """From the rounding of the answer against the head's own voice, at the sizes used."""
         loud = abs(float(self.a @ self.v))
@@ -145,12 +149,7 @@ class IsolatedHeadMeter:
 
     def forms(self, A: Array, B: Array) -> Array:
         """a_kᵀ W b_k, each from its own four answers; for solvers that choose their pairs."""
-        return np.array(
-            [
-                float(self.project(a[:, None] / np.linalg.norm(a), b[:, None])[0, 0]) * np.linalg.norm(a)
-                for a, b in zip(A, B, strict=True)
-            ]
-        )
+        return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         """basisᵀ W B from differences against a point where only this head speaks: 1 + k answers a column,

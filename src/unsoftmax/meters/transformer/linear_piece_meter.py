@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array, logit
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import forms_by_projection
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
@@ -73,9 +74,8 @@ class ConeMeter:
         add up to 1/(1 + residual)."""
         return self._mixing - 1.0
 
-    @property
     def base(self) -> Array:
-        """W b0 + w0, measured when first needed: d queries."""
+        """W b0 + w0, measured when first called: d queries."""
         if self._base is None:
             self._base = np.zeros(self.width)
             known = self._scores(self._whole, np.zeros((1, self.width)))
@@ -83,6 +83,9 @@ class ConeMeter:
         return self._base
 
     @property
+    def facing(self) -> Array | None:
+        return None
+
     def resolution(self) -> float:
         usual = float(np.median(self._sizes(self._whole)))
         reach = _PART * float(np.median(self._piece.room(self._whole.rows(0, self.width))))
@@ -91,25 +94,19 @@ class ConeMeter:
 
     def query_bias(self, W_b0: Array) -> Array | None:
         """w0, once W b0 is known; None when it is nothing but rounding."""
-        bias = self.base - W_b0
+        bias = self.base() - W_b0
         return bias if float(np.linalg.norm(bias)) > 1e3 * self.query_bias_error(W_b0) else None
 
     def query_bias_error(self, W_b0: Array) -> float:
         """How far w0 may be off: the rounding of the column of b0, which is far out."""
-        noise = self.resolution * float(np.linalg.norm(self._piece.centre)) + 64 * EPS * float(
+        noise = self.resolution() * float(np.linalg.norm(self._piece.centre)) + 64 * EPS * float(
             np.linalg.norm(W_b0)
         )
         return float(np.sqrt(self.width) * noise)
 
     def forms(self, A: Array, B: Array) -> Array:
         """Pair by pair; both may be of any size, because they are scaled into the piece and back."""
-        out = np.empty(len(A))
-        for k, (a, b) in enumerate(zip(A, B, strict=True)):
-            length = float(np.linalg.norm(a))
-            probe = EvenRows(self._piece.gradient, a[:, None] / length)
-            size = _PART * float(self._piece.room(b[None])[0])
-            out[k] = length * float(probe.coordinates(self._W_part(probe, size * b[None]))[0, 0]) / size
-        return out
+        return forms_by_projection(self, A, B)
 
     def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
         probes = self._probes_for(basis, rest_is_silent)
@@ -126,7 +123,7 @@ class ConeMeter:
         return self._W_part(probes, asking) - carried
 
     def _W_part(self, probes: EvenRows, asking: Array) -> Array:
-        return self._scores(probes, asking) - probes.forms_of(self.base)
+        return self._scores(probes, asking) - probes.forms_of(self.base())
 
     def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> EvenRows:
         if basis is None:
