@@ -74,6 +74,7 @@ _HOMES = {
     "TransformerLearner": "learners",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
+    "VectorOutputsLearner": "learners",
     "WithinTolerance": "oracles",
     "appendix_c": "learners",
     "as_oracle": "recovery.targets",
@@ -137,6 +138,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import Size as Size
     from unsoftmax.learners import TransformerLearner as TransformerLearner
+    from unsoftmax.learners import VectorOutputsLearner as VectorOutputsLearner
     from unsoftmax.learners import appendix_c as appendix_c
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels

@@ -22,14 +22,16 @@ _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin ag
 class Cost:
     """What a target of one size costs.
 
-    queries: what learning usually takes. verification: what checks and certificate usually take. one_attempt
-    and limit: what learning takes at most, in one attempt and in all that the learner may begin.
+    queries: what learning usually takes. verification: what checks and certificate usually take, and `checks`
+    what they take with the biases that nobody has ruled out. one_attempt and limit: what learning takes at
+    most, in one attempt and in all that the learner may begin.
     """
 
     size: Size
     parameters: int
     queries: int
     verification: int
+    checks: int
     one_attempt: int
     limit: int
 
@@ -80,8 +82,8 @@ class Plan:
 
     @property
     def verification(self) -> int:
-        """What checks and certificate usually take."""
-        return max(cost.verification for cost in self.costs)
+        """What checks and certificate usually take, biases included."""
+        return max(cost.checks for cost in self.costs)
 
     @property
     def at_least(self) -> int:
@@ -192,7 +194,8 @@ def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
         size=size,
         parameters=_parameters(size),
         queries=queries.expected(size),
-        verification=claim.verification(worst),
+        verification=claim.verification(size),
+        checks=claim.verification(worst),
         one_attempt=queries.count(worst),
         limit=queries(worst),
     )

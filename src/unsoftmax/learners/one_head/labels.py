@@ -64,7 +64,7 @@ def _queries(size: Size, bits: int, flip: float) -> int:
     votes = votes_needed(flip + _FLIP_MARGIN) if flip > 0.0 else 1
     if size.biased:
         return _BIASED_LABELS * d * (d + 1) + max(0, bits - 48) * d + 1000
-    numbers = size.matrix_parameters + d + r + 16
+    numbers = size.matrix_parameters + d + r + 16 + size.weak_column
     return _labels_a_number(bits + _MORE_FOR_V, flip) * numbers + votes * (2 * d + 16) + 384
 
 
@@ -96,7 +96,7 @@ _CLAIM = Claim(
         Assumption("v is not zero", "some row is labelled 1"),
     ),
     queries=QueryCount(
-        "53 (r(2d - r) + d + r + 16) + 2d + 400 for 48 bits and true labels (19 bits more, divided by the "
+        "53 (r(2d - r) + 3d - r + 16) + 2d + 400 for 48 bits and true labels (19 bits more, divided by the "
         "channel's capacity, where labels are flipped); 80 d(d + 1) + 1000 with a query bias",
         "upper",
         partial(_queries, bits=48, flip=0.0),

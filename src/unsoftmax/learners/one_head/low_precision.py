@@ -48,7 +48,7 @@ def _queries(size: Size, passes: int) -> int:
     d = size.width
     if size.biased:
         return (passes + 5) * d * (d + 1) + 16 * d + 400
-    return passes * (size.matrix_parameters + 2 * d + 2 * size.rank + 24) + 160
+    return passes * (size.matrix_parameters + 2 * d + 2 * size.rank + 24 + size.weak_column) + 160
 
 
 def _usual(size: Size, passes: int) -> int:
@@ -72,7 +72,7 @@ _CLAIM = Claim(
         Assumption("v is not zero", "one-row queries"),
     ),
     queries=QueryCount(
-        "p (r(2d - r) + 2d + 2r + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + "
+        "p (r(2d - r) + 4d + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + "
         "16 d + 400 with a query bias",
         "upper",
         partial(_queries, passes=max(PASSES.values())),

@@ -194,6 +194,8 @@ def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Genera
             separation = polished_separation(respond, separation, matrices, biases, rng)
         unmixing = Unmixing(separation, respond.V)
         matrices, biases, ranks = book.solve(unmixing, tolerance)
+    if not np.isfinite([*(np.sum(W) for W in matrices), *(np.sum(w0) for w0 in biases)]).all():
+        raise Restart("the scores of a head saturate in its measured outputs")
     heads = [
         _head(W, (T @ G).T, w0, rank)
         for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)

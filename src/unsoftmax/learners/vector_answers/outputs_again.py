@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.meters.several_heads.isolating_rows import Isolation
@@ -24,6 +25,8 @@ def polished_separation(
 ) -> Separation:
     """T_h from V_hᵀa measured for as many random rows a as the largest head has outputs: r(H - 1) queries."""
     H, d = len(matrices), respond.width
+    if H < 2:
+        raise Restart("the plateaus show one head, and one head does not explain the answers")
     most = max(block.shape[1] for block in separation.blocks)
     bound = respond.ledger.input_bound
     size = _SIZE if bound is None else bound / 8
