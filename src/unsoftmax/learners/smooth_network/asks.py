@@ -1,0 +1,61 @@
+"""What the learners of networks ask: any function of points that answers with vectors, be it a whole target or a part of one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Array
+
+__all__ = ["Asks", "FunctionAsks", "rows_of"]
+
+
+class Asks(Protocol):
+    """A function R^width -> R^outputs that may be asked anywhere in a ball of some radius around the origin."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    @property
+    def radius(self) -> float:
+        """Points of this norm and beyond cannot be asked; infinite where all can."""
+
+    def __call__(self, points: Array, /) -> Array:
+        """(n, width) -> (n, outputs)."""
+
+
+@dataclass(frozen=True)
+class FunctionAsks:
+    """A plain function as `Asks`.
+
+    >>> FunctionAsks(lambda x: x[:, :1] ** 2, 3, 1)(np.full((2, 3), 2.0))
+    array([[4.],
+           [4.]])
+    """
+
+    function: Callable[[Array], Array]
+    width: int
+    outputs: int
+    radius: float = np.inf
+
+    def __call__(self, points: Array, /) -> Array:
+        return np.asarray(self.function(points), dtype=np.float64).reshape(len(points), self.outputs)
+
+
+def rows_of(ledger: Ledger) -> FunctionAsks:
+    """The one-row sequences of a target; a single number as answer becomes a vector of length 1."""
+
+    def ask(points: Array) -> Array:
+        size = ledger.batch_size(1)
+        parts = [ledger.ask(points[i : i + size, None]) for i in range(0, len(points), size)]
+        return np.concatenate(parts)
+
+    bound = np.inf if ledger.input_bound is None else ledger.input_bound
+    return FunctionAsks(ask, ledger.width, 1 if ledger.outputs is None else ledger.outputs, bound)

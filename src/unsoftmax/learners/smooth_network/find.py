@@ -1,0 +1,159 @@
+"""A two-layer network with a smooth activation from its values: neurons by their Hessians, then a joint fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.learners.smooth_network.asks import Asks
+from unsoftmax.learners.smooth_network.curvature import Region, Stencil, survey
+from unsoftmax.learners.smooth_network.hessians import CURVATURE_TEST, HessianTable, measure_hessians, spread_points
+from unsoftmax.learners.smooth_network.network_fit import NetworkFit
+from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, choose_activation
+from unsoftmax.learners.smooth_network.rank_one import as_vectors, find_rank_one, products
+from unsoftmax.models.network import Network
+from unsoftmax.models.parts import Activation
+from unsoftmax.oracles import Array
+from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+
+__all__ = ["FoundNetwork", "find_network"]
+
+_PROFILE_POINTS = 48  # places along each neuron's direction; 40 fix (steepness, bias) of all of 256 neurons
+_SURPLUS = 1.5  # equations over unknowns, wherever unknowns are solved for
+_OPTIONS = RefinementOptions(iterations=60, damping=1e-6, least_damping=1e-15, improvement=1e-6, dense_limit=5200)
+
+
+@dataclass(frozen=True)
+class FoundNetwork:
+    """network: with vector answers. residual: rms of the fit. noise: of the answers, absolute. points, answers: what it was fitted to."""
+
+    network: Network
+    residual: float
+    noise: float
+    points: Array
+    answers: Array
+
+
+def find_network(asks: Asks, rng: np.random.Generator, candidates: Sequence[Activation] = CANDIDATES) -> FoundNetwork:
+    """Any number of neurons up to 0.6·k(k + 1)/2; raises `OutsideClass` or `Unresolved`.
+
+    Steps: a survey of sizes and rounding; Hessians on a subspace, whose span holds a_j a_jᵀ of every neuron j; the rank-one
+    elements of that span; activation, steepness and bias from second derivatives along each a_j; the rest of a_j from
+    gradients; weights and affine part by least squares; all together by variable projection.
+    """
+    region = survey(asks, rng)
+    table = measure_hessians(asks, region, rng)
+    q = len(table.basis)
+    directions = find_rank_one(table.space, q, table.rank, rng, defect=max(1e-6, 30.0 * table.floor**2))
+    if len(directions) != table.rank:
+        raise Unresolved(
+            f"second derivatives span {table.rank} dimensions, but hold {len(directions)} rank-one forms; "
+            "neurons too many for the width, or a function that is no two-layer network"
+        )
+    points, bends, outer = _bends(asks, region, table, directions, rng)
+    t = points @ table.basis.T @ directions.T
+    profiles = choose_activation(t, bends, candidates)
+    inner = np.column_stack([directions * profiles.steepness[:, None] @ table.basis, profiles.bias])
+    if q < asks.width:
+        inner = _completed(asks, region, table, profiles, inner, outer, rng)
+    return _fitted(asks, region, profiles.activation, inner, rng)
+
+
+def _bends(
+    asks: Asks, region: Region, table: HessianTable, directions: Array, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """(points, second derivatives (P, J) along each neuron, output directions (J, m))."""
+    J, m = len(directions), asks.outputs
+    forms = as_vectors(table.forms)  # (P, m, n)
+    parts = np.linalg.lstsq(products(directions, directions).T, forms.reshape(-1, forms.shape[-1]).T, rcond=None)[0]
+    parts = parts.reshape(J, len(table.points), m)
+    left, sizes, right = np.linalg.svd(parts, full_matrices=False)
+    outer = right[:, 0]
+    bends = (left[:, :, 0] * sizes[:, :1]).T
+    points = table.points
+    missing = _PROFILE_POINTS - len(points)
+    if missing <= 0:
+        return points, bends, outer
+    stencil = Stencil.for_region(region)
+    size = region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 1.5 * stencil.reach)
+    fresh = spread_points(rng, missing, len(table.basis), size) @ table.basis
+    n_lines = min(len(table.basis) * (len(table.basis) + 1) // 2, int(np.ceil(_SURPLUS * J / m)) + 2)
+    lines = rng.standard_normal((n_lines, len(table.basis)))
+    lines /= np.linalg.norm(lines, axis=1, keepdims=True)
+    seconds = stencil.measure(asks, fresh, lines @ table.basis)
+    design = np.einsum("vj,jm->vmj", (lines @ directions.T) ** 2, outer).reshape(-1, J)
+    more = np.linalg.lstsq(design, seconds.reshape(missing, -1).T, rcond=None)[0].T
+    return np.concatenate([points, fresh]), np.concatenate([bends, more]), outer
+
+
+def _completed(
+    asks: Asks,
+    region: Region,
+    table: HessianTable,
+    profiles: Profiles,
+    inner: Array,
+    outer: Array,
+    rng: np.random.Generator,
+) -> Array:
+    """Adds what a_j has beside the subspace: gradients there are linear in it, once all else is known."""
+    J, m, k = len(inner), asks.outputs, asks.width
+    rest = np.linalg.svd(table.basis)[2][len(table.basis) :]
+    count = int(np.ceil(_SURPLUS * (J + m) / m)) + 2
+    step = max(region.noise / region.scale, 1e-16) ** (1.0 / 3.0) * region.size
+    size = region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 2.0 * step)
+    points = spread_points(rng, count, len(table.basis), size) @ table.basis
+    around = np.concatenate([(points[:, None] + sign * step * rest).reshape(-1, k) for sign in (1.0, -1.0)])
+    answers = asks(around).reshape(2, count, len(rest), m)
+    gradients = (answers[0] - answers[1]) / (2.0 * step)
+    slopes = profiles.activation.first(points @ inner[:, :-1].T + inner[:, -1])
+    weights = outer * (profiles.weight / profiles.steepness**2)[:, None]
+    design = np.einsum("pj,jm->pmj", slopes, weights).reshape(-1, J)
+    design = np.column_stack([design, np.tile(np.eye(m), (count, 1))])  # a linear part, and what reflections leave
+    found = np.linalg.lstsq(design, gradients.transpose(0, 2, 1).reshape(-1, len(rest)), rcond=None)[0][:J]
+    return np.column_stack([inner[:, :-1] + found @ rest, inner[:, -1]])
+
+
+def _fitted(asks: Asks, region: Region, activation: Activation, inner: Array, rng: np.random.Generator) -> FoundNetwork:
+    """Joint refinement with a linear part; then without, where reflected neurons explain it."""
+    J, m, k = len(inner), asks.outputs, asks.width
+    count = max(int(np.ceil(_SURPLUS * (J * (k + 1 + m) / m + k + 1))), int(1.6 * (J + k + 1))) + 10
+    size = region.size if np.isinf(asks.radius) else min(1.3 * region.size, 0.97 * asks.radius)
+    points = spread_points(rng, count, k, size)
+    answers = asks(points)
+    fit = NetworkFit(activation, points, answers, skip=True)
+    refined = refine(fit, inner, _OPTIONS)
+    inner = refined.state
+    flipped = _reflected(fit, inner)
+    if flipped is not None:
+        fit = NetworkFit(activation, points, answers, skip=False)
+        refined = refine(fit, flipped, _OPTIONS)
+        inner = refined.state
+    network = fit.network(inner, scalar=False)
+    if not np.isfinite(refined.rms[-1]) or refined.rms[-1] > 1e-3 * region.scale:
+        raise OutsideClass(
+            CURVATURE_TEST, f"{J} neurons with {activation.name} leave {refined.rms[-1]:.2g} of answers of size {region.scale:.2g}"
+        )
+    return FoundNetwork(network, refined.rms[-1], region.noise, points, answers)
+
+
+def _reflected(fit: NetworkFit, inner: Array) -> Array | None:
+    """The neurons, some reflected so that no linear part is left; None where the answers do not determine which."""
+    slope = fit.activation.reflection.slope
+    J, weights = len(inner), fit.weights(inner)
+    outer, linear = weights[:J], weights[J:-1]
+    scale = float(np.abs(inner[:, :-1].T @ np.abs(outer)).max())
+    if float(np.abs(linear).max()) < 1e-7 * scale:
+        return inner
+    if slope == 0.0 or J > linear.size:
+        return None
+    # φ(z) = φ(-z) - slope·z, so that reflecting neuron j takes slope·u_j a_j out of the linear part
+    design = np.einsum("jk,jm->kmj", slope * inner[:, :-1], outer).reshape(-1, J)
+    found, _, rank, _ = np.linalg.lstsq(design, linear.ravel(), rcond=1e-10)
+    flips = np.where(found > 0.5, -1.0, 1.0)
+    left = linear.ravel() - design @ (flips < 0).astype(float)
+    if rank < J or float(np.abs(left).max()) > 1e-3 * scale:
+        return None
+    return np.asarray(inner * flips[:, None])

@@ -1,0 +1,111 @@
+"""Joint refinement of a network: the inner weights move, the outer ones are solved for exactly at every step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.models.network import Network
+from unsoftmax.models.parts import Activation
+from unsoftmax.oracles import Array
+from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
+
+__all__ = ["NetworkFit"]
+
+
+@dataclass(frozen=True)
+class NetworkFit:
+    """Least squares for answers = features(inner)·weights, with the weights eliminated (variable projection).
+
+    State: inner (J, k + 1), the rows [a_j, b_j]. The features are φ(a_j·x + b_j), a constant and, with `skip`, x itself. The
+    Jacobian leaves out how the projection moves, which vanishes with the residual.
+    """
+
+    activation: Activation
+    points: Array
+    answers: Array
+    skip: bool
+
+    def _extended(self) -> Array:
+        return np.column_stack([self.points, np.ones(len(self.points))])
+
+    def features(self, inner: Array) -> Array:
+        """(n, J + 1), with the points themselves as further columns where a linear part is wanted."""
+        X = self._extended()
+        return np.column_stack([self.activation(X @ inner.T), X if self.skip else X[:, -1:]])
+
+    def weights(self, inner: Array) -> Array:
+        """The outer weights that fit best: those of the neurons, of the linear part, and the constant."""
+        return np.asarray(np.linalg.lstsq(self.features(inner), self.answers, rcond=1e-15)[0])
+
+    def residual(self, inner: Array, /) -> Array:
+        return np.asarray((self.features(inner) @ self.weights(inner) - self.answers).ravel())
+
+    def moved(self, inner: Array, step: Array, /) -> Array:
+        return np.asarray(inner + step.reshape(inner.shape))
+
+    def linearise(self, inner: Array, /) -> Linearisation:
+        X = self._extended()
+        slopes = self.activation.first(X @ inner.T)
+        outer = self.weights(inner)[: len(inner)]
+        return _Projected(X, slopes, outer, np.linalg.qr(self.features(inner))[0])
+
+    def network(self, inner: Array, scalar: bool) -> Network:
+        """The network of these inner weights; `scalar` for answers that are single numbers."""
+        J, weights = len(inner), self.weights(inner)
+        outer, rest = weights[:J], weights[J:]
+        if scalar:
+            outer, rest = outer[:, 0], rest[:, 0]
+        linear = rest[:-1] if self.skip else None
+        return Network(inner[:, :-1], outer, inner[:, -1], rest[-1], linear, activation=self.activation)
+
+
+@dataclass(frozen=True)
+class _Projected:
+    """J = (1 - Π) [slopes_j x ⊗ u_j], so that JᵀJ = (U Uᵀ ⊗ 1) ∘ Cᵀ(1 - Π)C has a cheap form: one row a point, whatever m."""
+
+    points: Array
+    slopes: Array
+    outer: Array
+    basis: Array
+
+    @property
+    def unknowns(self) -> int:
+        return int(self.slopes.shape[1] * self.points.shape[1])
+
+    def _beside(self, values: Array) -> Array:
+        return np.asarray(values - self.basis @ (self.basis.T @ values))
+
+    def _columns(self) -> Array:
+        """(n, J, k + 1), projected."""
+        columns = (self.slopes[:, :, None] * self.points[:, None]).reshape(len(self.points), -1)
+        return self._beside(columns)
+
+    def forward(self, step: Array, /) -> Array:
+        inner = step.reshape(-1, self.points.shape[1])
+        return self._beside((self.slopes * (self.points @ inner.T)) @ self.outer).ravel()
+
+    def backward(self, residual: Array, /) -> Array:
+        back = self._beside(residual.reshape(len(self.points), -1)) @ self.outer.T * self.slopes
+        return np.asarray((back.T @ self.points).ravel())
+
+    def normal(self) -> Array:
+        columns, width = self._columns(), self.points.shape[1]
+        gram = columns.T @ columns
+        J = self.slopes.shape[1]
+        weights = self.outer @ self.outer.T
+        return np.asarray((gram.reshape(J, width, J, width) * weights[:, None, :, None]).reshape(J * width, -1))
+
+    def diagonal(self) -> Array:
+        squares = np.einsum("np,np->p", *(2 * (self._columns(),))).reshape(self.slopes.shape[1], -1)
+        return np.asarray((squares * (self.outer**2).sum(axis=1)[:, None]).ravel())
+
+    def preconditioner(self, damping: Array, /) -> Inverse | None:
+        """One block a neuron."""
+        J, width = self.slopes.shape[1], self.points.shape[1]
+        columns = self._columns().reshape(len(self.points), J, width).transpose(1, 0, 2)
+        blocks = columns.transpose(0, 2, 1) @ columns * (self.outer**2).sum(axis=1)[:, None, None]
+        blocks = blocks + (damping.reshape(J, width) + 1e-14 * np.einsum("jaa->ja", blocks))[:, :, None] * np.eye(width)
+        inverses = np.linalg.inv(blocks)
+        return lambda vector: np.einsum("jab,jb->ja", inverses, vector.reshape(J, width)).ravel()
