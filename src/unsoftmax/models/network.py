@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.parts.activations import ACTIVATIONS, RELU, Activation
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["CanonicalNeurons", "Network"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from unsoftmax.models.network import CanonicalNeurons
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["matched_neurons", "neuron_distance"]
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
 __all__ = ["Asks", "FunctionAsks", "rows_of"]
 

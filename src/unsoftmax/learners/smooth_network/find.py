@@ -15,7 +15,7 @@ from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, cho
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, find_rank_one, products
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 

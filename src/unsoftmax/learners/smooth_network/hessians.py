@@ -9,7 +9,7 @@ import numpy as np
 from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.learners.smooth_network.curvature import Region, Stencil, symmetric_directions, symmetric_from
 from unsoftmax.learners.smooth_network.rank_one import as_vectors
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["CURVATURE_TEST", "HessianTable", "measure_hessians"]
@@ -41,11 +41,10 @@ class HessianTable:
         return int(self.space.shape[1])
 
 
-def measure_hessians(asks: Asks, region: Region, rng: np.random.Generator, extra: Array | None = None) -> HessianTable:
-    """Grows points and subspace until the span of the Hessians fills at most 0.6 of all forms and stops growing.
-
-    extra: forms that belong to the span for a known reason (on the whole space, (n, k, k)), added to what is measured.
-    """
+def measure_hessians(
+    asks: Asks, region: Region, rng: np.random.Generator, *, filled: float = _FILLED
+) -> HessianTable:
+    """Grows points and subspace until the span of the Hessians fills at most this part of all forms and stops growing."""
     k, m = asks.width, asks.outputs
     stencil = Stencil.for_region(region)
     whole = np.linalg.qr(rng.standard_normal((k, k)))[0].T
@@ -56,10 +55,8 @@ def measure_hessians(asks: Asks, region: Region, rng: np.random.Generator, extra
         points, seconds = _grow(asks, stencil, whole[:q], points, seconds, count, most, rng)
         forms = symmetric_from(seconds.transpose(0, 2, 1), q)
         rows = as_vectors(forms).reshape(count * m, -1)
-        if extra is not None:
-            rows = np.vstack([rows, as_vectors(whole[:q] @ extra @ whole[:q].T)])
         rank, floor, space = _span(rows, region, stencil)
-        full = rank > _FILLED * rows.shape[1]
+        full = rank > filled * rows.shape[1]
         if not full and rank <= len(rows) - _SPARE:
             if rank == 0:
                 raise OutsideClass(CURVATURE_TEST, "no second derivative differs from zero at the points asked")

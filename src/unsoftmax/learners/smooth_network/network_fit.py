@@ -8,10 +8,10 @@ import numpy as np
 
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
 
-__all__ = ["NetworkFit"]
+__all__ = ["NetworkFit", "ProjectedJacobian"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class NetworkFit:
         X = self._extended()
         slopes = self.activation.first(X @ inner.T)
         outer = self.weights(inner)[: len(inner)]
-        return _Projected(X, slopes, outer, np.linalg.qr(self.features(inner))[0])
+        return ProjectedJacobian(X, slopes, outer, np.linalg.qr(self.features(inner))[0])
 
     def network(self, inner: Array, scalar: bool) -> Network:
         """The network of these inner weights; `scalar` for answers that are single numbers."""
@@ -62,7 +62,7 @@ class NetworkFit:
 
 
 @dataclass(frozen=True)
-class _Projected:
+class ProjectedJacobian:
     """J = (1 - Π) [slopes_j x ⊗ u_j], so that JᵀJ = (U Uᵀ ⊗ 1) ∘ Cᵀ(1 - Π)C has a cheap form: one row a point, whatever m."""
 
     points: Array

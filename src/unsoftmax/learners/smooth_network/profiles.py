@@ -1,4 +1,4 @@
-"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias) to second derivatives."""
+"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias), or of φ', to what was measured."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["ACTIVATION_TEST", "Profiles", "choose_activation", "fit_profiles"]
@@ -20,12 +20,13 @@ _STEEPNESS = np.geomspace(0.05, 20.0, 48)  # in units of the inverse spread of t
 _BIASES = np.linspace(-5.0, 5.0, 61)
 _STARTS = 4
 _ITERATIONS = 60
+_DIFFERENCE = 1e-5  # third derivatives by differences: an error of 1e-10 only slows the fit
 _POOR = 0.1  # relative misfit of the median neuron from which no activation is believed
 
 
 @dataclass(frozen=True)
 class Profiles:
-    """weight·φ''(steepness·t + bias) for every neuron; misfit: rms of what is left, relative to the data."""
+    """weight·φ''(steepness·t + bias) for every neuron, or φ' for gates; misfit: rms of what is left, relative to the data."""
 
     activation: Activation
     weight: Array
@@ -34,9 +35,11 @@ class Profiles:
     misfit: Array
 
 
-def choose_activation(t: Array, bends: Array, candidates: Sequence[Activation] = CANDIDATES) -> Profiles:
-    """The activation whose fits leave least, from t (P, J) and second derivatives (P, J)."""
-    fits = [fit_profiles(activation, t, bends) for activation in candidates]
+def choose_activation(
+    t: Array, bends: Array, candidates: Sequence[Activation] = CANDIDATES, *, derivative: int = 2
+) -> Profiles:
+    """The activation whose fits leave least, from t (P, J) and derivatives (P, J) of order 1 or 2, up to a factor a neuron."""
+    fits = [fit_profiles(activation, t, bends, derivative=derivative) for activation in candidates]
     best = min(fits, key=lambda fit: float(np.median(fit.misfit)))
     if float(np.median(best.misfit)) > _POOR:
         raise OutsideClass(
@@ -46,26 +49,48 @@ def choose_activation(t: Array, bends: Array, candidates: Sequence[Activation] =
     return best
 
 
-def fit_profiles(activation: Activation, t: Array, bends: Array) -> Profiles:
+def fit_profiles(activation: Activation, t: Array, bends: Array, *, derivative: int = 2) -> Profiles:
     """Fits every column: the best places of a grid, then Levenberg-Marquardt on all neurons at once."""
+    curve = _Curve(activation, derivative)
     spread = np.maximum(t.std(axis=0), 1e-300)
     size = np.maximum(np.sqrt((bends**2).mean(axis=0)), 1e-300)
     x, y = t / spread, bends / size
-    starts = _grid_starts(activation, x, y)  # (J, S, 2)
-    found = _refined(activation, x, y, starts)
+    found = _refined(curve, x, y, _grid_starts(curve, x, y))
     weight, steepness, bias, misfit = found.T
     return Profiles(activation, weight * size, steepness / spread, bias, misfit)
 
 
-def _grid_starts(activation: Activation, x: Array, y: Array) -> Array:
-    steep, shift = np.meshgrid(_STEEPNESS, _BIASES, indexing="ij")
-    steep, shift = steep.ravel(), shift.ravel()
+@dataclass(frozen=True)
+class _Curve:
+    """φ' or φ'', and its own derivative."""
+
+    activation: Activation
+    derivative: int
+
+    def value(self, z: Array) -> Array:
+        return self.activation.first(z) if self.derivative == 1 else self.activation.second(z)
+
+    def slope(self, z: Array) -> Array:
+        if self.derivative == 1:
+            return self.activation.second(z)
+        return (self.activation.second(z + _DIFFERENCE) - self.activation.second(z - _DIFFERENCE)) / (2.0 * _DIFFERENCE)
+
+    @property
+    def steepness(self) -> Array:
+        """φ'' is even or odd, so that the sign of t does not matter; φ' is neither."""
+        return _STEEPNESS if self.derivative == 2 else np.concatenate([-_STEEPNESS[::-1], _STEEPNESS])
+
+
+def _grid_starts(curve: _Curve, x: Array, y: Array) -> Array:
+    """(J, S, 2): the highest peaks, over a grid of (steepness, bias), of what the best weight explains."""
+    steepness = curve.steepness
+    steep, shift = (grid.ravel() for grid in np.meshgrid(steepness, _BIASES, indexing="ij"))
     starts = np.empty((x.shape[1], _STARTS, 2))
     for j in range(x.shape[1]):
-        curves = activation.second(steep[:, None] * x[:, j] + shift[:, None])
+        curves = curve.value(steep[:, None] * x[:, j] + shift[:, None])
         power = (curves**2).sum(axis=1)
         along = curves @ y[:, j]
-        gain = np.where(power > 1e-12, along**2 / np.maximum(power, 1e-300), 0.0).reshape(len(_STEEPNESS), -1)
+        gain = np.where(power > 1e-12, along**2 / np.maximum(power, 1e-300), 0.0).reshape(len(steepness), -1)
         padded = np.pad(gain, 1, constant_values=-1.0)
         peak = (
             (gain >= padded[:-2, 1:-1])
@@ -78,26 +103,24 @@ def _grid_starts(activation: Activation, x: Array, y: Array) -> Array:
     return starts
 
 
-def _refined(activation: Activation, x: Array, y: Array, starts: Array) -> Array:
+def _refined(curve: _Curve, x: Array, y: Array, starts: Array) -> Array:
     """(J, 4): weight, steepness, bias and misfit of the best start of each neuron; the weight is solved for exactly."""
     J, S, _ = starts.shape
     X, Y = np.repeat(x.T, S, axis=0), np.repeat(y.T, S, axis=0)
     place = starts.reshape(J * S, 2).copy()
-    weight, cost = _weights(activation, X, Y, place)
+    weight, cost = _weights(curve, X, Y, place)
     damping = np.full(len(place), 1e-2)
-    step = 1e-6
     for _ in range(_ITERATIONS):
         z = place[:, :1] * X + place[:, 1:]
-        third = (activation.second(z + step) - activation.second(z - step)) / (2.0 * step)
-        curve = activation.second(z)
-        columns = np.stack([weight[:, None] * third * X, weight[:, None] * third, curve], axis=2)
-        rest = Y - weight[:, None] * curve
+        slope, value = curve.slope(z), curve.value(z)
+        columns = np.stack([weight[:, None] * slope * X, weight[:, None] * slope, value], axis=2)
+        rest = Y - weight[:, None] * value
         normal = np.einsum("npa,npb->nab", columns, columns)
         scale = np.einsum("naa->na", normal)
         damped = normal + (damping[:, None] * scale + 1e-300)[:, :, None] * np.eye(3)
         move = np.linalg.solve(damped, np.einsum("npa,np->na", columns, rest)[..., None])[..., 0]
         trial = place + move[:, :2]
-        new_weight, new_cost = _weights(activation, X, Y, trial)
+        new_weight, new_cost = _weights(curve, X, Y, trial)
         better = new_cost < cost
         place[better], weight[better], cost[better] = trial[better], new_weight[better], new_cost[better]
         damping = np.where(better, damping * 0.2, damping * 5.0).clip(1e-14, 1e10)
@@ -105,10 +128,10 @@ def _refined(activation: Activation, x: Array, y: Array, starts: Array) -> Array
     return np.column_stack([weight[best], place[best], np.sqrt(cost[best])])
 
 
-def _weights(activation: Activation, X: Array, Y: Array, place: Array) -> tuple[Array, Array]:
+def _weights(curve: _Curve, X: Array, Y: Array, place: Array) -> tuple[Array, Array]:
     """The best weight at each place, and the mean square that it leaves."""
-    curve = activation.second(place[:, :1] * X + place[:, 1:])
-    power = np.maximum((curve**2).sum(axis=1), 1e-300)
-    weight = (curve * Y).sum(axis=1) / power
-    cost = ((Y - weight[:, None] * curve) ** 2).mean(axis=1)
+    value = curve.value(place[:, :1] * X + place[:, 1:])
+    power = np.maximum((value**2).sum(axis=1), 1e-300)
+    weight = (value * Y).sum(axis=1) / power
+    cost = ((Y - weight[:, None] * value) ** 2).mean(axis=1)
     return weight, np.where(np.isfinite(cost), cost, np.inf)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.oracles import Array
+from unsoftmax.arrays import Array
 
-__all__ = ["as_forms", "as_vectors", "find_rank_one", "products"]
+__all__ = ["as_forms", "as_vectors", "climb", "find_rank_one", "products", "starts"]
 
 _ROUNDS = 40
 _ITERATIONS = 400
@@ -36,7 +36,14 @@ def products(x: Array, y: Array) -> Array:
     return np.asarray(0.5 * (x[..., i] * y[..., j] + x[..., j] * y[..., i]) * np.where(i == j, 1.0, np.sqrt(2.0)))
 
 
-def find_rank_one(space: Array, q: int, wanted: int, rng: np.random.Generator, *, defect: float = 1e-6) -> Array:
+def find_rank_one(
+    space: Array,
+    q: int,
+    wanted: int,
+    rng: np.random.Generator,
+    *,
+    defect: float = 1e-6,
+) -> Array:
     """Unit vectors x (found, q) with x xᵀ in the span of the orthonormal columns of `space` (q(q + 1)/2, n), up to `defect`.
 
     Ends when `wanted` are found, or after a fixed number of rounds: the caller counts. From the moment that half are found,
@@ -50,8 +57,9 @@ def find_rank_one(space: Array, q: int, wanted: int, rng: np.random.Generator, *
     """
     found = np.empty((0, q))
     for _ in range(_ROUNDS):
-        starts = _starts(space, q, found, wanted, rng)
-        x = _iterate(space, starts)
+        half = 2 * len(found) >= wanted
+        count = max(8, min(2 * wanted + 8, 256, 6 * (wanted - len(found)) if half else 256))
+        x = climb(space, starts(space, q, products(found, found) if half else None, count, rng))
         inside = (products(x, x) @ space) ** 2
         for candidate in x[inside.sum(axis=1) > 1.0 - defect]:
             if not len(found) or np.abs(found @ candidate).max() < _SAME:
@@ -61,24 +69,22 @@ def find_rank_one(space: Array, q: int, wanted: int, rng: np.random.Generator, *
     return found
 
 
-def _starts(space: Array, q: int, found: Array, wanted: int, rng: np.random.Generator) -> Array:
-    count = min(2 * wanted + 8, 256)
-    if 2 * len(found) < wanted:
+def starts(space: Array, q: int, taken: Array | None, count: int, rng: np.random.Generator) -> Array:
+    """Unit vectors (count, q) to climb from: random, or the strongest of random forms of the space that are free of `taken`."""
+    if taken is None or not len(taken):
         x = rng.standard_normal((count, q))
         return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))
-    known = np.linalg.qr((products(found, found) @ space).T)[0]
-    count = max(8, min(count, 6 * (wanted - len(found))))
+    known = np.linalg.qr((taken @ space).T)[0]
     mixes = rng.standard_normal((count, space.shape[1]))
     mixes -= (mixes @ known) @ known.T
     values, vectors = np.linalg.eigh(as_forms(mixes @ space.T, q))
-    top = np.abs(values).argmax(axis=1)
-    return np.asarray(vectors[np.arange(count), :, top])
+    return np.asarray(vectors[np.arange(count), :, np.abs(values).argmax(axis=1)])
 
 
-def _iterate(space: Array, x: Array) -> Array:
+def climb(space: Array, x: Array, iterations: int = _ITERATIONS) -> Array:
     """x <- (projection of x xᵀ on the space) x + shift·x, normalised, until it stands."""
     q = x.shape[1]
-    for _ in range(_ITERATIONS):
+    for _ in range(iterations):
         inside = as_forms((products(x, x) @ space) @ space.T, q)
         moved = np.einsum("sij,sj->si", inside, x) + _SHIFT * x
         moved /= np.linalg.norm(moved, axis=1, keepdims=True)

@@ -1,0 +1,195 @@
+"""A gated two-layer network, as SwiGLU and GEGLU: g(x) = Dᵀ(φ(G x + g) ∘ (U x + u)) + c."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from unsoftmax.arrays import Array
+from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.base import Model
+from unsoftmax.models.parts.activations import ACTIVATIONS, SILU, Activation
+
+__all__ = ["GatedNetwork"]
+
+
+class GatedNetwork(Model):
+    """gate (J, d), up (J, d), down (J,) or (J, m); biases of gate (J,), up (J,) and output.
+
+    A unit's up row and its bias may be scaled if its down row is scaled back. Units may be permuted. With an odd activation the
+    gate's sign may change with the down row's. `canonical` and `distance` know all three.
+
+    >>> network = GatedNetwork([[1.0, 0.0]], [[0.0, 1.0]], [2.0])
+    >>> network.distance(GatedNetwork([[1.0, 0.0]], [[0.0, -4.0]], [-0.5]))
+    0.0
+    """
+
+    family: ClassVar[str] = "gated-network"
+    exact_at: ClassVar[float] = 1e-8
+
+    def __init__(
+        self,
+        gate: object,
+        up: object,
+        down: object,
+        gate_bias: object = None,
+        up_bias: object = None,
+        c: object = 0.0,
+        *,
+        activation: Activation = SILU,
+    ) -> None:
+        self.gate: Array = np.array(gate, dtype=np.float64)
+        self.up: Array = np.array(up, dtype=np.float64)
+        self.down: Array = np.array(down, dtype=np.float64)
+        if self.gate.ndim != 2 or self.gate.shape[1] < 1:
+            raise UsageError(f"gate must be (J, d), one row a unit, not {self.gate.shape}")
+        J = len(self.gate)
+        if self.down.ndim not in (1, 2) or len(self.down) != J:
+            raise UsageError(f"down must be ({J},) or ({J}, m) to fit the gate {self.gate.shape}, not {self.down.shape}")
+        self.gate_bias: Array = np.zeros(J) if gate_bias is None else np.array(gate_bias, dtype=np.float64)
+        self.up_bias: Array = np.zeros(J) if up_bias is None else np.array(up_bias, dtype=np.float64)
+        constant = np.array(c, dtype=np.float64)
+        answer = self.down.shape[1:]
+        self._c: Array = np.broadcast_to(constant, answer).copy() if constant.shape == () else constant
+        wanted = (("up", self.gate.shape), ("gate_bias", (J,)), ("up_bias", (J,)), ("_c", answer))
+        for name, shape in wanted:
+            if getattr(self, name).shape != shape:
+                raise UsageError(f"{name.strip('_')} must be {shape}, not {getattr(self, name).shape}")
+        for name in ("gate", "up", "down", "gate_bias", "up_bias", "_c"):
+            if not np.isfinite(getattr(self, name)).all():
+                raise UsageError(f"{name.strip('_')} holds NaN or infinity")
+        self.activation = activation
+
+    @property
+    def c(self) -> float | Array:
+        """The output bias."""
+        return float(self._c) if self._c.ndim == 0 else self._c
+
+    @property
+    def width(self) -> int:
+        return int(self.gate.shape[1])
+
+    @property
+    def units(self) -> int:
+        """Number of rows of the gate."""
+        return len(self.gate)
+
+    @property
+    def outputs(self) -> int | None:
+        return None if self.down.ndim == 1 else int(self.down.shape[1])
+
+    @property
+    def ranks(self) -> list[int]:
+        return []
+
+    @property
+    def parameters(self) -> int:
+        """2(d + 1) + m numbers a unit, less the free scale; m of the constant."""
+        m = self.outputs or 1
+        return self.units * (2 * self.width + 1 + m) + m
+
+    def __call__(self, batch: Array, /) -> Array:
+        """The answers to rows (n, d), or to one-row sequences (n, 1, d)."""
+        X = self._rows(batch)
+        gates = self.activation(X @ self.gate.T + self.gate_bias)
+        return np.asarray((gates * (X @ self.up.T + self.up_bias)) @ self.down + self._c)
+
+    def _rows(self, batch: Array) -> Array:
+        X = np.asarray(batch, dtype=np.float64)
+        if X.ndim == 3 and X.shape[1] == 1:
+            X = X[:, 0]
+        if X.ndim != 2 or X.shape[1] != self.width:
+            d = self.width
+            raise UsageError(f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}")
+        return X
+
+    def sensitivity(self, batch: Array) -> Array:
+        """Sum of what all units and the constant add at most."""
+        X = np.abs(self._rows(batch))
+        reach = (X @ np.abs(self.gate).T + np.abs(self.gate_bias) + 1.0) * (X @ np.abs(self.up).T + np.abs(self.up_bias))
+        return np.asarray(reach @ np.linalg.norm(self.down.reshape(self.units, -1), axis=1) + np.abs(self._c).max(initial=0.0))
+
+    def score_strength(self) -> float:
+        """There are no scores; what is asked for is the size of rows at which the gates bend."""
+        return float(np.median(np.linalg.norm(self.gate, axis=1))) ** 2 / self.width
+
+    def canonical(self) -> Self:
+        """Up rows of unit length with a positive largest entry, gates likewise where their sign is free; heaviest unit first."""
+        inner, outer, down = self._normalised()
+        order = np.argsort(-np.round(np.linalg.norm(down, axis=1), 9), kind="stable")
+        inner, outer, down = inner[order], outer[order], down[order]
+        return type(self)(
+            inner[:, :-1],
+            outer[:, :-1],
+            down.reshape(self.down.shape),
+            inner[:, -1],
+            outer[:, -1],
+            self._c,
+            activation=self.activation,
+        )
+
+    def _normalised(self) -> tuple[Array, Array, Array]:
+        """([gate, bias], [up, bias], down (J, m)) with the free scale and signs fixed."""
+        inner = np.column_stack([self.gate, self.gate_bias])
+        outer = np.column_stack([self.up, self.up_bias])
+        down = self.down.reshape(self.units, -1)
+        size = np.linalg.norm(outer, axis=1)
+        size = np.where(size > 0, size, 1.0) * _leading_sign(outer)
+        outer, down = outer / size[:, None], down * size[:, None]
+        if self.activation.reflection.sign < 0 and self.activation.reflection.constant == 0.0:
+            flip = _leading_sign(inner)
+            inner, down = inner * flip[:, None], down * flip[:, None]
+        return inner, outer, down
+
+    def distance(self, other: Self) -> float:
+        """Largest relative difference over units matched best, and of the constant; at least 1 when numbers differ."""
+        self._same_family(other)
+        if self.activation.name != other.activation.name or self.units != other.units:
+            return 1.0
+        mine, theirs = self._normalised(), other._normalised()
+        heavy = np.linalg.norm(mine[2], axis=1)
+        heavy = np.maximum(heavy, 1e-3 * heavy.max(initial=0.0))
+        sizes = (np.linalg.norm(mine[0], axis=1), np.ones(self.units), heavy)
+        costs = np.zeros((self.units, self.units))
+        for first, second, size in zip(mine, theirs, sizes, strict=True):
+            gap = np.linalg.norm(first[:, None] - second[None], axis=-1) / np.maximum(size, 1e-300)[:, None]
+            costs = np.maximum(costs, gap)
+        whole = float(np.linalg.norm(self._c)) + float(np.linalg.norm(mine[2]))
+        constant = float(np.linalg.norm(self._c - other._c))
+        matched = float(costs[linear_sum_assignment(costs)].max(initial=0.0))
+        return max(matched, constant / whole if whole > 0 else constant)
+
+    def tensors(self) -> dict[str, Array]:
+        return {
+            "gate": self.gate,
+            "up": self.up,
+            "down": self.down,
+            "gate_bias": self.gate_bias,
+            "up_bias": self.up_bias,
+            "c": self._c,
+            f"activation.{self.activation.name}": np.zeros(0),
+        }
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        names = [name.removeprefix("activation.") for name in tensors if name.startswith("activation.")]
+        known = {"gate", "up", "down", "gate_bias", "up_bias", "c"}
+        if strange := {name for name in tensors if not name.startswith("activation.")} - known:
+            raise ModelFileError(f"a gated-network file has no tensor {sorted(strange)[0]!r}")
+        if not {"gate", "up", "down"} <= set(tensors) or len(names) != 1 or names[0] not in ACTIVATIONS:
+            raise ModelFileError("a gated-network file holds gate, up, down and the name of one activation")
+        parts = [tensors.get(name) for name in ("gate", "up", "down", "gate_bias", "up_bias")]
+        return cls(*parts, tensors.get("c", 0.0), activation=ACTIVATIONS[names[0]])
+
+    def __repr__(self) -> str:
+        return f"GatedNetwork(width={self.width}, units={self.units}, {self.activation.name})"
+
+
+def _leading_sign(rows: Array) -> Array:
+    """The sign of every row's largest entry."""
+    if not len(rows):
+        return np.ones(0)
+    largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)[:, 0]
+    return np.where(largest < 0, -1.0, 1.0)
