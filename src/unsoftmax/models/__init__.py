@@ -1,11 +1,15 @@
 """What may hide behind an oracle."""
 
 from unsoftmax.models.base import Model, softmax
+from unsoftmax.models.block_conversion import block_from_state, block_from_torch, block_to_torch
 from unsoftmax.models.canonical_distance import MeasuredNetwork
 from unsoftmax.models.canonical_network import CanonicalNetwork
+from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
+from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.network import Network
 from unsoftmax.models.network_signs import PlainNetwork, plain_network
 from unsoftmax.models.random import random_multi_head, random_single_head
 from unsoftmax.models.random_networks import random_relu_network, random_transformer
@@ -22,12 +26,15 @@ from unsoftmax.models.witness import witness_pair
 __all__ = [
     "CanonicalNetwork",
     "Dense",
+    "EncoderBlock",
     "Equivalence",
     "Factors",
+    "GatedNetwork",
     "Matrix",
     "MeasuredNetwork",
     "Model",
     "MultiHead",
+    "Network",
     "PlainNetwork",
     "ReluNetwork",
     "SingleHead",
@@ -35,6 +42,9 @@ __all__ = [
     "TokenHeads",
     "TokenPositions",
     "Transformer",
+    "block_from_state",
+    "block_from_torch",
+    "block_to_torch",
     "equivalent",
     "from_torch",
     "load",

@@ -18,7 +18,8 @@ __all__ = ["GatedNetwork"]
 class GatedNetwork(Model):
     """gate (J, d), up (J, d), down (J,) or (J, m); biases of gate (J,), up (J,) and output.
 
-    A unit's up row and its bias may be scaled if its down row is scaled back. Units may be permuted. With an odd activation the
+    A unit's up row and its bias may be scaled if its down row is scaled back. Units may be permuted. With an
+    odd activation the
     gate's sign may change with the down row's. `canonical` and `distance` know all three.
 
     >>> network = GatedNetwork([[1.0, 0.0]], [[0.0, 1.0]], [2.0])
@@ -47,7 +48,9 @@ class GatedNetwork(Model):
             raise UsageError(f"gate must be (J, d), one row a unit, not {self.gate.shape}")
         J = len(self.gate)
         if self.down.ndim not in (1, 2) or len(self.down) != J:
-            raise UsageError(f"down must be ({J},) or ({J}, m) to fit the gate {self.gate.shape}, not {self.down.shape}")
+            raise UsageError(
+                f"down must be ({J},) or ({J}, m) to fit the gate {self.gate.shape}, not {self.down.shape}"
+            )
         self.gate_bias: Array = np.zeros(J) if gate_bias is None else np.array(gate_bias, dtype=np.float64)
         self.up_bias: Array = np.zeros(J) if up_bias is None else np.array(up_bias, dtype=np.float64)
         constant = np.array(c, dtype=np.float64)
@@ -102,21 +105,59 @@ class GatedNetwork(Model):
             X = X[:, 0]
         if X.ndim != 2 or X.shape[1] != self.width:
             d = self.width
-            raise UsageError(f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}")
+            raise UsageError(
+                f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}"
+            )
         return X
+
+    def after(self, matrix: Array, shift: Array) -> Self:
+        """The network of x ↦ g(matrix·x + shift)."""
+        biases = self.gate_bias + self.gate @ shift, self.up_bias + self.up @ shift
+        return type(self)(
+            self.gate @ matrix, self.up @ matrix, self.down, *biases, self._c, activation=self.activation
+        )
+
+    def followed(self, matrix: Array) -> Self:
+        """The network of x ↦ matrix·g(x), for vector answers."""
+        return self._with(self.down @ matrix.T, self._c @ matrix.T)
+
+    def shifted(self, constant: Array | float) -> Self:
+        """The same network with `constant` added to its answers."""
+        return self._with(self.down, self._c + constant)
+
+    def _with(self, down: Array, c: Array) -> Self:
+        return type(self)(
+            self.gate, self.up, down, self.gate_bias, self.up_bias, c, activation=self.activation
+        )
+
+    def jacobian(self, rows: Array) -> Array:
+        """(n, m, d): derivatives of the outputs by the entries of each row."""
+        X = self._rows(rows)
+        z, lift = X @ self.gate.T + self.gate_bias, X @ self.up.T + self.up_bias
+        down = self.down.reshape(self.units, -1)
+        by_gate = np.einsum("nj,jm,jd->nmd", self.activation.first(z) * lift, down, self.gate, optimize=True)
+        return np.asarray(
+            by_gate + np.einsum("nj,jm,jd->nmd", self.activation(z), down, self.up, optimize=True)
+        )
 
     def sensitivity(self, batch: Array) -> Array:
         """Sum of what all units and the constant add at most."""
         X = np.abs(self._rows(batch))
-        reach = (X @ np.abs(self.gate).T + np.abs(self.gate_bias) + 1.0) * (X @ np.abs(self.up).T + np.abs(self.up_bias))
-        return np.asarray(reach @ np.linalg.norm(self.down.reshape(self.units, -1), axis=1) + np.abs(self._c).max(initial=0.0))
+        reach = (X @ np.abs(self.gate).T + np.abs(self.gate_bias) + 1.0) * (
+            X @ np.abs(self.up).T + np.abs(self.up_bias)
+        )
+        return np.asarray(
+            reach @ np.linalg.norm(self.down.reshape(self.units, -1), axis=1)
+            + np.abs(self._c).max(initial=0.0)
+        )
 
     def score_strength(self) -> float:
         """There are no scores; what is asked for is the size of rows at which the gates bend."""
         return float(np.median(np.linalg.norm(self.gate, axis=1))) ** 2 / self.width
 
     def canonical(self) -> Self:
-        """Up rows of unit length with a positive largest entry, gates likewise where their sign is free; heaviest unit first."""
+        """Up rows of unit length with a positive largest entry, gates likewise where their sign is free;
+        heaviest unit first."""
         inner, outer, down = self._normalised()
         order = np.argsort(-np.round(np.linalg.norm(down, axis=1), 9), kind="stable")
         inner, outer, down = inner[order], outer[order], down[order]
@@ -144,7 +185,8 @@ class GatedNetwork(Model):
         return inner, outer, down
 
     def distance(self, other: Self) -> float:
-        """Largest relative difference over units matched best, and of the constant; at least 1 when numbers differ."""
+        """Largest relative difference over units matched best, and of the constant; at least 1 when
+        numbers differ."""
         self._same_family(other)
         if self.activation.name != other.activation.name or self.units != other.units:
             return 1.0
@@ -173,6 +215,33 @@ class GatedNetwork(Model):
         }
 
     @classmethod
+    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Refuses shapes that do not fit together, before any array is read."""
+        if (
+            not {"gate", "up", "down"} <= set(shapes)
+            or len(shapes["gate"]) != 2
+            or len(shapes["down"]) not in (1, 2)
+        ):
+            raise ModelFileError("a gated-network file holds gate (J, d), up (J, d) and down (J,) or (J, m)")
+        (J, d), answer = shapes["gate"], shapes["down"][1:]
+        expected = {
+            "gate": (J, d),
+            "up": (J, d),
+            "down": (J, *answer),
+            "gate_bias": (J,),
+            "up_bias": (J,),
+            "c": answer,
+        }
+        for name, shape in shapes.items():
+            wanted = (0,) if name.startswith("activation.") else expected.get(name)
+            if wanted is None:
+                raise ModelFileError(f"a gated-network file has no tensor {name!r}")
+            if shape != wanted:
+                raise ModelFileError(
+                    f"tensor {name!r} has shape {shape}; to fit the others it must be {wanted}"
+                )
+
+    @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
         names = [name.removeprefix("activation.") for name in tensors if name.startswith("activation.")]
         known = {"gate", "up", "down", "gate_bias", "up_bias", "c"}
@@ -180,8 +249,9 @@ class GatedNetwork(Model):
             raise ModelFileError(f"a gated-network file has no tensor {sorted(strange)[0]!r}")
         if not {"gate", "up", "down"} <= set(tensors) or len(names) != 1 or names[0] not in ACTIVATIONS:
             raise ModelFileError("a gated-network file holds gate, up, down and the name of one activation")
-        parts = [tensors.get(name) for name in ("gate", "up", "down", "gate_bias", "up_bias")]
-        return cls(*parts, tensors.get("c", 0.0), activation=ACTIVATIONS[names[0]])
+        gate, up, down = (tensors[name] for name in ("gate", "up", "down"))
+        biases = tensors.get("gate_bias"), tensors.get("up_bias")
+        return cls(gate, up, down, *biases, tensors.get("c", 0.0), activation=ACTIVATIONS[names[0]])
 
     def __repr__(self) -> str:
         return f"GatedNetwork(width={self.width}, units={self.units}, {self.activation.name})"

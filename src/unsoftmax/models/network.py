@@ -8,25 +8,31 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.parts.activations import ACTIVATIONS, RELU, Activation
-from unsoftmax.arrays import Array
 
 __all__ = ["CanonicalNeurons", "Network"]
 
 _SAME = 1e-12  # neurons whose (a, b) differ by less, relative to their size, are one
+_FLAT = 1e-7  # a linear part this small beside what the neurons add is rounding
+_LEFT = 1e-3  # what reflections may leave of a linear part that was measured, and not computed
 _NONE = 1e-14  # a neuron whose weights are this small beside the largest is no neuron but rounding
 
 
 @dataclass(frozen=True)
 class CanonicalNeurons:
-    """What the function determines: neurons up to order and reflection, and what is affine beside their even or odd parts.
+    """What the function determines: neurons up to order and reflection, and what is affine beside their even
+    or odd parts.
 
-    φ(z) = core(z) + slope·z + constant with an even or odd core, so a reflected neuron has the same core up to its sign, and
-    the affine part below does not depend on the choice. For ReLU every row of `inner` has unit length in its first d columns.
+    φ(z) = core(z) + slope·z + constant with an even or odd core, so a reflected neuron has the same core up
+    to its sign, and
+    the affine part below does not depend on the choice. For ReLU every row of `inner` has unit length in its
+    first d columns.
 
-    inner: (J, d + 1), the rows [a_j, b_j]. outer: (J, m). affine: (d + 1, m), the linear part and then the constant.
+    inner: (J, d + 1), the rows [a_j, b_j]. outer: (J, m). affine: (d + 1, m), the linear part and then the
+    constant.
     """
 
     inner: Array
@@ -36,7 +42,8 @@ class CanonicalNeurons:
 
 
 class Network(Model):
-    """A (J, d), U (J,) or (J, m), biases b (J,), output bias c and, where there is a skip connection, a linear part (d,) or (d, m).
+    """A (J, d), U (J,) or (J, m), biases b (J,), output bias c and, where there is a skip connection, a
+    linear part (d,) or (d, m).
 
     Neurons may be permuted and reflected without changing the function; `canonical` and `distance` know that.
 
@@ -75,8 +82,16 @@ class Network(Model):
         shapes = (("b", self.b, (J,)), ("linear", self.linear, (d, *answer)), ("c", self._c, answer))
         for name, part, shape in shapes:
             if part is not None and part.shape != shape:
-                raise UsageError(f"{name} must be {shape} to fit A {self.A.shape} and U {self.U.shape}, not {part.shape}")
-        for name, part in (("A", self.A), ("U", self.U), ("b", self.b), ("linear", self.linear), ("c", self._c)):
+                raise UsageError(
+                    f"{name} must be {shape} to fit A {self.A.shape} and U {self.U.shape}, not {part.shape}"
+                )
+        for name, part in (
+            ("A", self.A),
+            ("U", self.U),
+            ("b", self.b),
+            ("linear", self.linear),
+            ("c", self._c),
+        ):
             if part is not None and not np.isfinite(part).all():
                 raise UsageError(f"{name} holds NaN or infinity")
         self.activation = activation
@@ -105,7 +120,8 @@ class Network(Model):
 
     @property
     def parameters(self) -> int:
-        """d + 1 + m numbers a neuron, one fewer for ReLU, whose scale is free; m of the constant, d·m of a linear part."""
+        """d + 1 + m numbers a neuron, one fewer for ReLU, whose scale is free; m of the constant, d·m of a
+        linear part."""
         m = self.outputs or 1
         each = self.width + 1 + m - (0 if self.activation.smooth else 1)
         return self.neurons * each + m * (1 + (0 if self.linear is None else self.width))
@@ -126,7 +142,9 @@ class Network(Model):
             X = X[:, 0]
         if X.ndim != 2 or X.shape[1] != self.width:
             d = self.width
-            raise UsageError(f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}")
+            raise UsageError(
+                f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}"
+            )
         return X
 
     def jacobian(self, rows: Array) -> Array:
@@ -135,6 +153,67 @@ class Network(Model):
         slopes = self.activation.first(self.hidden(X))
         found = np.einsum("nj,jm,jd->nmd", slopes, self.U.reshape(self.neurons, -1), self.A, optimize=True)
         return found if self.linear is None else found + self.linear.reshape(self.width, -1).T
+
+    def after(self, matrix: Array, shift: Array) -> Self:
+        """The network of x ↦ g(matrix·x + shift)."""
+        linear = None if self.linear is None else matrix.T @ self.linear
+        c = self._c if self.linear is None else self._c + shift @ self.linear
+        return type(self)(
+            self.A @ matrix, self.U, self.b + self.A @ shift, c, linear, activation=self.activation
+        )
+
+    def followed(self, matrix: Array) -> Self:
+        """The network of x ↦ matrix·g(x), for vector answers."""
+        linear = None if self.linear is None else self.linear @ matrix.T
+        return type(self)(
+            self.A, self.U @ matrix.T, self.b, self._c @ matrix.T, linear, activation=self.activation
+        )
+
+    def shifted(self, constant: Array | float) -> Self:
+        """The same network with `constant` added to its answers."""
+        return type(self)(self.A, self.U, self.b, self._c + constant, self.linear, activation=self.activation)
+
+    def within(self, radius: float) -> Self:
+        """The same function on the ball of this radius: ReLU neurons without a kink inside become affine
+        there."""
+        far = np.abs(self.b) >= radius * np.linalg.norm(self.A, axis=1)
+        if self.activation.smooth or not far.any():
+            return self
+        on = far & (self.b > 0)
+        linear = np.zeros((self.width, *self.U.shape[1:])) if self.linear is None else self.linear
+        return type(self)(
+            self.A[~far],
+            self.U[~far],
+            self.b[~far],
+            self._c + self.b[on] @ self.U[on],
+            linear + self.A[on].T @ self.U[on],
+            activation=self.activation,
+        )
+
+    def without_linear(self) -> Self | None:
+        """The same function without a linear part, some neurons reflected; None where none such is found.
+
+        Least squares says which neurons to reflect, when there are at most as many as entries of the linear
+        part.
+        """
+        if self.linear is None:
+            return self
+        slope, outer = self.activation.reflection.slope, self.U.reshape(self.neurons, -1)
+        linear = self.linear.reshape(self.width, -1)
+        scale = float(np.abs(self.A.T @ np.abs(outer)).max(initial=0.0))
+        flips = np.zeros(self.neurons)
+        if float(np.abs(linear).max()) > _FLAT * scale:
+            if slope == 0.0 or self.neurons > linear.size:
+                return None
+            # φ(z) = φ(-z) - slope·z, so that reflecting neuron j takes slope·u_j a_j out of the linear part
+            design = np.einsum("jk,jm->kmj", slope * self.A, outer).reshape(-1, self.neurons)
+            found, _, rank, _ = np.linalg.lstsq(design, linear.ravel(), rcond=1e-10)
+            flips = (found > 0.5).astype(np.float64)
+            if rank < self.neurons or float(np.abs(linear.ravel() - design @ flips).max()) > _LEFT * scale:
+                return None
+        turn = 1.0 - 2.0 * flips
+        c = self._c - (slope * flips * self.b) @ self.U
+        return type(self)(self.A * turn[:, None], self.U, self.b * turn, c, activation=self.activation)
 
     def sensitivity(self, batch: Array) -> Array:
         """Sum of what all neurons, the linear part and the constant add at most."""
@@ -164,11 +243,14 @@ class Network(Model):
         return _merged(inner, outer, affine, self.activation)
 
     def canonical(self) -> Self:
-        """Neurons with positive largest entry of a_j, the steepest first; what their reflection adds stands in the linear part."""
+        """Neurons with positive largest entry of a_j, the steepest first; what their reflection adds
+        stands in the linear part."""
         seen, reflection = self.neurons_seen, self.activation.reflection
         inner, outer = seen.inner, seen.outer
         if len(inner):
-            largest = np.take_along_axis(inner[:, :-1], np.abs(inner[:, :-1]).argmax(axis=1)[:, None], axis=1)[:, 0]
+            largest = np.take_along_axis(
+                inner[:, :-1], np.abs(inner[:, :-1]).argmax(axis=1)[:, None], axis=1
+            )[:, 0]
             flip = np.where(largest < 0, -1.0, 1.0)
             inner, outer = inner * flip[:, None], outer * np.where(flip < 0, float(seen.sign), 1.0)[:, None]
             order = np.lexsort((inner[:, 0], -np.round(np.linalg.norm(outer, axis=1), 9)))
@@ -186,7 +268,8 @@ class Network(Model):
         )
 
     def distance(self, other: Self) -> float:
-        """Largest relative difference over neurons matched best, and of the affine part; at least 1 when numbers differ."""
+        """Largest relative difference over neurons matched best, and of the affine part; at least 1 when
+        numbers differ."""
         from unsoftmax.models.neuron_distance import neuron_distance
 
         self._same_family(other)
@@ -202,9 +285,31 @@ class Network(Model):
         return parts
 
     @classmethod
+    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Refuses shapes that do not fit together, before any array is read."""
+        if not {"A", "U"} <= set(shapes) or len(shapes["A"]) != 2 or len(shapes["U"]) not in (1, 2):
+            raise ModelFileError("a network file holds A (J, d) and U (J,) or (J, m)")
+        (J, d), answer = shapes["A"], shapes["U"][1:]
+        expected = {"A": (J, d), "U": (J, *answer), "b": (J,), "c": answer, "linear": (d, *answer)}
+        for name, shape in shapes.items():
+            wanted = (0,) if name.startswith("activation.") else expected.get(name)
+            if wanted is None:
+                raise ModelFileError(f"a network file has no tensor {name!r}")
+            if shape != wanted:
+                raise ModelFileError(
+                    f"tensor {name!r} has shape {shape}; to fit the others it must be {wanted}"
+                )
+
+    @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
         names = [name.removeprefix("activation.") for name in tensors if name.startswith("activation.")]
-        strange = {name for name in tensors if not name.startswith("activation.")} - {"A", "U", "b", "c", "linear"}
+        strange = {name for name in tensors if not name.startswith("activation.")} - {
+            "A",
+            "U",
+            "b",
+            "c",
+            "linear",
+        }
         if strange:
             raise ModelFileError(f"a network file has no tensor {sorted(strange)[0]!r}")
         if not {"A", "U"} <= set(tensors) or len(names) != 1 or names[0] not in ACTIVATIONS:
@@ -219,7 +324,8 @@ class Network(Model):
 
 
 def _merged(inner: Array, outer: Array, affine: Array, activation: Activation) -> CanonicalNeurons:
-    """Equal and reflected neurons become one; a neuron with a = 0 is a constant; one without weight is dropped."""
+    """Equal and reflected neurons become one; a neuron with a = 0 is a constant; one without weight is
+    dropped."""
     sign = activation.reflection.sign
     flat = ~inner[:, :-1].any(axis=1)
     if flat.any():

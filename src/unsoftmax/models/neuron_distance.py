@@ -5,16 +5,18 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from unsoftmax.models.network import CanonicalNeurons
 from unsoftmax.arrays import Array
+from unsoftmax.models.network import CanonicalNeurons
 
 __all__ = ["matched_neurons", "neuron_distance"]
 
 
 def neuron_distance(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> float:
-    """Largest relative difference of matched neurons and of the affine parts; at least 1 when a neuron has no partner.
+    """Largest relative difference of matched neurons and of the affine parts; at least 1 when a neuron has no
+    partner.
 
-    A neuron's [a, b] counts relative to its own size, its weights relative to their own size but at least a thousandth of
+    A neuron's [a, b] counts relative to its own size, its weights relative to their own size but at least a
+    thousandth of
     the largest, the affine part relative to all that adds to it.
     """
     if len(mine.inner) != len(theirs.inner):

@@ -9,9 +9,12 @@ import numpy as np
 
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model
+from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.files import replace_file
+from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.language_model import LanguageModel
 from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.network import Network
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.token_heads import TokenHeads
@@ -26,7 +29,17 @@ _LARGEST_FILE = 16 << 30
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 _FAMILIES: dict[str, type[Model]] = {
     model.family: model
-    for model in (LanguageModel, MultiHead, ReluNetwork, SingleHead, TokenHeads, Transformer)
+    for model in (
+        EncoderBlock,
+        GatedNetwork,
+        LanguageModel,
+        MultiHead,
+        Network,
+        ReluNetwork,
+        SingleHead,
+        TokenHeads,
+        Transformer,
+    )
 }
 
 

@@ -1,0 +1,1 @@
+"""Gated two-layer networks (SwiGLU, GEGLU) from their values."""

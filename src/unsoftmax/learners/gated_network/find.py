@@ -1,4 +1,5 @@
-"""A gated two-layer network (SwiGLU, GEGLU) from its values: gates by the Hessians' span, then a joint fit."""
+"""A gated two-layer network (SwiGLU, GEGLU) from its values: gates by the Hessians' span, then a joint
+fit."""
 
 from __future__ import annotations
 
@@ -25,21 +26,30 @@ __all__ = ["GATE_TEST", "FoundGatedNetwork", "find_gated_network"]
 GATE_TEST = "second derivatives span two dimensions a gated unit"
 CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
 
-_FILLED = 0.4  # of all quadratic forms: with fuller spans the power method stops between gates
+# of all quadratic forms: in fuller spans the power method stops between gates
+_FILLED = (0.4, 0.25)
 _PROFILE_POINTS = 48
 _SURPLUS = 1.5
 _OPTIONS = RefinementOptions(
-    iterations=40, damping=1e-6, least_damping=1e-15, improvement=1e-4, dense_limit=4400, inner_iterations=400, inner_tolerance=1e-4
+    iterations=40,
+    damping=1e-6,
+    least_damping=1e-15,
+    improvement=1e-4,
+    dense_limit=4400,
+    inner_iterations=400,
+    inner_tolerance=1e-4,
 )
 
 
 @dataclass(frozen=True)
 class FoundGatedNetwork:
-    """network: with vector answers. residual: rms of the fit. noise: of the answers, absolute."""
+    """network: with vector answers. residual: rms of the fit to `answers`. noise: of the answers,
+    absolute."""
 
     network: GatedNetwork
     residual: float
     noise: float
+    answers: Array
 
 
 @dataclass(frozen=True)
@@ -58,14 +68,19 @@ def find_gated_network(
 ) -> FoundGatedNetwork:
     """Units up to 0.3·k(k + 1)/2; raises `OutsideClass` or `Unresolved`."""
     region = survey(asks, rng)
-    table = measure_hessians(asks, region, rng, filled=_FILLED)
-    if table.rank % 2:
-        raise OutsideClass(GATE_TEST, f"they span {table.rank} dimensions, an odd number")
-    units = table.rank // 2
-    defect = max(1e-8, 100.0 * table.floor**2)
-    gates, others = find_gates(table.space, len(table.basis), units, rng, defect=defect)
-    if len(gates) != units:
-        raise Unresolved(f"second derivatives span {table.rank} dimensions, but show {len(gates)} gates instead of {units}")
+    for filled in _FILLED:
+        table = measure_hessians(asks, region, rng, filled=filled)
+        if table.rank % 2:
+            raise OutsideClass(GATE_TEST, f"they span {table.rank} dimensions, an odd number")
+        units = table.rank // 2
+        defect = max(1e-8, 100.0 * table.floor**2)
+        gates, others = find_gates(table.space, len(table.basis), units, rng, defect=defect)
+        if len(gates) == units:
+            break
+    else:
+        raise Unresolved(
+            f"second derivatives span {table.rank} dimensions, but show {len(gates)} gates instead of {units}"
+        )
     found = _units(asks, region, table, gates, others, candidates, rng)
     state = _whole(asks, region, table, found, rng)
     return _fitted(asks, region, found.profiles.activation, state, rng)
@@ -80,7 +95,8 @@ def _units(
     candidates: Sequence[Activation],
     rng: np.random.Generator,
 ) -> _Units:
-    """Coefficients of g gᵀ and of g wᵀ + w gᵀ at many points: the second is 2·steepness·down·φ'(a), the first linear in the rest."""
+    """Coefficients of g gᵀ and of g wᵀ + w gᵀ at many points: the second is 2·steepness·down·φ'(a), the
+    first linear in the rest."""
     J, m, q = len(gates), asks.outputs, len(table.basis)
     design = np.concatenate([products(gates, gates), 2.0 * products(gates, others)])  # (2J, n)
     forms = as_vectors(table.forms)
@@ -93,7 +109,11 @@ def _units(
     points = table.points
     if (missing := _PROFILE_POINTS - len(points)) > 0:
         stencil = Stencil.for_region(region)
-        size = region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 1.5 * stencil.reach)
+        size = (
+            region.size
+            if np.isinf(asks.radius)
+            else min(region.size, 0.97 * asks.radius - 1.5 * stencil.reach)
+        )
         fresh = spread_points(rng, missing, q, size) @ table.basis
         n_lines = min(q * (q + 1) // 2, int(np.ceil(_SURPLUS * 2 * J / m)) + 2)
         lines = rng.standard_normal((n_lines, q))
@@ -108,7 +128,9 @@ def _units(
     t = points @ table.basis.T @ gates.T
     profiles = choose_activation(t, slopes, candidates, derivative=1)
     s, z = profiles.steepness, t * profiles.steepness + profiles.bias
-    weight = profiles.weight / s  # down along its direction, with the up row's part beside the gate of unit length
+    weight = (
+        profiles.weight / s
+    )  # down along its direction, with the up row's part beside the gate of unit length
     second, first = profiles.activation.second(z), profiles.activation.first(z)
     across = points @ table.basis.T @ others.T
     along, bias = np.empty(J), np.empty(J)
@@ -121,7 +143,8 @@ def _units(
 
 
 def _whole(asks: Asks, region: Region, table: HessianTable, found: _Units, rng: np.random.Generator) -> Array:
-    """The state (2J, k + 1) on the whole space; what lies beside the subspace comes from gradients, which are linear in it."""
+    """The state (2J, k + 1) on the whole space; what lies beside the subspace comes from gradients, which
+    are linear in it."""
     J, m, k = len(found.gate), asks.outputs, asks.width
     gate = np.column_stack([found.gate @ table.basis, found.profiles.bias])
     up = np.column_stack([found.up @ table.basis, found.up_bias])
@@ -131,7 +154,9 @@ def _whole(asks: Asks, region: Region, table: HessianTable, found: _Units, rng: 
         step = max(region.noise / region.scale, 1e-16) ** (1.0 / 3.0) * region.size
         size = region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 2.0 * step)
         points = spread_points(rng, count, len(table.basis), size) @ table.basis
-        around = np.concatenate([(points[:, None] + sign * step * rest).reshape(-1, k) for sign in (1.0, -1.0)])
+        around = np.concatenate(
+            [(points[:, None] + sign * step * rest).reshape(-1, k) for sign in (1.0, -1.0)]
+        )
         answers = asks(around).reshape(2, count, len(rest), m)
         gradients = (answers[0] - answers[1]) / (2.0 * step)
         z, lift = points @ gate[:, :-1].T + gate[:, -1], points @ up[:, :-1].T + up[:, -1]
@@ -155,6 +180,9 @@ def _fitted(
     refined = refine(fit, state, _OPTIONS)
     if not np.isfinite(refined.rms[-1]) or refined.rms[-1] > 1e-3 * region.scale:
         raise OutsideClass(
-            GATE_TEST, f"{J} units with {activation.name} leave {refined.rms[-1]:.2g} of answers of size {region.scale:.2g}"
+            GATE_TEST,
+            f"{J} units with {activation.name} leave {refined.rms[-1]:.2g} of answers of size "
+            f"{region.scale:.2g}",
         )
-    return FoundGatedNetwork(fit.network(refined.state, scalar=False), refined.rms[-1], region.noise)
+    network = fit.network(refined.state, scalar=False)
+    return FoundGatedNetwork(network, refined.rms[-1], region.noise, fit.answers)

@@ -1,4 +1,5 @@
-"""Joint refinement of a gated network: gates and up rows move, the down rows are solved for exactly at every step."""
+"""Joint refinement of a gated network: gates and up rows move, the down rows are solved for exactly at
+every step."""
 
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ __all__ = ["GatedFit"]
 
 @dataclass(frozen=True)
 class GatedFit:
-    """Least squares for answers = features·down + c with features φ(g·x + β)(u·x + υ) and the outer weights eliminated.
+    """Least squares for answers = features·down + c with features φ(g·x + β)(u·x + υ) and the outer weights
+    eliminated.
 
-    State: (2J, k + 1), the rows [g, β] and then [u, υ]. Every move puts the up rows back to unit length: their scale is free.
+    State: (2J, k + 1), the rows [g, β] and then [u, υ]. Every move puts the up rows back to unit length:
+    their scale is free.
     """
 
     activation: Activation
@@ -56,7 +59,9 @@ class GatedFit:
         z, lift = X @ gate.T, X @ up.T
         slopes = np.column_stack([self.activation.first(z) * lift, self.activation(z)])
         down = self.weights(state)[:-1]
-        return ProjectedJacobian(X, slopes, np.concatenate([down, down]), np.linalg.qr(self.features(state))[0])
+        return ProjectedJacobian(
+            X, slopes, np.concatenate([down, down]), np.linalg.qr(self.features(state))[0]
+        )
 
     def network(self, state: Array, scalar: bool) -> GatedNetwork:
         """The network of this state; `scalar` for answers that are single numbers."""

@@ -1,6 +1,8 @@
-"""Gates of a gated network inside the span of its Hessians: pairs (g, u) with g gᵀ and g uᵀ + u gᵀ in the span.
+"""Gates of a gated network inside the span of its Hessians: pairs (g, u) with g gᵀ and g uᵀ + u gᵀ in the
+span.
 
-Beside g the span holds the tangent g uᵀ + u gᵀ, so the power method only creeps towards g gᵀ, and stops somewhere in the plane of
+Beside g the span holds the tangent g uᵀ + u gᵀ, so the power method only creeps towards g gᵀ, and stops
+somewhere in the plane of
 g and u. Inside that plane g is found by linear algebra.
 """
 
@@ -16,12 +18,16 @@ __all__ = ["find_gates", "settled"]
 _CREEP = 1e-2  # how far from a rank-one form of the span the power method may have stopped
 _ROUNDS = 30
 _CLIMB = 200  # steps of the power method; further ones only creep
-_ITERATIONS = 30
+_ITERATIONS = 6
+_NEWTON = 8
 _SAME = 0.999
 
 
-def find_gates(space: Array, q: int, units: int, rng: np.random.Generator, *, defect: float) -> tuple[Array, Array]:
-    """(g (J, q), w (J, q)): unit gates, and unit vectors orthogonal to them in the plane of gate and up row."""
+def find_gates(
+    space: Array, q: int, units: int, rng: np.random.Generator, *, defect: float
+) -> tuple[Array, Array]:
+    """(g (J, q), w (J, q)): unit gates, and unit vectors orthogonal to them in the plane of gate and up
+    row."""
     gates, others = np.empty((0, q)), np.empty((0, q))
     for _ in range(_ROUNDS):
         half = 2 * len(gates) >= units
@@ -42,24 +48,51 @@ def find_gates(space: Array, q: int, units: int, rng: np.random.Generator, *, de
 
 def settled(space: Array, start: Array) -> tuple[Array, Array, float]:
     """(g, w, how far g gᵀ and g wᵀ are from the span, squared), from a start in or near the plane."""
-    q, g = len(start), start
-    outside = 1.0
-    plane = np.empty((2, q))
+    g = start
     for _ in range(_ITERATIONS):
-        rows = products(np.broadcast_to(g, (q, q)), np.eye(q))
-        rest = rows - (rows @ space) @ space.T
-        plane = np.linalg.eigh(rest @ rest.T)[1][:, :2].T
-        inside = np.stack([products(plane[0], plane[0]), np.sqrt(2.0) * products(plane[0], plane[1]), products(plane[1], plane[1])])
-        left = inside - (inside @ space) @ space.T
-        a, b, c = np.linalg.eigh(left @ left.T)[1][:, 2]  # the one form on the plane that the span does not hold: g is its kernel
-        values, vectors = np.linalg.eigh(np.array([[a, b / np.sqrt(2.0)], [b / np.sqrt(2.0), c]]))
-        moved = vectors[:, np.abs(values).argmin()] @ plane
-        moved *= np.sign(moved @ g) / np.linalg.norm(moved)
-        change, g = float(np.abs(moved - g).max()), moved
-        if change < 1e-13:
-            break
-    w = plane.T @ np.array([-(plane[1] @ g), plane[0] @ g])
-    w /= np.linalg.norm(w)
-    both = np.stack([products(g, g), np.sqrt(2.0) * products(g, w)])
-    outside = float(((both - (both @ space) @ space.T) ** 2).sum())
+        g, w = _in_plane(space, g)
+    return _newton(space, g, w)
+
+
+def _in_plane(space: Array, g: Array) -> tuple[Array, Array]:
+    """A better g, and the w orthogonal to it, in the plane that g's products with the span suggest."""
+    q = len(g)
+    rows = products(np.broadcast_to(g, (q, q)), np.eye(q))
+    rest = _beside(space, rows)
+    plane = np.linalg.eigh(rest @ rest.T)[1][:, :2].T
+    mixed = np.sqrt(2.0) * products(plane[0], plane[1])
+    left = _beside(space, np.stack([products(plane[0], plane[0]), mixed, products(plane[1], plane[1])]))
+    # the one form on the plane that the span does not hold; g is its kernel
+    a, b, c = np.linalg.eigh(left @ left.T)[1][:, 2]
+    values, vectors = np.linalg.eigh(np.array([[a, b / np.sqrt(2.0)], [b / np.sqrt(2.0), c]]))
+    kernel = vectors[:, np.abs(values).argmin()]
+    moved = kernel @ plane
+    return np.asarray(moved * np.sign(moved @ g)), np.array([-kernel[1], kernel[0]]) @ plane
+
+
+def _newton(space: Array, g: Array, w: Array) -> tuple[Array, Array, float]:
+    """Gauss-Newton on g gᵀ and g wᵀ beside the span."""
+    eye = np.eye(len(g))
+    outside = np.inf
+    for _ in range(_NEWTON):
+        both = np.stack([products(g, g), np.sqrt(2.0) * products(g, w)])
+        rest = _beside(space, both)
+        outside = float((rest**2).sum())
+        by_g = [2.0 * products(eye, g[None]), np.sqrt(2.0) * products(eye, w[None])]
+        by_w = [np.zeros_like(by_g[0]), np.sqrt(2.0) * products(eye, g[None])]
+        jacobian = np.concatenate(
+            [_beside(space, np.concatenate(pair)) for pair in zip(by_g, by_w, strict=True)], axis=1
+        )
+        zero = np.zeros_like(g)  # unit vectors stay unit, and orthogonal, to first order
+        fixed = np.stack([np.append(g, zero), np.append(zero, w), np.append(w, g)])
+        system = np.vstack([jacobian.T, fixed])
+        step = np.linalg.lstsq(system, np.append(-rest.ravel(), np.zeros(3)), rcond=None)[0]
+        g, w = g + step[: len(g)], w + step[len(g) :]
+        g = g / np.linalg.norm(g)
+        w = w - g * (w @ g)
+        w = w / np.linalg.norm(w)
     return g, w, outside
+
+
+def _beside(space: Array, forms: Array) -> Array:
+    return np.asarray(forms - (forms @ space) @ space.T)

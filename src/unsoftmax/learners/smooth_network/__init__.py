@@ -1,0 +1,1 @@
+"""Two-layer networks with a smooth activation from their values."""

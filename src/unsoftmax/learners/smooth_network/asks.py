@@ -1,4 +1,5 @@
-"""What the learners of networks ask: any function of points that answers with vectors, be it a whole target or a part of one."""
+"""What the learners of networks ask: any function of points that answers with vectors, be it a whole
+target or a part of one."""
 
 from __future__ import annotations
 
@@ -8,14 +9,15 @@ from typing import Protocol
 
 import numpy as np
 
-from unsoftmax.ledger import Ledger
 from unsoftmax.arrays import Array
+from unsoftmax.ledger import Ledger
 
 __all__ = ["Asks", "FunctionAsks", "rows_of"]
 
 
 class Asks(Protocol):
-    """A function R^width -> R^outputs that may be asked anywhere in a ball of some radius around the origin."""
+    """A function R^width -> R^outputs that may be asked anywhere in a ball of some radius around the
+    origin."""
 
     @property
     def width(self) -> int: ...

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.arrays import Array
+from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["Region", "Stencil", "symmetric_directions", "symmetric_from", "survey"]
+__all__ = ["Region", "Stencil", "survey", "symmetric_directions", "symmetric_from"]
 
 # Σ w_i (f(+i) - 2 f(0) + f(-i)) / h², by order of the truncation error
 _WEIGHTS = {2: np.ones(1), 4: np.array([4.0 / 3.0, -1.0 / 12.0])}
@@ -24,7 +24,8 @@ _BENT = 0.4  # of the largest ratio: then arguments of the neurons spread over a
 class Region:
     """Where a function is worth asking.
 
-    size: a point's norm at which its neurons bend. noise: rounding of an answer, absolute. scale: largest answer there.
+    size: a point's norm at which its neurons bend. noise: rounding of an answer, absolute. scale: largest
+    answer there.
     """
 
     size: float
@@ -34,7 +35,8 @@ class Region:
 
 @dataclass(frozen=True)
 class Stencil:
-    """Central second differences: truncation grows with the step to the power of `order`, rounding with step⁻²."""
+    """Central second differences: truncation grows with the step to the power of `order`, rounding with
+    step⁻²."""
 
     step: float
     order: int = 4
@@ -75,7 +77,8 @@ class Stencil:
 
 
 def symmetric_directions(basis: Array) -> Array:
-    """v_a and (v_a + v_b)/√2 for the rows of a basis (q, k): q(q + 1)/2 directions that show a whole quadratic form.
+    """v_a and (v_a + v_b)/√2 for the rows of a basis (q, k): q(q + 1)/2 directions that show a whole
+    quadratic form.
 
     A longer basis begins with the same directions.
     """
@@ -84,7 +87,8 @@ def symmetric_directions(basis: Array) -> Array:
 
 
 def symmetric_from(seconds: Array, q: int) -> Array:
-    """Quadratic forms (..., q, q) on the basis from second derivatives (..., q(q + 1)/2) along `symmetric_directions`."""
+    """Quadratic forms (..., q, q) on the basis from second derivatives (..., q(q + 1)/2) along
+    `symmetric_directions`."""
     i, j = np.tril_indices(q)
     square = seconds[..., i == j]
     mixed = seconds - 0.5 * (square[..., i] + square[..., j])
@@ -103,8 +107,10 @@ def _beside(degree: int) -> Array:
 def survey(asks: Asks, rng: np.random.Generator) -> Region:
     """The size at which the function bends, and the rounding of its answers: 163 queries.
 
-    Along three lines, what a cubic leaves of the function is compared with what a straight line leaves. The ratio is small where
-    the function is smooth, and levels off where its neurons have bent; the size is where it reaches a part of its largest value.
+    Along three lines, what a cubic leaves of the function is compared with what a straight line leaves. The
+    ratio is small where
+    the function is smooth, and levels off where its neurons have bent; the size is where it reaches a part of
+    its largest value.
     """
     k = asks.width
     lines = rng.standard_normal((3, k))

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.learners.smooth_network.curvature import Region, Stencil, symmetric_directions, symmetric_from
 from unsoftmax.learners.smooth_network.rank_one import as_vectors
-from unsoftmax.arrays import Array
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["CURVATURE_TEST", "HessianTable", "measure_hessians"]
 
 CURVATURE_TEST = "second derivatives span as many dimensions as there are neurons"
 
-_FILLED = 0.6  # of the dimensions of all quadratic forms: up to here the power method finds every neuron, measured for 64 and 256
 _SPARE = 6  # Hessians beyond the rank that must add nothing
 _GAP = 30.0  # ratio of neighbouring singular values that ends the span
+_WIDE_GAP = 1e3
 _ROUNDS = 48
 
 
@@ -26,8 +26,10 @@ _ROUNDS = 48
 class HessianTable:
     """Second derivatives at points of a subspace.
 
-    basis: (q, k), orthonormal rows. points: (P, k), within its span. forms: (P, m, q, q). rank: dimensions of their span.
-    space: (q(q + 1)/2, rank), an orthonormal basis of the span. floor: relative size of what is beyond the span.
+    basis: (q, k), orthonormal rows. points: (P, k), within its span. forms: (P, m, q, q). rank: dimensions of
+    their span.
+    space: (q(q + 1)/2, rank), an orthonormal basis of the span. floor: relative size of what is beyond the
+    span.
     """
 
     basis: Array
@@ -42,13 +44,16 @@ class HessianTable:
 
 
 def measure_hessians(
-    asks: Asks, region: Region, rng: np.random.Generator, *, filled: float = _FILLED
+    asks: Asks, region: Region, rng: np.random.Generator, *, filled: float = 0.6
 ) -> HessianTable:
-    """Grows points and subspace until the span of the Hessians fills at most this part of all forms and stops growing."""
+    """Grows points and subspace until the span of the Hessians fills at most this part of all forms and
+    stops growing."""
     k, m = asks.width, asks.outputs
     stencil = Stencil.for_region(region)
     whole = np.linalg.qr(rng.standard_normal((k, k)))[0].T
-    most = region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 1.5 * stencil.reach)
+    most = (
+        region.size if np.isinf(asks.radius) else min(region.size, 0.97 * asks.radius - 1.5 * stencil.reach)
+    )
     q, count = min(k, 4), max(3, -(-8 // m))
     points, seconds = np.empty((0, k)), np.empty((0, 0, m))
     for _ in range(_ROUNDS):
@@ -59,14 +64,17 @@ def measure_hessians(
         full = rank > filled * rows.shape[1]
         if not full and rank <= len(rows) - _SPARE:
             if rank == 0:
-                raise OutsideClass(CURVATURE_TEST, "no second derivative differs from zero at the points asked")
+                raise OutsideClass(
+                    CURVATURE_TEST, "no second derivative differs from zero at the points asked"
+                )
             return HessianTable(whole[:q], points, forms, space, floor)
         if full and q == k and (rank == rows.shape[1] or rank <= len(rows) - _SPARE):
             if rank < rows.shape[1]:
                 return HessianTable(whole[:q], points, forms, space, floor)
             raise Unresolved(
-                f"second derivatives fill all {rows.shape[1]} dimensions that width {k} has: more neurons than can be told apart "
-                "this way, or no network of two layers; answers with more outputs, or a wider input, would help"
+                f"second derivatives fill all {rows.shape[1]} dimensions that width {k} has: more neurons "
+                "than can be told apart this way, or no network of two layers; more outputs, or a wider "
+                "input, would help"
             )
         if full and q < k:
             q = min(k, max(q + 1, int(np.ceil(1.12 * q))))
@@ -76,7 +84,14 @@ def measure_hessians(
 
 
 def _grow(
-    asks: Asks, stencil: Stencil, basis: Array, points: Array, seconds: Array, count: int, size: float, rng: np.random.Generator
+    asks: Asks,
+    stencil: Stencil,
+    basis: Array,
+    points: Array,
+    seconds: Array,
+    count: int,
+    size: float,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """Asks new directions at old points, and all directions at new points."""
     directions = symmetric_directions(basis)
@@ -108,7 +123,8 @@ def _span(rows: Array, region: Region, stencil: Stencil) -> tuple[int, float, Ar
     above = np.flatnonzero(sizes > max(noise, 1e-13 * top))
     rank = int(above[-1]) + 1
     ratios = sizes[:rank] / np.append(sizes[1:rank], sizes[rank] if rank < len(sizes) else noise)
-    weak = np.flatnonzero((ratios > _GAP) & (sizes[:rank] < 0.3 * top))  # truncation leaves a tail above the rounding
+    # truncation leaves a tail above the rounding; a gap beside the largest must be a wide one
+    weak = np.flatnonzero((ratios > _GAP) & ((sizes[:rank] < 0.3 * top) | (ratios > _WIDE_GAP)))
     if len(weak):
         rank = int(weak[np.argmax(ratios[weak])]) + 1
     floor = float(sizes[rank] / sizes[rank - 1]) if rank < len(sizes) else noise / float(sizes[rank - 1])

@@ -1,4 +1,5 @@
-"""Joint refinement of a network: the inner weights move, the outer ones are solved for exactly at every step."""
+"""Joint refinement of a network: the inner weights move, the outer ones are solved for exactly at every
+step."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
-from unsoftmax.arrays import Array
 from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
 
 __all__ = ["NetworkFit", "ProjectedJacobian"]
@@ -18,7 +19,8 @@ __all__ = ["NetworkFit", "ProjectedJacobian"]
 class NetworkFit:
     """Least squares for answers = features(inner)·weights, with the weights eliminated (variable projection).
 
-    State: inner (J, k + 1), the rows [a_j, b_j]. The features are φ(a_j·x + b_j), a constant and, with `skip`, x itself. The
+    State: inner (J, k + 1), the rows [a_j, b_j]. The features are φ(a_j·x + b_j), a constant and, with
+    `skip`, x itself. The
     Jacobian leaves out how the projection moves, which vanishes with the residual.
     """
 
@@ -63,7 +65,8 @@ class NetworkFit:
 
 @dataclass(frozen=True)
 class ProjectedJacobian:
-    """J = (1 - Π) [slopes_j x ⊗ u_j], so that JᵀJ = (U Uᵀ ⊗ 1) ∘ Cᵀ(1 - Π)C has a cheap form: one row a point, whatever m."""
+    """J = (1 - Π) [slopes_j x ⊗ u_j], so that JᵀJ = (U Uᵀ ⊗ 1) ∘ Cᵀ(1 - Π)C has a cheap form: one row a
+    point, whatever m."""
 
     points: Array
     slopes: Array
@@ -95,7 +98,9 @@ class ProjectedJacobian:
         gram = columns.T @ columns
         J = self.slopes.shape[1]
         weights = self.outer @ self.outer.T
-        return np.asarray((gram.reshape(J, width, J, width) * weights[:, None, :, None]).reshape(J * width, -1))
+        return np.asarray(
+            (gram.reshape(J, width, J, width) * weights[:, None, :, None]).reshape(J * width, -1)
+        )
 
     def diagonal(self) -> Array:
         squares = np.einsum("np,np->p", *(2 * (self._columns(),))).reshape(self.slopes.shape[1], -1)
@@ -106,6 +111,8 @@ class ProjectedJacobian:
         J, width = self.slopes.shape[1], self.points.shape[1]
         columns = self._columns().reshape(len(self.points), J, width).transpose(1, 0, 2)
         blocks = columns.transpose(0, 2, 1) @ columns * (self.outer**2).sum(axis=1)[:, None, None]
-        blocks = blocks + (damping.reshape(J, width) + 1e-14 * np.einsum("jaa->ja", blocks))[:, :, None] * np.eye(width)
+        blocks = blocks + (damping.reshape(J, width) + 1e-14 * np.einsum("jaa->ja", blocks))[
+            :, :, None
+        ] * np.eye(width)
         inverses = np.linalg.inv(blocks)
         return lambda vector: np.einsum("jab,jb->ja", inverses, vector.reshape(J, width)).ravel()

@@ -1,4 +1,5 @@
-"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias), or of φ', to what was measured."""
+"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias), or of
+φ', to what was measured."""
 
 from __future__ import annotations
 
@@ -7,14 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
 from unsoftmax.arrays import Array
+from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
 from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["ACTIVATION_TEST", "Profiles", "choose_activation", "fit_profiles"]
 
 ACTIVATION_TEST = "second derivatives along a neuron's direction are those of a known activation"
-CANDIDATES = (GELU, GELU_TANH, SILU, TANH, SOFTPLUS)  # tanh stands for sigmoid too: 2·sigmoid(2z) = tanh(z) + 1
+CANDIDATES = (
+    GELU,
+    GELU_TANH,
+    SILU,
+    TANH,
+    SOFTPLUS,
+)  # tanh stands for sigmoid too: 2·sigmoid(2z) = tanh(z) + 1
 
 _STEEPNESS = np.geomspace(0.05, 20.0, 48)  # in units of the inverse spread of t
 _BIASES = np.linspace(-5.0, 5.0, 61)
@@ -26,7 +33,8 @@ _POOR = 0.1  # relative misfit of the median neuron from which no activation is 
 
 @dataclass(frozen=True)
 class Profiles:
-    """weight·φ''(steepness·t + bias) for every neuron, or φ' for gates; misfit: rms of what is left, relative to the data."""
+    """weight·φ''(steepness·t + bias) for every neuron, or φ' for gates; misfit: rms of what is left,
+    relative to the data."""
 
     activation: Activation
     weight: Array
@@ -38,13 +46,15 @@ class Profiles:
 def choose_activation(
     t: Array, bends: Array, candidates: Sequence[Activation] = CANDIDATES, *, derivative: int = 2
 ) -> Profiles:
-    """The activation whose fits leave least, from t (P, J) and derivatives (P, J) of order 1 or 2, up to a factor a neuron."""
+    """The activation whose fits leave least, from t (P, J) and derivatives (P, J) of order 1 or 2, up to a
+    factor a neuron."""
     fits = [fit_profiles(activation, t, bends, derivative=derivative) for activation in candidates]
     best = min(fits, key=lambda fit: float(np.median(fit.misfit)))
     if float(np.median(best.misfit)) > _POOR:
         raise OutsideClass(
             ACTIVATION_TEST,
-            f"{best.activation.name} fits best and leaves {float(np.median(best.misfit)):.2g} of a typical neuron's second derivatives",
+            f"{best.activation.name} fits best and leaves {float(np.median(best.misfit)):.2g} of a typical "
+            "neuron's second derivatives",
         )
     return best
 
@@ -73,7 +83,9 @@ class _Curve:
     def slope(self, z: Array) -> Array:
         if self.derivative == 1:
             return self.activation.second(z)
-        return (self.activation.second(z + _DIFFERENCE) - self.activation.second(z - _DIFFERENCE)) / (2.0 * _DIFFERENCE)
+        return (self.activation.second(z + _DIFFERENCE) - self.activation.second(z - _DIFFERENCE)) / (
+            2.0 * _DIFFERENCE
+        )
 
     @property
     def steepness(self) -> Array:
@@ -104,7 +116,8 @@ def _grid_starts(curve: _Curve, x: Array, y: Array) -> Array:
 
 
 def _refined(curve: _Curve, x: Array, y: Array, starts: Array) -> Array:
-    """(J, 4): weight, steepness, bias and misfit of the best start of each neuron; the weight is solved for exactly."""
+    """(J, 4): weight, steepness, bias and misfit of the best start of each neuron; the weight is solved
+    for exactly."""
     J, S, _ = starts.shape
     X, Y = np.repeat(x.T, S, axis=0), np.repeat(y.T, S, axis=0)
     place = starts.reshape(J * S, 2).copy()

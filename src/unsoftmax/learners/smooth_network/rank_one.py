@@ -33,20 +33,19 @@ def as_forms(vectors: Array, q: int) -> Array:
 def products(x: Array, y: Array) -> Array:
     """(x yᵀ + y xᵀ)/2 of rows (..., q), as vectors."""
     i, j = np.triu_indices(x.shape[-1])
-    return np.asarray(0.5 * (x[..., i] * y[..., j] + x[..., j] * y[..., i]) * np.where(i == j, 1.0, np.sqrt(2.0)))
+    return np.asarray(
+        0.5 * (x[..., i] * y[..., j] + x[..., j] * y[..., i]) * np.where(i == j, 1.0, np.sqrt(2.0))
+    )
 
 
 def find_rank_one(
-    space: Array,
-    q: int,
-    wanted: int,
-    rng: np.random.Generator,
-    *,
-    defect: float = 1e-6,
+    space: Array, q: int, wanted: int, rng: np.random.Generator, *, defect: float = 1e-6
 ) -> Array:
-    """Unit vectors x (found, q) with x xᵀ in the span of the orthonormal columns of `space` (q(q + 1)/2, n), up to `defect`.
+    """Unit vectors x (found, q) with x xᵀ in the span of the orthonormal columns of `space` (q(q + 1)/2, n),
+    up to `defect`.
 
-    Ends when `wanted` are found, or after a fixed number of rounds: the caller counts. From the moment that half are found,
+    Ends when `wanted` are found, or after a fixed number of rounds: the caller counts. From the moment that
+    half are found,
     starts come from what the found ones leave of the space, while the iteration still sees all of it.
 
     >>> rng = np.random.default_rng(0)
@@ -70,7 +69,8 @@ def find_rank_one(
 
 
 def starts(space: Array, q: int, taken: Array | None, count: int, rng: np.random.Generator) -> Array:
-    """Unit vectors (count, q) to climb from: random, or the strongest of random forms of the space that are free of `taken`."""
+    """Unit vectors (count, q) to climb from: random, or the strongest of random forms of the space that
+    are free of `taken`."""
     if taken is None or not len(taken):
         x = rng.standard_normal((count, q))
         return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))

@@ -1,0 +1,119 @@
+"""The learner of two-layer networks with a smooth activation, plain or gated, behind one-row queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.learners.base import Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.gated_network.find import find_gated_network
+from unsoftmax.learners.smooth_network.asks import rows_of
+from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import GatedNetwork, Network
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["GatedNetworkLearner", "SmoothNetworkLearner"]
+
+_PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
+
+_ASSUMPTIONS = (
+    Assumption("the function has second derivatives", "second differences of two steps"),
+    Assumption("answers are exact up to rounding", "answers 1e-9 apart"),
+    Assumption("the activation is known", "second derivatives along every neuron fit one"),
+)
+
+
+def _queries(d: int, neurons: int) -> int:
+    return 40 * neurons * (d + 2) + 400 * d + 4000
+
+
+@dataclass(frozen=True)
+class SmoothNetworkLearner:
+    """Recovers g(x) = Uᵀφ(A x + b) + L x + c from values, φ one of GELU (both forms), SiLU, tanh, softplus.
+
+    Claim: exact in float64. Queries: about 12 J(d + 2) for single numbers, 2 J(d + 1 + m)/m for vectors;
+    second differences set the price. Assumes: see `claim`. Recovers: neurons up to order and reflection; a
+    sigmoid network comes as the tanh network of the same function. Fails when: there are more than
+    0.6·d(d + 1)/2 neurons (UNRESOLVED), or two neurons nearly coincide.
+    """
+
+    family: ClassVar[str] = "network"
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(
+            title="A two-layer network with a smooth activation from values",
+            source="this library",
+            assumptions=_ASSUMPTIONS,
+            queries=QueryCount("40 J(d + 2) + 400 d + 4000", "upper", _queries),
+            recovers="activation, weights and biases of every neuron, and the affine part",
+            symmetry="order and reflection of neurons",
+            departs="no theorem of the paper speaks of it",
+        )
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        with ledger.phase("network"):
+            found = find_network(rows_of(ledger), rng)
+        _check_fit(found.residual, found.answers, found.noise)
+        network = found.network
+        if ledger.outputs is None:
+            linear = None if network.linear is None else network.linear[:, 0]
+            parts = (network.A, network.U[:, 0], network.b, np.asarray(network.c)[0], linear)
+            network = Network(*parts, activation=network.activation)
+        return Learned(network)
+
+
+@dataclass(frozen=True)
+class GatedNetworkLearner:
+    """Recovers g(x) = Dᵀ(φ(G x + g) ∘ (U x + u)) + c from values (SwiGLU, GEGLU).
+
+    Claim: exact in float64. Queries: about 2 J(2d + 2 + m)/m for vectors. Assumes: see `claim`. Recovers:
+    units
+    up to order and the scale that up and down rows share. Fails when: there are more than 0.2·d(d + 1)/2
+    units.
+    """
+
+    family: ClassVar[str] = "gated-network"
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(
+            title="A gated two-layer network from values",
+            source="this library",
+            assumptions=_ASSUMPTIONS,
+            queries=QueryCount("80 J(d + 2) + 400 d + 4000", "upper", lambda d, n: 2 * _queries(d, n)),
+            recovers="activation, gate, up and down rows of every unit, biases and constant",
+            symmetry="order of units; one scale a unit",
+            departs="no theorem of the paper speaks of it",
+        )
+
+    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+        with ledger.phase("network"):
+            found = find_gated_network(rows_of(ledger), rng)
+        _check_fit(found.residual, found.answers, found.noise)
+        network = found.network
+        if ledger.outputs is None:
+            network = GatedNetwork(
+                network.gate,
+                network.up,
+                network.down[:, 0],
+                network.gate_bias,
+                network.up_bias,
+                np.asarray(network.c)[0],
+                activation=network.activation,
+            )
+        return Learned(network)
+
+
+def _check_fit(residual: float, answers: np.ndarray, noise: float) -> None:
+    """A fit that stops far above the rounding of the answers is a local minimum, not the network."""
+    scale = float(np.sqrt(np.mean(answers**2)))
+    if residual > max(_PRECISE * scale, 30.0 * noise):
+        raise Unresolved(
+            f"the joint fit of all neurons stops at {residual:.2g}, while answers are exact to {noise:.1g}; "
+            "another seed may start it elsewhere"
+        )

@@ -1,0 +1,148 @@
+"""Which parameters of an encoder block are one function, and the representative of each class.
+
+P removes the mean, which LayerNorm cannot see; for RMSNorm P is the identity.
+
+Pre-norm: gain and bias of the first norm move into the heads (P·diag(g)·W·diag(g)·P, and likewise w0 and V)
+and their constant;
+those of the second norm into the network's first layer; the mean of the heads' constant into the network's
+constant.
+Post-norm: the bias of the first norm moves into both layers of the network; only P·V, P·c and the network's
+P-part are seen; one
+factor κ, of either sign, is free: (g1, U, c) → κ(g1, U, c), A → A/κ, eps2 → κ²·eps2, g2 → sign(κ)·g2.
+Both: heads and neurons in any order, neurons up to reflection, ReLU neurons up to scale; ReLU neurons whose
+kink lies outside the
+ball that a norm's output fills are affine.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.models.encoder_block import BlockNetwork, EncoderBlock
+from unsoftmax.models.matrices import Factors
+from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.network import Network
+from unsoftmax.models.parts.norms import LayerNorm, Norm
+from unsoftmax.models.single_head import SingleHead
+
+__all__ = ["canonical_block", "norm_distance"]
+
+Block = TypeVar("Block", bound=EncoderBlock)
+
+
+def canonical_block(block: Block) -> Block:
+    """The representative of all parameters with this function."""
+    return _pre_norm(block) if block.norm_first else _post_norm(block)
+
+
+def _projector(norm: Norm | None, width: int) -> Array:
+    return np.eye(width) - 1.0 / width if isinstance(norm, LayerNorm) else np.eye(width)
+
+
+def _plain(norm: Norm | None) -> Norm | None:
+    return None if norm is None else type(norm)(np.ones(norm.width), None, norm.eps)
+
+
+def _pre_norm(block: Block) -> Block:
+    d, attention, network = block.width, block.attention, block.network
+    if block.first is not None:
+        matrix = block.first.gain[:, None] * _projector(block.first, d)
+        shift = np.zeros(d) if block.first.bias is None else block.first.bias
+        attention = _behind(attention, matrix, shift)
+    constant = np.asarray(attention.c)
+    if block.second is not None:
+        matrix = block.second.gain[:, None] * _projector(block.second, d)
+        shift = np.zeros(d) if block.second.bias is None else block.second.bias
+        network = network.after(matrix, shift)
+        if isinstance(network, Network):
+            network = network.within(np.sqrt(d))
+    if isinstance(block.second, LayerNorm):
+        network = network.shifted(constant.mean())
+        constant = constant - constant.mean()
+    attention = MultiHead(_bare(attention), constant).canonical()
+    return type(block)(
+        attention, network.canonical(), _plain(block.first), _plain(block.second), norm_first=True
+    )
+
+
+def _post_norm(block: Block) -> Block:
+    d, network, first, second = block.width, block.network, block.first, block.second
+    attention = block.attention
+    if isinstance(first, LayerNorm):
+        seen = _projector(first, d)
+        heads = [SingleHead(head.matrix, head.v @ seen, head.w0) for head in _bare(attention)]
+        attention = MultiHead(heads, np.asarray(attention.c) @ seen)
+    if first is not None:
+        if first.bias is not None:
+            network = network.after(np.eye(d), first.bias).shifted(first.bias)
+        first = type(first)(first.gain, None, first.eps)
+        if isinstance(first, LayerNorm) and first.gain.all():
+            inside = first.gain[:, None] * _projector(first, d) / first.gain
+            network = network.after(inside, np.zeros(d))
+        if isinstance(network, Network):
+            network = _within_ellipsoid(network, np.sqrt(d) * first.gain)
+    if isinstance(second, LayerNorm):
+        network = network.followed(_projector(second, d))
+    if first is not None and second is not None:
+        first, second, network = _rescaled(first, second, network)
+    return type(block)(attention.canonical(), network.canonical(), first, second, norm_first=False)
+
+
+def _within_ellipsoid(network: Network, axes: Array) -> Network:
+    """`within` for points axes∘x with |x| <= 1."""
+    if not axes.all():
+        return network
+    unit = network.after(np.diag(axes), np.zeros(len(axes))).within(1.0)
+    return unit.after(np.diag(1.0 / axes), np.zeros(len(axes)))
+
+
+def _rescaled(first: Norm, second: Norm, network: BlockNetwork) -> tuple[Norm, Norm, BlockNetwork]:
+    """κ such that the first gain has mean square one and a mean that is not negative."""
+    size = float(np.sqrt(np.mean(first.gain**2)))
+    if size == 0.0:
+        return first, second, network
+    factor = (1.0 if first.gain.sum() >= 0.0 else -1.0) / size
+    d = first.width
+    scaled = network.after(np.eye(d) / factor, np.zeros(d)).followed(factor * np.eye(d))
+    return (
+        type(first)(factor * first.gain, None, first.eps),
+        type(second)(np.sign(factor) * second.gain, second.bias, factor**2 * second.eps),
+        scaled,
+    )
+
+
+def _bare(attention: MultiHead) -> list[SingleHead]:
+    """The heads without constants of their own."""
+    return [SingleHead(head.matrix, head.v, head.w0) for head in attention.heads]
+
+
+def _behind(attention: MultiHead, matrix: Array, shift: Array) -> MultiHead:
+    """The heads of tokens matrix·n + shift, as heads of n."""
+    heads, constant = [], np.asarray(attention.c, dtype=np.float64)
+    for head in _bare(attention):
+        bias = head.matrix.apply(shift[None])[0] + (0.0 if head.w0 is None else head.w0)
+        if isinstance(head.matrix, Factors):
+            W: object = (matrix.T @ head.matrix.left, matrix.T @ head.matrix.right)
+        else:
+            W = matrix.T @ head.W @ matrix
+        w0 = matrix.T @ bias
+        heads.append(SingleHead(W, matrix.T @ head.v, w0 if w0.any() else None))
+        constant = constant + shift @ head.v
+    return MultiHead(heads, constant)
+
+
+def norm_distance(mine: Norm | None, theirs: Norm | None) -> float:
+    """Largest relative difference of gain, bias and eps."""
+    if mine is None or theirs is None:
+        return 0.0 if mine is theirs else 1.0
+    size = float(np.linalg.norm(mine.gain))
+    biases = [np.zeros(norm.width) if norm.bias is None else norm.bias for norm in (mine, theirs)]
+    parts = [float(np.linalg.norm(mine.gain - theirs.gain)), float(np.linalg.norm(biases[0] - biases[1]))]
+    top = max(mine.eps, theirs.eps)
+    return max(
+        *(part / size if size > 0 else part for part in parts),
+        abs(mine.eps - theirs.eps) / top if top > 0 else 0.0,
+    )

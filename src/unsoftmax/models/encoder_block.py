@@ -1,0 +1,248 @@
+"""A whole encoder block: attention, residual connections, norms and a two-layer network; the last row is
+answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Self, TypeAlias, TypeVar
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.base import Model, as_batch
+from unsoftmax.models.gated_network import GatedNetwork
+from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.network import Network
+from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
+
+__all__ = ["BlockNetwork", "EncoderBlock"]
+
+BlockNetwork: TypeAlias = Network | GatedNetwork
+Part = TypeVar("Part")
+
+
+class EncoderBlock(Model):
+    """Pre-norm: y = x + attention(first(x)), f = y + network(second(y)). Post-norm: y = first(x +
+    attention(x)), f = second(y + network(y)).
+
+    x is the last row, and attention mixes all rows. A norm may be None. Many parameters give one function:
+    `canonical` and
+    `distance` know which.
+
+    >>> from unsoftmax.models.random import random_multi_head
+    >>> network = Network(np.eye(4), np.eye(4))
+    >>> norms = LayerNorm(np.ones(4)), LayerNorm(np.ones(4))
+    >>> block = EncoderBlock(random_multi_head(4, 2, outputs=4), network, *norms)
+    >>> block(np.ones((2, 3, 4))).shape, block.distance(block)
+    ((2, 4), 0.0)
+    """
+
+    family: ClassVar[str] = "encoder-block"
+    exact_at: ClassVar[float] = 1e-8
+
+    def __init__(
+        self,
+        attention: MultiHead,
+        network: BlockNetwork,
+        first: Norm | None = None,
+        second: Norm | None = None,
+        *,
+        norm_first: bool = True,
+    ) -> None:
+        d = attention.width
+        if attention.outputs != d:
+            raise UsageError(
+                f"the attention of a block of width {d} answers with {d} numbers, not {attention.outputs}"
+            )
+        if network.width != d or network.outputs != d:
+            raise UsageError(
+                f"the network of a block of width {d} maps {d} numbers to {d}, "
+                f"not {network.width} to {network.outputs}"
+            )
+        for norm in (first, second):
+            if norm is not None and norm.width != d:
+                raise UsageError(f"the norms of a block of width {d} have {d} gains, not {norm.width}")
+        self.attention = attention
+        self.network = network
+        self.first = first
+        self.second = second
+        self.norm_first = bool(norm_first)
+
+    @property
+    def width(self) -> int:
+        return self.attention.width
+
+    @property
+    def outputs(self) -> int | None:
+        return self.width
+
+    @property
+    def ranks(self) -> list[int]:
+        return self.attention.ranks
+
+    @property
+    def parameters(self) -> int:
+        """Numbers of the canonical form's parts."""
+        form = self.canonical()
+        count = form.attention.parameters + form.network.parameters
+        for norm, free in ((form.first, not self.norm_first), (form.second, not self.norm_first)):
+            if norm is not None:
+                count += 1 + (self.width if free else 0)
+        if not self.norm_first and form.second is not None and form.second.bias is not None:
+            count += self.width
+        return count
+
+    def after_attention(self, batch: Array) -> Array:
+        """(B, d): x + attention before anything that follows it."""
+        X = as_batch(batch, self.width)
+        tokens = self.first(X) if self.norm_first and self.first is not None else X
+        return np.asarray(X[:, -1] + self.attention(tokens))
+
+    def after_network(self, y: Array) -> Array:
+        """The answer, from x + attention."""
+        if self.norm_first:
+            return np.asarray(y + self.network(y if self.second is None else self.second(y)))
+        middle = y if self.first is None else self.first(y)
+        out = middle + self.network(middle)
+        return np.asarray(out if self.second is None else self.second(out))
+
+    def __call__(self, batch: Array, /) -> Array:
+        return self.after_network(self.after_attention(batch))
+
+    def sensitivity(self, batch: Array) -> Array:
+        """What an answer could show at most: behind a last norm its gain and bias, else all that adds up
+        to it."""
+        X = as_batch(batch, self.width)
+        if not self.norm_first and self.second is not None:
+            bias = 0.0 if self.second.bias is None else float(np.abs(self.second.bias).max())
+            spread = self._score_spread(X)
+            return np.asarray(spread * (np.sqrt(self.width) * float(np.abs(self.second.gain).max()) + bias))
+        tokens = self.first(X) if self.norm_first and self.first is not None else X
+        y = self.after_attention(X)
+        middle = self.second if self.norm_first else self.first
+        seen = y if middle is None else middle(y)
+        return np.asarray(
+            np.linalg.norm(X[:, -1], axis=1)
+            + self.attention.sensitivity(tokens)
+            + self.network.sensitivity(seen)
+        )
+
+    def _score_spread(self, X: Array) -> Array:
+        """One plus the largest difference of scores in each sequence: their rounding grows with it."""
+        scores = self.attention.scores(X)
+        return np.asarray(1.0 + np.ptp(scores, axis=1).max(axis=-1))
+
+    def score_strength(self) -> float:
+        return 1.0 if self.norm_first and self.first is not None else self.attention.score_strength()
+
+    def canonical(self) -> Self:
+        """See `block_symmetries`: norms without what can be moved into their neighbours, then the parts'
+        own canonical forms."""
+        from unsoftmax.models.block_symmetries import canonical_block
+
+        return canonical_block(self)
+
+    def distance(self, other: Self) -> float:
+        """Largest of the distances of attention, network and norms, in canonical form; 1 where the shapes
+        of the blocks differ."""
+        from unsoftmax.models.block_symmetries import canonical_block, norm_distance
+
+        self._same_family(other)
+        kinds = [
+            [type(part) for part in (block.first, block.second, block.network)] for block in (self, other)
+        ]
+        if self.norm_first != other.norm_first or kinds[0] != kinds[1]:
+            return 1.0
+        mine, theirs = canonical_block(self), canonical_block(other)
+        parts = [mine.attention.distance(theirs.attention)]
+        if (isinstance(mine.network, Network) and isinstance(theirs.network, Network)) or (
+            isinstance(mine.network, GatedNetwork) and isinstance(theirs.network, GatedNetwork)
+        ):
+            parts.append(mine.network.distance(theirs.network))
+        parts += [norm_distance(mine.first, theirs.first), norm_distance(mine.second, theirs.second)]
+        return max(parts)
+
+    def tensors(self) -> dict[str, Array]:
+        parts = {f"attention.{name}": part for name, part in self.attention.tensors().items()}
+        kind = "gated" if isinstance(self.network, GatedNetwork) else "network"
+        parts |= {f"{kind}.{name}": part for name, part in self.network.tensors().items()}
+        for place, norm in (("first", self.first), ("second", self.second)):
+            if norm is not None:
+                named = "layer" if isinstance(norm, LayerNorm) else "rms"
+                parts[f"{place}.{named}.gain"] = norm.gain
+                parts[f"{place}.{named}.eps"] = np.array(norm.eps)
+                if norm.bias is not None:
+                    parts[f"{place}.{named}.bias"] = norm.bias
+        parts["norm_first" if self.norm_first else "norm_last"] = np.zeros(0)
+        return parts
+
+    @classmethod
+    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
+        """Refuses shapes that do not fit together, before any array is read."""
+        groups = _grouped(shapes)
+        MultiHead.check_shapes(groups["attention"])
+        network = GatedNetwork if groups["gated"] else Network
+        network.check_shapes(groups["gated"] or groups["network"])
+        width = next(
+            (
+                shape[-1]
+                for name, shape in (groups["gated"] or groups["network"]).items()
+                if name in ("A", "gate")
+            ),
+            0,
+        )
+        for place in ("first", "second"):
+            for name, shape in groups[place].items():
+                if shape != (() if name.endswith(".eps") else (width,)):
+                    raise ModelFileError(
+                        f"tensor '{place}.{name}' has shape {shape}, which does not fit width {width}"
+                    )
+
+    @classmethod
+    def from_tensors(cls, tensors: dict[str, Array]) -> Self:
+        groups = _grouped(tensors)
+        network: BlockNetwork = (
+            GatedNetwork.from_tensors(groups["gated"])
+            if groups["gated"]
+            else Network.from_tensors(groups["network"])
+        )
+        attention = MultiHead.from_tensors(groups["attention"])
+        first, second = _norm(groups["first"]), _norm(groups["second"])
+        return cls(attention, network, first, second, norm_first="norm_first" in tensors)
+
+    def __repr__(self) -> str:
+        order = "pre-norm" if self.norm_first else "post-norm"
+        return (
+            f"EncoderBlock(width={self.width}, heads={len(self.attention.heads)}, {order}, {self.network!r})"
+        )
+
+
+def _grouped(parts: Mapping[str, Part]) -> dict[str, dict[str, Part]]:
+    """A file's names by the part that they belong to."""
+    groups: dict[str, dict[str, Part]] = {
+        name: {} for name in ("attention", "network", "gated", "first", "second")
+    }
+    for name, part in parts.items():
+        if name in ("norm_first", "norm_last"):
+            continue
+        owner, _, rest = name.partition(".")
+        if owner not in groups or not rest:
+            raise ModelFileError(f"an encoder-block file has no tensor {name!r}")
+        groups[owner][rest] = part
+    if bool(groups["network"]) == bool(groups["gated"]) or not groups["attention"]:
+        raise ModelFileError("an encoder-block file holds the attention and one network")
+    return groups
+
+
+def _norm(parts: dict[str, Array]) -> Norm | None:
+    if not parts:
+        return None
+    kinds = {name.partition(".")[0] for name in parts}
+    if len(kinds) != 1 or kinds - {"layer", "rms"}:
+        raise ModelFileError(f"a norm is 'layer' or 'rms', not {', '.join(sorted(kinds))}")
+    kind = kinds.pop()
+    if not {f"{kind}.gain", f"{kind}.eps"} <= set(parts):
+        raise ModelFileError("a norm holds gain and eps")
+    build = LayerNorm if kind == "layer" else RMSNorm
+    return build(parts[f"{kind}.gain"], parts.get(f"{kind}.bias"), float(parts[f"{kind}.eps"]))

@@ -1,0 +1,125 @@
+"""Smooth and gated two-layer networks from values: activations × widths × seeds, and what they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.gated_network.find import find_gated_network
+from unsoftmax.learners.smooth_network.asks import FunctionAsks
+from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import GatedNetwork, Network
+from unsoftmax.models.parts import GELU, SIGMOID, SILU, TANH, activation_named
+from unsoftmax.oracles import FunctionOracle, OracleSpec
+from unsoftmax.outcomes import Stop
+
+
+def random_network(d: int, J: int, m: int, seed: int, name: str) -> Network:
+    """Weights as torch's nn.Linear draws them."""
+    rng = np.random.default_rng(seed)
+    A, b = rng.uniform(-1, 1, (J, d)) / np.sqrt(d), rng.uniform(-1, 1, J) / np.sqrt(d)
+    U, c = rng.uniform(-1, 1, (J, m)) / np.sqrt(J), rng.standard_normal(m)
+    return Network(A, U, b, c, activation=activation_named(name))
+
+
+@pytest.mark.parametrize("name", ["gelu", "gelu-tanh", "silu", "tanh", "softplus"])
+def test_vector_answers(name: str) -> None:
+    hidden = random_network(10, 16, 8, 1, name)
+    found = find_network(FunctionAsks(hidden, 10, 8), np.random.default_rng(0)).network
+    assert found.activation is hidden.activation
+    assert hidden.distance(found) < 1e-10
+    assert found.linear is None
+
+
+@pytest.mark.parametrize(("d", "J", "seed"), [(12, 10, 0), (12, 20, 1), (6, 3, 2), (3, 1, 3)])
+def test_single_numbers_within_the_claim(d: int, J: int, seed: int) -> None:
+    hidden = random_network(d, J, 1, seed, "gelu")
+    ledger = Ledger(FunctionOracle(lambda X: hidden(X[:, 0])[:, 0], OracleSpec(width=d)))
+    learner = SmoothNetworkLearner()
+    found = learner.learn(ledger, np.random.default_rng(seed)).model
+    assert isinstance(found, Network)
+    assert found.outputs is None
+    linear = None if found.linear is None else found.linear[:, None]
+    whole = Network(found.A, found.U[:, None], found.b, [found.c], linear, activation=GELU)
+    assert hidden.distance(whole) < 1e-9
+    assert learner.claim.queries.holds(ledger.bill.total, d, J)
+
+
+def test_only_a_ball_may_be_asked() -> None:
+    hidden = random_network(9, 12, 10, 4, "gelu")
+
+    def bounded(x: Array) -> Array:
+        assert float(np.linalg.norm(x, axis=1).max()) < 3.0
+        return hidden(x)
+
+    found = find_network(FunctionAsks(bounded, 9, 10, 3.0), np.random.default_rng(1)).network
+    assert hidden.distance(found) < 1e-9
+
+
+def test_a_sigmoid_network_is_a_tanh_network() -> None:
+    hidden = random_network(8, 8, 4, 5, "sigmoid")
+    found = find_network(FunctionAsks(hidden, 8, 4), np.random.default_rng(2)).network
+    assert found.activation is TANH
+    as_tanh = Network(
+        hidden.A / 2,
+        hidden.U / 2,
+        hidden.b / 2,
+        np.asarray(hidden.c) + hidden.U.sum(axis=0) / 2,
+        activation=TANH,
+    )
+    assert hidden.activation is SIGMOID
+    assert as_tanh.distance(found) < 1e-9
+
+
+@pytest.mark.parametrize("biased", [0.0, 1.0])
+def test_gated(biased: float) -> None:
+    rng = np.random.default_rng(6)
+    d, J, m = 10, 6, 8
+
+    def draw(*shape: int) -> Array:
+        return rng.uniform(-1, 1, shape) / np.sqrt(d)
+
+    hidden = GatedNetwork(
+        draw(J, d), draw(J, d), draw(J, m), biased * draw(J), biased * draw(J), biased * draw(m)
+    )
+    found = find_gated_network(FunctionAsks(hidden, d, m), np.random.default_rng(3)).network
+    assert found.activation is SILU
+    assert hidden.distance(found) < 1e-10
+    ledger = Ledger(FunctionOracle(lambda X: hidden(X[:, 0]), OracleSpec(width=d, outputs=m)))
+    learner = GatedNetworkLearner()
+    learnt = learner.learn(ledger, np.random.default_rng(4)).model
+    assert isinstance(learnt, GatedNetwork)
+    assert hidden.distance(learnt) < 1e-10
+    assert learner.claim.queries.holds(ledger.bill.total, d, J)
+
+
+def _one_stranger(x: Array) -> Array:
+    hidden = random_network(8, 8, 6, 7, "gelu")
+    return np.asarray(hidden(x) + np.sin(2.0 * x[:, :1]))
+
+
+def _three_layers(x: Array) -> Array:
+    hidden = random_network(8, 8, 8, 8, "tanh")
+    return np.asarray(hidden(2.0 * hidden(x)))
+
+
+def _too_many(x: Array) -> Array:
+    return random_network(3, 12, 1, 9, "gelu")(x)
+
+
+def _kinks(x: Array) -> Array:
+    return random_network(8, 8, 6, 10, "relu")(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "d", "m"), [(_one_stranger, 8, 6), (_three_layers, 8, 8), (_too_many, 3, 1), (_kinks, 8, 6)]
+)
+def test_what_is_no_such_network_is_not_returned(function: object, d: int, m: int) -> None:
+    # type: ignore[operator]
+    ledger = Ledger(FunctionOracle(lambda X: function(X[:, 0]), OracleSpec(width=d, outputs=m)))
+    for learner in (SmoothNetworkLearner(), GatedNetworkLearner()):
+        with pytest.raises(Stop):
+            learner.learn(ledger, np.random.default_rng(0))
