@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.claims import Size
 from unsoftmax.learners.gated_network.find import find_gated_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
@@ -45,7 +48,7 @@ def test_single_numbers_within_the_claim(d: int, J: int, seed: int) -> None:
     linear = None if found.linear is None else found.linear[:, None]
     whole = Network(found.A, found.U[:, None], found.b, [found.c], linear, activation=GELU)
     assert hidden.distance(whole) < 1e-9
-    assert learner.claim.queries.holds(ledger.bill.total, d, J)
+    assert learner.claim.queries.holds(ledger.bill.total, Size(d, neurons=J))
 
 
 def test_only_a_ball_may_be_asked() -> None:
@@ -80,7 +83,7 @@ def test_gated(biased: float) -> None:
     d, J, m = 10, 6, 8
 
     def draw(*shape: int) -> Array:
-        return rng.uniform(-1, 1, shape) / np.sqrt(d)
+        return np.asarray(rng.uniform(-1, 1, shape) / np.sqrt(d))
 
     hidden = GatedNetwork(
         draw(J, d), draw(J, d), draw(J, m), biased * draw(J), biased * draw(J), biased * draw(m)
@@ -93,7 +96,7 @@ def test_gated(biased: float) -> None:
     learnt = learner.learn(ledger, np.random.default_rng(4)).model
     assert isinstance(learnt, GatedNetwork)
     assert hidden.distance(learnt) < 1e-10
-    assert learner.claim.queries.holds(ledger.bill.total, d, J)
+    assert learner.claim.queries.holds(ledger.bill.total, Size(d, neurons=J))
 
 
 def _one_stranger(x: Array) -> Array:
@@ -117,8 +120,8 @@ def _kinks(x: Array) -> Array:
 @pytest.mark.parametrize(
     ("function", "d", "m"), [(_one_stranger, 8, 6), (_three_layers, 8, 8), (_too_many, 3, 1), (_kinks, 8, 6)]
 )
-def test_what_is_no_such_network_is_not_returned(function: object, d: int, m: int) -> None:
-    # type: ignore[operator]
+def test_what_is_no_such_network_is_not_returned(function: Callable[[Array], Array], d: int, m: int) -> None:
+
     ledger = Ledger(FunctionOracle(lambda X: function(X[:, 0]), OracleSpec(width=d, outputs=m)))
     for learner in (SmoothNetworkLearner(), GatedNetworkLearner()):
         with pytest.raises(Stop):

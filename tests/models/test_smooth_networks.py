@@ -77,7 +77,7 @@ def test_order_and_reflection_of_neurons(name: str, outputs: tuple[int, ...]) ->
 def _constant(ours: Network, flip: np.ndarray) -> np.ndarray:
     """c after reflections with φ(-z) = φ(z) + slope·z + constant."""
     there = ours.activation.reflection
-    return np.asarray(ours.c) - (there.slope * ours.b[flip] + there.constant) @ ours.U[flip]
+    return np.asarray(np.asarray(ours.c) - (there.slope * ours.b[flip] + there.constant) @ ours.U[flip])
 
 
 def test_merged_neurons_relu_scale_and_no_neurons() -> None:

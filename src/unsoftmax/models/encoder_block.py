@@ -156,10 +156,11 @@ class EncoderBlock(Model):
             return 1.0
         mine, theirs = canonical_block(self), canonical_block(other)
         parts = [mine.attention.distance(theirs.attention)]
-        if (isinstance(mine.network, Network) and isinstance(theirs.network, Network)) or (
-            isinstance(mine.network, GatedNetwork) and isinstance(theirs.network, GatedNetwork)
-        ):
-            parts.append(mine.network.distance(theirs.network))
+        match mine.network, theirs.network:
+            case Network() as network, Network() as partner:
+                parts.append(network.distance(partner))
+            case GatedNetwork() as gated, GatedNetwork() as partner:
+                parts.append(gated.distance(partner))
         parts += [norm_distance(mine.first, theirs.first), norm_distance(mine.second, theirs.second)]
         return max(parts)
 

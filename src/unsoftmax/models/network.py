@@ -152,7 +152,7 @@ class Network(Model):
         X = self._rows(rows)
         slopes = self.activation.first(self.hidden(X))
         found = np.einsum("nj,jm,jd->nmd", slopes, self.U.reshape(self.neurons, -1), self.A, optimize=True)
-        return found if self.linear is None else found + self.linear.reshape(self.width, -1).T
+        return np.asarray(found if self.linear is None else found + self.linear.reshape(self.width, -1).T)
 
     def after(self, matrix: Array, shift: Array) -> Self:
         """The network of x ↦ g(matrix·x + shift)."""

@@ -45,4 +45,4 @@ def _costs(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> Array:
         inner = np.linalg.norm(mine.inner[:, None] - sign * theirs.inner[None], axis=-1) / size
         outer = np.linalg.norm(mine.outer[:, None] - weight * theirs.outer[None], axis=-1) / strength
         both.append(np.maximum(inner, outer))
-    return np.minimum(both[0], both[1])
+    return np.asarray(np.minimum(both[0], both[1]))

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.learners.base import Learned
-from unsoftmax.learners.claims import Assumption, Claim, QueryCount
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.gated_network.find import find_gated_network
 from unsoftmax.learners.smooth_network.asks import rows_of
 from unsoftmax.learners.smooth_network.find import find_network
@@ -27,8 +27,8 @@ _ASSUMPTIONS = (
 )
 
 
-def _queries(d: int, neurons: int) -> int:
-    return 40 * neurons * (d + 2) + 400 * d + 4000
+def _queries(size: Size) -> int:
+    return 40 * size.neurons * (size.width + 2) + 400 * size.width + 4000
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class GatedNetworkLearner:
             title="A gated two-layer network from values",
             source="this library",
             assumptions=_ASSUMPTIONS,
-            queries=QueryCount("80 J(d + 2) + 400 d + 4000", "upper", lambda d, n: 2 * _queries(d, n)),
+            queries=QueryCount("80 J(d + 2) + 400 d + 4000", "upper", lambda size: 2 * _queries(size)),
             recovers="activation, gate, up and down rows of every unit, biases and constant",
             symmetry="order of units; one scale a unit",
             departs="no theorem of the paper speaks of it",
