@@ -46,7 +46,7 @@ def test_readout_outside_the_subspace_is_no_obstacle(v: str) -> None:
     for silent in (False, True):
         ledger, meter = _meter(head)
         np.testing.assert_allclose(
-            meter.project(Q, B, rest_is_silent=silent), Q.T @ head.W @ B, atol=1e-12 * head.matrix.norm()
+            meter.project(Q, B, rest_is_zero=silent), Q.T @ head.W @ B, atol=1e-12 * head.matrix.norm()
         )
         if silent:
             assert ledger.bill.total <= 4 * 5 + 6

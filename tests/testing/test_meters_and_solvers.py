@@ -73,9 +73,9 @@ class _Writes(MatrixMeter):
 
 class _TooSure(MatrixMeter):
     def measure(
-        self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None
+        self, basis: Array | None, B: Array, *, rest_is_zero: bool = False, length: float | None = None
     ) -> tuple[Array, Array]:
-        values, error = super().measure(basis, B, rest_is_silent=rest_is_silent)
+        values, error = super().measure(basis, B, rest_is_zero=rest_is_zero)
         return values + 1e-12, 0.1 * error
 
 
@@ -92,7 +92,7 @@ class _Half:
     def forms(self, A: Array, B: Array) -> Array:
         return np.asarray(np.einsum("kd,kd->k", A, B))
 
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
         return B if basis is None else basis.T @ B
 
 

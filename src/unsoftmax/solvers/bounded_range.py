@@ -128,7 +128,7 @@ class BoundedRangeFinder:
             return Solution(Factors(np.zeros((d, 0)), np.zeros((d, 0))), typical, 0, False)
         if progress is not None:
             progress((n - k) * (rank + 1))
-        rest, rest_errors = meter.measure(span, B[:, k:], rest_is_silent=True)
+        rest, rest_errors = meter.measure(span, B[:, k:], rest_is_zero=True)
         inside = np.column_stack([span.T @ columns, rest])
         row_space = np.linalg.svd(inside, full_matrices=False)[2].T  # n×rank, in the coordinates of B
         seen = row_space[:k]  # coordinates of the measured columns

@@ -139,7 +139,7 @@ class RangeFinder:
         block = max(1, min(d, self.block_bytes // (8 * d)))
         for start in range(k, d, block):
             stop = min(start + block, d)
-            inside[:, start:stop] = meter.project(span, basis.columns(start, stop), rest_is_silent=True)
+            inside[:, start:stop] = meter.project(span, basis.columns(start, stop), rest_is_zero=True)
         return Factors(span, np.ascontiguousarray(basis.apply(inside).T))
 
 

@@ -47,11 +47,11 @@ class MatrixMeter:
             np.einsum("kd,kd->k", A @ self._W, B) + self._noise * sizes * self._rng.standard_normal(len(A))
         )
 
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        return self.measure(basis, B, rest_is_silent=rest_is_silent)[0]
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
+        return self.measure(basis, B, rest_is_zero=rest_is_zero)[0]
 
     def measure(
-        self, basis: Array | None, B: Array, *, rest_is_silent: bool = False, length: float | None = None
+        self, basis: Array | None, B: Array, *, rest_is_zero: bool = False, length: float | None = None
     ) -> tuple[Array, Array]:
         """As `project`, and a bound on the length of every column's error."""
         if basis is not None and np.abs(basis.T @ basis - np.eye(basis.shape[1])).max(initial=0.0) > 1e-9:

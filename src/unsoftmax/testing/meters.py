@@ -107,9 +107,9 @@ class _Suite:
         left, values, _ = np.linalg.svd(self._W)
         rank = int((values > 1e-12 * values[0]).sum())
         if 0 < rank < d:
-            cases.append(("project(range of W, B, rest_is_silent=True)", left[:, :rank], True))
+            cases.append(("project(range of W, B, rest_is_zero=True)", left[:, :rank], True))
         for name, directions, rest in cases:
-            found = meter.project(directions, B, rest_is_silent=rest)
+            found = meter.project(directions, B, rest_is_zero=rest)
             expected = self._W @ B if directions is None else directions.T @ self._W @ B
             if np.shape(found) != expected.shape:
                 broken.append(f"{name} has the shape {np.shape(found)} instead of {expected.shape}")

@@ -51,12 +51,12 @@ def learn_biased_scores(
     with ledger.phase("range"):
         ledger.expect(ledger.bill.total + d * d + 6 * d + 60)
         meter = BiasedToleranceMeter(ledger, readout, rng, repeats=repeats)
-    length, direction = float(np.linalg.norm(meter.row)), meter.loud_direction
+    length, direction = float(np.linalg.norm(meter.row)), meter.row_direction
     with ledger.phase("scores"):
         column, column_error = meter.measure_alone(direction)
         floor = meter.row_error * np.sqrt(d) * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
         floor = 0.0 if floor > _FAINT * meter.resolution() * d else floor
-        solver = replace(solver, floor=floor, within=meter.quiet_basis())
+        solver = replace(solver, floor=floor, within=meter.null_basis())
         found = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
     whole = found.plus_column(column, direction, column_error)
     w0 = meter.bias - whole.matrix.apply(meter.origin[None])[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, logit
-from unsoftmax.meters.base import Answers, forms_by_projection
+from unsoftmax.meters.base import Answers, Meter
 from unsoftmax.meters.one_head.ranged_probes import (
     LARGEST_SCORE,
     SIGMOID_TEST,
@@ -26,7 +26,7 @@ _FAINT = 0.02  # a score from which on its size is known to a few percent at lea
 _HARDLY_SEEN = 0.05  # part of the average product with v below which probes get some of v added
 
 
-class SigmoidMeter:
+class SigmoidMeter(Meter):
     """Exact value queries on a single head whose readout v, constant c and query bias w0 are known.
 
     `project` balances its probes, finds the range of scores by itself and asks saturated probes again,
@@ -69,10 +69,6 @@ class SigmoidMeter:
     def width(self) -> int:
         return len(self._v)
 
-    @property
-    def facing(self) -> Array | None:
-        return None
-
     def resolution(self) -> float:
         """See `Meter.resolution`."""
         gamma, beta = self.sizes()
@@ -98,10 +94,6 @@ class SigmoidMeter:
             bound=self._ledger.input_bound,
         )
 
-    def forms(self, A: Array, B: Array) -> Array:
-        """aᵀWb for each pair, at sizes that the meter chooses."""
-        return forms_by_projection(self, A, B)
-
     def query_bias(self) -> Array | None:
         """w0 from two-row queries whose asking row is zero: one look when there is none, d queries when there
         is."""
@@ -112,12 +104,12 @@ class SigmoidMeter:
         forms, ratios = probes.measure(np.zeros((1, self.width)), typical)
         return np.asarray(self._axes.coordinates(forms, ratios)[0])
 
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        probes, carrier = (self._whole, None) if basis is None else self._probes_for(basis, rest_is_silent)
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
+        probes, carrier = (self._whole, None) if basis is None else self._probes_for(basis, rest_is_zero)
         beta = self.sizes()[1]
         asking = beta * B.T
         forms, ratios = self._W_part(probes, asking)
-        if carrier is not None and not rest_is_silent:
+        if carrier is not None and not rest_is_zero:
             alone = RangedProbes(self._answers, BalancedProbes(self._v, carrier[:, None]))
             forms = forms - self._W_part(alone, asking)[0]
         return probes.probes.coordinates(forms, ratios).T / beta
@@ -144,21 +136,21 @@ class SigmoidMeter:
         if self._columns in (1, 2, 4, 8):  # soon, then well: sizes stay the same otherwise
             self._typical = float(np.sqrt(self._squares / self._columns / self.width)) or self._typical
 
-    def _probes_for(self, basis: Array, rest_is_silent: bool) -> tuple[RangedProbes, Array | None]:
+    def _probes_for(self, basis: Array, rest_is_zero: bool) -> tuple[RangedProbes, Array | None]:
         """Balanced probes of a subspace, and what was added to each of them."""
-        if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
+        if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_zero:
             return self._cached[2:]
         seen = basis.T @ self._v
         unseen = self._v - basis @ seen
         carrier: Array | None = None
-        if rest_is_silent:
+        if rest_is_zero:
             length = float(np.linalg.norm(unseen))
             carrier = unseen / length if length > 1e-3 * self._size else None
         elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < _HARDLY_SEEN * self._average:
             carrier = self._v / (self._size * np.sqrt(self.width))  # as long as its product with v needs
         probes = BalancedProbes(self._v, basis, carrier)
-        ranged = RangedProbes(self._answers, probes, span_all=rest_is_silent)
-        self._cached = (basis, rest_is_silent, ranged, carrier)
+        ranged = RangedProbes(self._answers, probes, span_all=rest_is_zero)
+        self._cached = (basis, rest_is_zero, ranged, carrier)
         return ranged, carrier
 
     def _find_typical(self, *, of_bias: bool = False) -> float:

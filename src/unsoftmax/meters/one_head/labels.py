@@ -9,12 +9,19 @@ from numpy.typing import NDArray
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
+from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.bisection import Locator
+from unsoftmax.meters.probes.ladder import climb
 
 __all__ = ["LabelMeter", "Labeller"]
 
 _REACH = 1.02 * EDGE
 _SPREAD = 5.0  # standard deviations of an error that is looked for near an expected value
+_TOO_MANY, _TOO_FEW = 0.5, 0.15  # parts of scores beyond ±1 at which c is too large, and too small
+_FEW, _MORE = 6, 16
+_VOTES = 3
+_LADDER = 100
+_LARGEST_C = 1e60
 
 
 class Labeller:
@@ -76,15 +83,11 @@ class LabelMeter(CrossingMeter):
         number."""
         lam = crossing_size(points, c, G @ self._v, B @ self._v)
         votes = self._labeller.votes if votes is None else votes
-        size = self._ledger.batch_size(2)
-        parts = [slice(start, start + size) for start in range(0, len(G), size)]
-        return np.concatenate(
-            [self._labeller.ask(crossing_rows(G[part], B[part], c[part], lam[part]), votes) for part in parts]
-        )
 
-    def random_pairs(self, n: int) -> tuple[Array, Array]:
-        """Fresh balanced unit vectors (G, B)."""
-        return self._random_pairs(n)
+        def ask(part: slice) -> NDArray[np.bool_]:
+            return self._labeller.ask(crossing_rows(G[part], B[part], c[part], lam[part]), votes)
+
+        return in_parts(ask, len(G), self._ledger.batch_size(2))
 
     def _solve(self, G: Array, B: Array, c: Array) -> Array:
         def above(points: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -114,23 +117,17 @@ class LabelMeter(CrossingMeter):
         return scores
 
     def _find_typical(self) -> float:
-        """A size of c at which a fair part of random scores lies beyond ±1."""
-        votes = min(self._labeller.votes, 3)
-        largest = self._largest_c()
-        c, coarse, last = min(1.0, largest), True, 0
-        for _ in range(200):
-            count = 6 if coarse else 16
-            G, B = self._random_pairs(count)
+        """A size of c at which a fair part of random scores lies beyond ±1: roughly first, then with more
+        pairs and smaller steps."""
+        votes = min(self._labeller.votes, _VOTES)
+        largest = min(self._largest_c(), _LARGEST_C)
+
+        def look(c: float, count: int, step: float) -> float:
+            G, B = self.random_pairs(count)
             scale = np.full(count, c)
-            sides = (self.above(G, B, scale, np.full(count, side), votes=votes) for side in (1.0, -1.0))
-            beyond = float(np.mean(next(sides) | ~next(sides)))
-            turn = -1 if beyond > 0.5 else 1 if beyond < 0.15 and c < min(largest, 1e60) else 0
-            if coarse and turn * last >= 0 and turn != 0:
-                c, last = min(c * 4.0**turn, largest), turn
-            elif coarse:
-                coarse, last = False, 0  # about right: now with more pairs and smaller steps
-            elif turn * last >= 0 and turn != 0:
-                c, last = min(c * 2.0**turn, largest), turn
-            else:
-                break
-        return 1.0 / c
+            sides = [self.above(G, B, scale, np.full(count, side), votes=votes) for side in (1.0, -1.0)]
+            beyond = float(np.mean(sides[0] | ~sides[1]))
+            return 1.0 / step if beyond > _TOO_MANY else step if beyond < _TOO_FEW else 1.0
+
+        c = climb(lambda c: look(c, _FEW, 4.0), 1.0, largest, tries=_LADDER, until_turn=True)
+        return 1.0 / climb(lambda c: look(c, _MORE, 2.0), c, largest, tries=_LADDER, until_turn=True)

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.base import forms_by_projection
-from unsoftmax.meters.one_head.within_tolerance import simplex
+from unsoftmax.meters.base import Meter
+from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.balanced_basis import columns_that_see
 from unsoftmax.meters.probes.bisection import halve
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, odd_share, score_of_share
+from unsoftmax.meters.probes.simplex import orthogonal_part, simplex
 from unsoftmax.models.matrices import Matrix
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["RoundingMeter", "bracketed_step"]
 
 _SCORE = 0.9
-_PART = (
-    0.15  # of a probe that is not carrier: small, so that every probe has a score of the same sign and size
-)
+# part of a probe that is not carrier: small, so that every probe has a score of the same sign and size
+_PART = 0.15
 _CHECK_PART = 0.5
 _UNSEEN = (
     0.25  # part of the usual product with `facing` below which an answer may hardly move with b's length
@@ -63,13 +63,13 @@ def bracketed_step(
     return (first + last) / 2, lost
 
 
-class RoundingMeter:
+class RoundingMeter(Meter):
     """Measures aᵀWb to float64 from answers rounded to multiples of `step`, given v exactly and a rough W
     (off by about `error`).
 
-    The length of b is bisected until the answer steps. Every probe carries a direction p that is loud (p·v
-    large) and strong (Wᵀp large), so that all scores have one sign and size; `facing` is Wᵀp, which the
-    solver's b's shall all see alike.
+    The length of b is bisected until the answer steps. Every probe carries a direction p with large p·v and
+    Wᵀp, so that all scores have one sign and size; `facing` is Wᵀp, which the solver's b's shall all see
+    alike.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class RoundingMeter:
         self._near = near
         self._error = error
         self._rng = rng
-        loudest = v / np.linalg.norm(v)
+        along_v = v / np.linalg.norm(v)
         strongest = near.svd()[0][:, 0]
-        strongest = strongest * (1.0 if strongest @ loudest >= 0.0 else -1.0)
-        self.carrier = (loudest + 0.75 * strongest) / np.linalg.norm(loudest + 0.75 * strongest)
+        strongest = strongest * (1.0 if strongest @ along_v >= 0.0 else -1.0)
+        self.carrier = (along_v + 0.75 * strongest) / np.linalg.norm(along_v + 0.75 * strongest)
         self._facing = near.dense().T @ self.carrier
 
     @property
@@ -113,11 +113,7 @@ class RoundingMeter:
         """Float64 rounding of a typical form."""
         return float(2.0**-42 * self._near.norm() / self.width)
 
-    def forms(self, A: Array, B: Array) -> Array:
-        """aᵀWb for each pair."""
-        return forms_by_projection(self, A, B)
-
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
         """See `Meter.project`. A b that hardly sees `facing` gets some of it added."""
         least = _UNSEEN / np.sqrt(self.width)
         return columns_that_see(lambda seen: self._project(basis, seen), B, self.towards, least)
@@ -125,10 +121,9 @@ class RoundingMeter:
     def _project(self, basis: Array | None, B: Array) -> Array:
         p = self.carrier
         whole = np.eye(self.width) if basis is None else basis
-        left, values, _ = np.linalg.svd(whole - np.outer(p, p @ whole), full_matrices=False)
-        inside = left[:, values > 1e-9]
+        inside = orthogonal_part(whole, p)
         k, n = inside.shape[1], B.shape[1]
-        G = simplex(k, self._rng) if k else np.zeros((1, 0))
+        G = simplex(k, self._rng)
         rows = np.sqrt(1.0 - _PART**2) * p + _PART * (G @ inside.T)
         forms = self.pairs(np.tile(rows, (n, 1)), np.repeat(B.T, k + 1, axis=0)).reshape(n, k + 1)
         along = forms.mean(axis=1) / np.sqrt(1.0 - _PART**2)
@@ -179,11 +174,11 @@ class RoundingMeter:
 
     def exceeds(self, A: Array, B: Array, threshold: Array) -> NDArray[np.bool_]:
         """Whether the rounded answer to [b+a; b-a; b] lies above the threshold, for every pair of rows."""
-        size = self._ledger.batch_size(3)
-        parts = [slice(start, start + size) for start in range(0, len(A), size)]
-        return np.concatenate(
-            [self._ledger.ask(odd_rows(A[part], B[part])) > threshold[part] for part in parts]
-        )
+
+        def ask(part: slice) -> NDArray[np.bool_]:
+            return np.asarray(self._ledger.ask(odd_rows(A[part], B[part])) > threshold[part])
+
+        return in_parts(ask, len(A), self._ledger.batch_size(3))
 
 
 class _Crossing:
@@ -199,8 +194,8 @@ class _Crossing:
         self.usual = np.maximum(self._expected, 0.15 * float(np.median(self._expected)))
         self.beta = np.minimum(_SCORE / (self.usual * meter._bound), meter._bound / 6)
         self._size = meter._bound - 2.0 * self.beta
-        self._heard = self._size * (A @ meter._v)
-        self._asked = self._B @ meter._v
+        self._a_v = self._size * (A @ meter._v)
+        self._b_v = self._B @ meter._v
         self._threshold = (np.round(self._answer(self.beta) / meter._step - 0.5) + 0.5) * meter._step
         low, high = halve(
             lambda beta: self._answer(beta) > self._threshold, 0.3 * self.beta, 2.0 * self.beta, 60
@@ -212,11 +207,11 @@ class _Crossing:
         """How much of aᵀWb a relative change of the step's place stands for: much where b·v moves the answer
         and the score hardly does."""
         growth = 2.0 * np.cosh(np.minimum(self.predicted * self._size * self._expected, 300.0))
-        slope = self._heard * (growth + 4.0) / (1.0 + growth) ** 2
-        return np.asarray(np.abs(self._expected + self._asked / (slope * self._size)))
+        slope = self._a_v * (growth + 4.0) / (1.0 + growth) ** 2
+        return np.asarray(np.abs(self._expected + self._b_v / (slope * self._size)))
 
     def _answer(self, beta: Array) -> Array:
-        return np.asarray(beta * self._asked + self._heard * odd_share(beta * self._size * self._expected))
+        return np.asarray(beta * self._b_v + self._a_v * odd_share(beta * self._size * self._expected))
 
     def above(self, beta: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether the answer is beyond the step when b has length beta."""
@@ -232,5 +227,5 @@ class _Crossing:
 
     def form_at(self, beta: Array) -> Array:
         """aᵀWb, when the answer steps at beta."""
-        share = (self._threshold - beta * self._asked) / self._heard
+        share = (self._threshold - beta * self._b_v) / self._a_v
         return np.asarray(self._signs * score_of_share(share) / (beta * self._size))

@@ -8,9 +8,10 @@ from scipy.special import expit
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.ledger import Ledger
+from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, columns_that_see, even_rows_for
 
-__all__ = ["CrossingMeter", "crossing_rows", "crossing_size"]
+__all__ = ["EDGE", "CrossingMeter", "crossing_rows", "crossing_size", "rows_facing"]
 
 EDGE = 6.0  # scores beyond are asked again with a smaller c
 _LONGEST = 23.0  # with c = 1, no row of a score within the edge is longer
@@ -35,7 +36,7 @@ def crossing_size(score: Array, c: Array, g_v: Array, b_v: Array) -> Array:
     return np.asarray(np.sqrt(expit(-score) * c * g_v / b_v))
 
 
-class CrossingMeter:
+class CrossingMeter(Meter):
     """Measures aᵀWb by zero crossings; subclasses say how a crossing is found. v may have any length: only
     its direction enters."""
 
@@ -59,10 +60,6 @@ class CrossingMeter:
         if self._typical is None:
             self._typical = self._find_typical()
         return self._typical
-
-    def resolution(self) -> float:
-        """See `Meter.resolution`."""
-        raise NotImplementedError  # pragma: no cover - abstract
 
     def forms(self, A: Array, B: Array) -> Array:
         """aᵀWb for each pair, all together."""
@@ -93,28 +90,28 @@ class CrossingMeter:
         )
         return np.asarray(pairs_forms * signs[0] * signs[1])
 
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
         """See `Meter.project`. A b that hardly sees v gets v added, and v's own column taken off again."""
         least = _UNSEEN / np.sqrt(self.width)
         return columns_that_see(
-            lambda seen: self._project(basis, seen, rest_is_silent=rest_is_silent), B, self._v, least
+            lambda seen: self._project(basis, seen, rest_is_zero=rest_is_zero), B, self._v, least
         )
 
-    def _project(self, basis: Array | None, B: Array, *, rest_is_silent: bool) -> Array:
+    def _project(self, basis: Array | None, B: Array, *, rest_is_zero: bool) -> Array:
         if basis is None:
             forms = self._grid(self._whole, B, self.typical_score())
             # a few pilots may have been faint by chance
             self._typical = max(self.typical_score(), rms(forms))
             return self._whole.coordinates(forms).T
-        probes = even_rows_for(self._v, basis, rest_is_silent=rest_is_silent)
-        typical = self.typical_score() * (np.sqrt(self.width / probes.count) if rest_is_silent else 1.0)
+        probes = even_rows_for(self._v, basis, rest_is_zero=rest_is_zero)
+        typical = self.typical_score() * (np.sqrt(self.width / probes.count) if rest_is_zero else 1.0)
         forms = self._grid(probes, B, typical)
-        if probes.carrier is not None and not rest_is_silent:
+        if probes.carrier is not None and not rest_is_zero:
             forms = forms - self._grid(EvenRows(self._v, probes.carrier[:, None]), B, typical)
         return probes.coordinates(forms).T
 
     def column_near(self, b: Array, near: Array, error: float) -> Array:
-        """W b for a unit b that hears v, known to be `near` up to a vector of about the length `error`:
+        """W b for a unit b that sees v, known to be `near` up to a vector of about the length `error`:
         dearer the more that is."""
         sign = 1.0 if b @ self._v >= 0.0 else -1.0
         G, B = self._whole.rows(0, self.width), np.tile(sign * b, (self.width, 1))
@@ -176,18 +173,21 @@ class CrossingMeter:
     def _find_typical(self) -> float:
         raise NotImplementedError  # pragma: no cover - abstract
 
-    def _random_pairs(self, n: int) -> tuple[Array, Array]:
-        """Balanced unit vectors, drawn afresh."""
-        G = np.array([_facing(self._v, self._rng) for _ in range(n)])
-        B = np.array([_facing(self._v, self._rng) for _ in range(n)])
-        return G, B
+    def random_pairs(self, n: int) -> tuple[Array, Array]:
+        """Fresh balanced unit vectors (G, B)."""
+        return rows_facing(self._v, n, self._rng), rows_facing(self._v, n, self._rng)
 
 
-def _facing(v: Array, rng: np.random.Generator) -> Array:
-    """A random unit vector x with x·v = 1/sqrt(d), for a unit v."""
+def rows_facing(v: Array, n: int, rng: np.random.Generator) -> Array:
+    """Random unit rows x (n, d) with x·v = 1/sqrt(d), for a unit v.
+
+    >>> np.round(rows_facing(np.array([0.6, 0.8]), 2, np.random.default_rng(0)) @ np.array([0.6, 0.8]), 6)
+    array([0.707107, 0.707107])
+    """
     d = len(v)
     if d == 1:
-        return v.copy()
-    beside = rng.standard_normal(d)
-    beside -= v * (v @ beside)
-    return np.asarray(v / np.sqrt(d) + np.sqrt(1.0 - 1.0 / d) * beside / np.linalg.norm(beside))
+        return np.tile(v, (n, 1))
+    beside = rng.standard_normal((n, d))
+    beside -= np.outer(beside @ v, v)
+    beside /= np.linalg.norm(beside, axis=1)[:, None]
+    return np.asarray(v / np.sqrt(d) + np.sqrt(1.0 - 1.0 / d) * beside)

@@ -58,18 +58,18 @@ class EvenRows:
         return rows if self.carrier is None else rows + self.carrier
 
 
-def even_rows_for(v: Array, basis: Array, *, rest_is_silent: bool) -> EvenRows:
+def even_rows_for(v: Array, basis: Array, *, rest_is_zero: bool) -> EvenRows:
     """Even rows of a subspace, with a carrier: a silent one where the rest is silent, v itself where the
     subspace hardly hears v.
 
-    >>> even_rows_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_silent=False).carrier
+    >>> even_rows_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_zero=False).carrier
     array([0., 1.])
     """
     seen = basis.T @ v
     size = float(np.linalg.norm(v))
     unseen = v - basis @ seen
     carrier: Array | None = None
-    if rest_is_silent:
+    if rest_is_zero:
         length = float(np.linalg.norm(unseen))
         carrier = unseen / length if length > 1e-3 * size else None
     elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):

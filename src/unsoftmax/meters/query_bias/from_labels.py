@@ -6,19 +6,22 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, complement
 from unsoftmax.meters.one_head.labels import Labeller
+from unsoftmax.meters.one_head.sign_change import rows_facing
+from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.bisection import Bisection
-from unsoftmax.meters.query_bias.score_vectors import complement
+from unsoftmax.meters.probes.ladder import climb
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["LabelVectors"]
 
-_STEEPEST = float(np.arctan(30.0))  # of a against v
-_BITS = 28
+_STEEPEST = float(np.arctan(30.0))  # of a against v: beyond, a·v hardly steers the length of a
+_BITS = 28  # of an angle; about 20 of them survive the solution for z
 _OCTAVES = 24.0  # how many times longer or shorter than b the part along z may be
 _AT = 0.25  # score at which the length of z is read
-_LADDER = 120
+_LADDER = 120  # looks, in steps of 2: more than float64 has binades on either side of one
+_TOO_MANY, _TOO_FEW = 0.6, 0.2  # parts of scores beyond ±1 at which rows are too long, and too short
 _PAIRS = 16
 
 
@@ -46,51 +49,45 @@ class LabelVectors:
         """A length of asking rows at which a fair part of scores lies beyond ±1, within the bound."""
         d = len(self._v)
         longest = 0.9 * self._bound / (1.0 + 2.0 * np.tan(_STEEPEST) / np.sqrt(d))
-        length, last = min(1.0, longest), 0
-        for _ in range(_LADDER):
-            B, P = (np.sqrt(d) * self._facing(_PAIRS) for _ in range(2))
+
+        def look(length: float) -> float:
+            B, P = (np.sqrt(d) * rows_facing(self._v, _PAIRS, self._rng) for _ in range(2))
             B *= length / np.sqrt(d)
             sides = [
                 self._labels(B, (B @ self._v)[:, None] * (1.0 + np.exp(side)) * P) for side in (1.0, -1.0)
             ]
             beyond = float(np.mean(sides[0] | ~sides[1]))
-            turn = -1 if beyond > 0.6 else 1 if beyond < 0.2 and length < longest else 0
-            if turn == 0 or turn * last < 0:
-                break
-            length, last = min(length * 2.0**turn, longest), turn
-        return float(length)
+            return 0.5 if beyond > _TOO_MANY else 2.0 if beyond < _TOO_FEW else 1.0
+
+        return climb(look, 1.0, longest, tries=_LADDER, until_turn=True)
 
     def measure(self, B: Array) -> Array:
-        """z at the rows of B (n, d), all of which hear v; d bisections a row."""
+        """z at the rows of B (n, d), all of which see v; d bisections a row."""
         towards = self._directions(B)
         return np.asarray(towards * self._lengths(B, towards)[:, None])
 
     def _directions(self, B: Array) -> Array:
-        """Unit vectors along z: for every g across v, the angle at which v cos + g sin is silent."""
+        """Unit vectors along z: for every g across v, the angle at which v cos + g sin has score zero."""
         n, d = B.shape
         basis = complement(self._v)
         G = basis @ np.linalg.qr(self._rng.standard_normal((d - 1, d - 1)))[0]
         rows = np.repeat(np.arange(n), d - 1)
         across = np.tile(G.T, (n, 1))
-        angles, signs, found = self._silent_angles(B[rows], across)
+        angles, signs, found = self._zero_angles(B[rows], across)
         strongest = np.abs(angles + np.where(found, 0.0, np.inf)).reshape(n, d - 1).argmin(axis=1)
         if not found.reshape(n, d - 1).any(axis=1).all():
-            raise Unresolved(
-                "labels show no direction across v that the scores of an asking row hear; another seed or "
-                "longer rows may help"
-            )
+            raise _all_along_v()
         missing = np.flatnonzero(~found)
-        lead = rows * (d - 1) + strongest[rows]  # index of the direction that hears z most, for every row
-        if len(missing):  # hardly heard: together with the strongest one they are
+        lead = (
+            rows * (d - 1) + strongest[rows]
+        )  # index of the direction with the largest score, for every row
+        if len(missing):  # hardly any score: together with the strongest one they have
             across[missing] = (across[missing] + across[lead[missing]]) / np.sqrt(2.0)
-            angles[missing], signs[missing], found[missing] = self._silent_angles(
+            angles[missing], signs[missing], found[missing] = self._zero_angles(
                 B[rows[missing]], across[missing]
             )
         if not found.all():
-            raise Unresolved(
-                "labels show no direction across v that the scores of an asking row hear; another seed or "
-                "longer rows may help"
-            )
+            raise _all_along_v()
         equations = np.cos(angles)[:, None] * self._v + np.sin(angles)[:, None] * across
         towards = np.linalg.svd(equations.reshape(n, d - 1, d))[2][:, -1]
         steepest = (
@@ -99,7 +96,7 @@ class LabelVectors:
         right = np.sign(np.einsum("nd,nd->n", steepest, towards)) == signs[np.arange(n) * (d - 1) + strongest]
         return np.asarray(np.where(right, 1.0, -1.0)[:, None] * towards)
 
-    def _silent_angles(self, B: Array, across: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def _zero_angles(self, B: Array, across: Array) -> tuple[Array, Array, NDArray[np.bool_]]:
         """The angles, the signs of the scores at the steepest one, and where there is such an angle at
         all."""
 
@@ -116,16 +113,16 @@ class LabelVectors:
         return angles, np.where(last, 1.0, -1.0), last != first
 
     def _lengths(self, B: Array, towards: Array) -> Array:
-        """|z|: how long the part of a along z must be for a certain score, beside a silent carrier."""
+        """|z|: how long the part of a along z must be for a certain score, beside a carrier without one."""
         carriers = self._v - towards * (towards @ self._v)[:, None]
-        heard = carriers @ self._v
+        p_v = carriers @ self._v
         asked = B @ self._v
         usual = np.linalg.norm(B, axis=1)
 
         def rows(octaves: Array, which: NDArray[np.intp]) -> tuple[Array, NDArray[np.bool_]]:
             part = usual[which] * 2.0**octaves
             sent = (1.0 + np.exp(_AT)) * asked[which]
-            A = ((sent - part * (towards[which] @ self._v)) / heard[which])[:, None] * carriers[which] + part[
+            A = ((sent - part * (towards[which] @ self._v)) / p_v[which])[:, None] * carriers[which] + part[
                 :, None
             ] * towards[which]
             return A, np.linalg.norm(A, axis=1) <= self._bound - usual[which]
@@ -148,19 +145,16 @@ class LabelVectors:
 
     def _labels(self, B: Array, A: Array) -> NDArray[np.bool_]:
         """Whether aᵀz is above log(a·v/b·v - 1), for every pair; b·v may have either sign."""
-        size = self._labeller.ledger.batch_size(2)
         signs = np.sign(B @ self._v) > 0.0
-        parts = [slice(start, start + size) for start in range(0, len(B), size)]
-        labels = np.concatenate(
-            [self._labeller(np.stack([B[part] - A[part], B[part]], axis=1)) for part in parts]
-        )
-        return np.asarray(labels == signs)
 
-    def _facing(self, n: int) -> Array:
-        """Random unit rows x with x·v = 1/sqrt(d)."""
-        d = len(self._v)
-        beside = self._rng.standard_normal((n, d))
-        beside -= np.outer(beside @ self._v, self._v)
-        return np.asarray(
-            self._v / np.sqrt(d) + np.sqrt(1.0 - 1.0 / d) * beside / np.linalg.norm(beside, axis=1)[:, None]
-        )
+        def ask(part: slice) -> NDArray[np.bool_]:
+            return self._labeller(np.stack([B[part] - A[part], B[part]], axis=1))
+
+        return np.asarray(in_parts(ask, len(B), self._labeller.ledger.batch_size(2)) == signs)
+
+
+def _all_along_v() -> Unresolved:
+    return Unresolved(
+        "labels show no direction across v with a score at an asking row; another seed or longer rows may "
+        "help"
+    )

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from unsoftmax.arrays import Array, logit
+from unsoftmax.arrays import Array, complement, logit
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.one_head.rounded import bracketed_step
-from unsoftmax.meters.one_head.within_tolerance import simplex
+from unsoftmax.meters.probes.asking import in_parts
+from unsoftmax.meters.probes.simplex import simplex
 from unsoftmax.meters.query_bias.score_intervals import SPREAD
-from unsoftmax.meters.query_bias.score_vectors import complement
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["LONGEST", "Balance", "Steps", "ZeroVectors", "Zeros"]
@@ -23,7 +23,7 @@ __all__ = ["LONGEST", "Balance", "Steps", "ZeroVectors", "Zeros"]
 _SCORE = 0.7  # root mean square of a probe's score
 _LARGEST_SCORE = 2.0
 LONGEST = 1.0 + float(np.exp(_LARGEST_SCORE))  # a·v against b·v, at most
-_LEAST = 1e-9  # no share is read closer to zero or one
+_LEAST = 1e-9  # no share is read closer to zero or one: scores stay within 21
 
 Values = Callable[[Array, NDArray[np.intp]], Array]
 """values(x, which): answers to the chosen probes of [b - a; b], with a as long as makes a·v = x."""
@@ -83,10 +83,10 @@ class Steps:
 
 
 class ZeroVectors:
-    """Measures z at asking rows that hear v, given v to float64 and a rough z. The rows stay within `bound`.
+    """Measures z at asking rows that see v, given v to float64 and a rough z. The rows stay within `bound`.
 
-    Probes are a = A·p + s·g, with a loud carrier p orthogonal to the rough z and g in a simplex; A is what
-    makes the answer balance.
+    Probes are a = A·p + s·g, with a carrier p near v but orthogonal to the rough z, and g in a simplex; A is
+    what makes the answer balance.
 
     >>> from unsoftmax import LowPrecision, SingleHead, as_oracle
     >>> head = SingleHead(np.diag([1.0, 2.0, 3.0]), np.array([0.6, 0.8, 0.0]), np.array([0.5, 1.0, -1.0]))
@@ -114,28 +114,26 @@ class ZeroVectors:
         probes = [self._probes(b, z) for b, z in zip(B, Z, strict=True)]
         P, S, G = (np.concatenate([probe[part] for probe in probes]) for part in range(3))
         asking, rough = np.repeat(B, d, axis=0), np.repeat(Z, d, axis=0)
-        asked, heard_p, heard_g = asking @ self._v, P @ self._v, (S[:, None] * G) @ self._v
+        asked, p_v, g_v = asking @ self._v, P @ self._v, (S[:, None] * G) @ self._v
         expected = np.einsum("nd,nd->n", S[:, None] * G, rough)
 
         def rows(sent: Array, which: NDArray[np.intp]) -> Array:
             return np.asarray(
-                ((sent - heard_g[which]) / heard_p[which])[:, None] * P[which] + S[which, None] * G[which]
+                ((sent - g_v[which]) / p_v[which])[:, None] * P[which] + S[which, None] * G[which]
             )
 
         def values(sent: Array, which: NDArray[np.intp]) -> Array:
-            size = self._ledger.batch_size(2)
-            answers = np.empty(len(which))
-            for start in range(0, len(which), size):
-                x = slice(start, start + size)
-                b = asking[which[x]]
-                answers[x] = self._ledger.ask(np.stack([b - rows(sent[x], which[x]), b], axis=1))
-            return answers
+            def ask(part: slice) -> Array:
+                b = asking[which[part]]
+                return self._ledger.ask(np.stack([b - rows(sent[part], which[part]), b], axis=1))
+
+            return in_parts(ask, len(which), self._ledger.batch_size(2))
 
         share = expit(-expected)
         everyone = np.arange(n * d)
         spread = SPREAD * error / np.sqrt(d) * np.linalg.norm(rows(asked / share, everyone), axis=1)
         room = self._bound - np.linalg.norm(asking, axis=1)
-        sent, share = self._balance.read(values, asked, share, spread, heard_p * (room - S) - np.abs(heard_g))
+        sent, share = self._balance.read(values, asked, share, spread, p_v * (room - S) - np.abs(g_v))
         scores = -logit(np.clip(share, _LEAST, 1.0 - _LEAST))
         A = rows(sent, everyone).reshape(n, d, d)
         residual = scores.reshape(n, d) - np.einsum("nij,nj->ni", A, Z)
@@ -157,9 +155,9 @@ class ZeroVectors:
         G = simplex(d - 1, self._rng) @ complement(p).T
         s = _SCORE * np.sqrt(d) / max(length, 1e-300)
         room = self._bound - float(np.linalg.norm(b))
-        heard, beside = float(p @ self._v), float(np.abs(G @ self._v).max())
-        taken = LONGEST * abs(float(b @ self._v)) / heard  # the longest carrier, at the largest score
-        s = min(s, 0.5 * room / (1.0 + beside / heard))
+        p_v, g_v = float(p @ self._v), float(np.abs(G @ self._v).max())
+        taken = LONGEST * abs(float(b @ self._v)) / p_v  # the longest carrier, at the largest score
+        s = min(s, 0.5 * room / (1.0 + g_v / p_v))
         sizes = np.minimum(s, _LARGEST_SCORE / np.maximum(np.abs(G @ z), 1e-300))
         if taken > 0.5 * room:
             raise Unresolved(

@@ -1,70 +1,77 @@
-"""A loud direction that the scores of one asking row do not hear, found by halving an arc at whose ends the
-scores have opposite signs."""
+"""A direction near v whose score is zero at one asking row, found by halving an arc at whose ends the scores
+have opposite signs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
+from unsoftmax.meters.probes.bisection import halve
 
-__all__ = ["silent_between", "silent_carrier"]
+__all__ = ["zero_score_between", "zero_score_carrier"]
 
-SILENT = 0.3  # a score so small leaves room for what is to be measured
-_LOUD = (0.8, 0.5, 0.25)  # parts of the loudest direction that a carrier keeps, the best first
+_SMALL_SCORE = 0.3  # a score so small leaves room for what is to be measured
+_ALONG_V = (0.8, 0.5, 0.25)  # parts of a carrier that are along v, the best first
 _ARCS = 6
 _HALVINGS = 70
 
 Scores = Callable[[Array], tuple[Array, Array]]
 
 
-def silent_carrier(scores: Scores, loudest: Array, rng: np.random.Generator) -> Array | None:
-    """A unit vector p near `loudest` with a score near zero; None when every such vector is far from it.
+def zero_score_carrier(scores: Scores, along_v: Array, rng: np.random.Generator) -> Array | None:
+    """A unit vector p near `along_v` with a score near zero; None when every such vector is far from it.
 
     scores: for unit rows p, their scores (of which only the sign counts where they are saturated) and how far
     off these can be.
 
     >>> z = np.array([30.0, 40.0, 0.0])
-    >>> p = silent_carrier(lambda P: (P @ z, np.zeros(len(P))), np.array([1.0, 0.0, 0.0]),
-    ...     np.random.default_rng(0))
+    >>> scores = lambda P: (P @ z, np.zeros(len(P)))
+    >>> p = zero_score_carrier(scores, np.array([1.0, 0.0, 0.0]), np.random.default_rng(0))
     >>> bool(abs(p @ z) <= 0.3 and abs(p[0]) > 0.5)
     True
     """
-    score, error = scores(loudest[None])
-    if _silent(score[0], error[0]):
-        return loudest
-    for part in _LOUD:
-        beside = rng.standard_normal((_ARCS if len(loudest) > 2 else 1, len(loudest)))
-        beside -= np.outer(beside @ loudest, loudest)
+    score, error = scores(along_v[None])
+    if _is_small(score[0], error[0]):
+        return along_v
+    for part in _ALONG_V:
+        beside = rng.standard_normal((_ARCS if len(along_v) > 2 else 1, len(along_v)))
+        beside -= np.outer(beside @ along_v, along_v)
         beside *= np.sqrt(1.0 - part * part) / np.linalg.norm(beside, axis=1)[:, None]
-        first, last = part * loudest + beside, part * loudest - beside
+        first, last = part * along_v + beside, part * along_v - beside
         signs = np.sign(scores(np.concatenate([first, last]))[0]).reshape(2, -1)
         for arc in np.nonzero(signs[0] * signs[1] < 0.0)[0]:
-            found = silent_between(scores, first[arc], last[arc])
+            found = zero_score_between(scores, first[arc], last[arc])
             if found is not None:
                 return found
     return None
 
 
-def silent_between(scores: Scores, first: Array, last: Array) -> Array | None:
+def zero_score_between(scores: Scores, first: Array, last: Array) -> Array | None:
     """The unit vector on the arc from `first` to `last` whose score vanishes; None where their scores have
     one sign."""
     ends = np.sign(scores(np.stack([first, last]))[0])
     if ends[0] == ends[1]:
         return None
-    for _ in range(_HALVINGS):
-        middle = first + last
-        middle /= np.linalg.norm(middle)
-        score, error = scores(middle[None])
-        if _silent(score[0], error[0]):
-            return np.asarray(middle)
-        if np.sign(score[0]) == ends[0]:
-            first = middle
-        else:
-            last = middle
-    return None
+    middle, across = first + last, last - first
+    middle, across = middle / np.linalg.norm(middle), across / np.linalg.norm(across)
+    half = float(np.arctan2(last @ across, last @ middle))
+    found: list[Array] = []
+
+    def changed(angles: Array) -> NDArray[np.bool_]:
+        if found:  # nothing more is asked
+            return np.array([True])
+        p = np.cos(angles[0]) * middle + np.sin(angles[0]) * across
+        score, error = scores(p[None])
+        if _is_small(score[0], error[0]):
+            found.append(p)
+        return np.array([np.sign(score[0]) != ends[0]])
+
+    halve(changed, np.array([-half]), np.array([half]), _HALVINGS)
+    return found[0] if found else None
 
 
-def _silent(score: float, error: float) -> bool:
-    return bool(np.isfinite(error) and abs(score) <= SILENT)
+def _is_small(score: float, error: float) -> bool:
+    return bool(np.isfinite(error) and abs(score) <= _SMALL_SCORE)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array, logit
-from unsoftmax.meters.base import forms_by_projection
+from unsoftmax.meters.base import Meter
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.other_heads import Background, SaturatedBackground
 from unsoftmax.outcomes import Unresolved
@@ -33,7 +33,7 @@ class Block:
     answers: Array  # (k, n), NaN until asked
 
 
-class IsolatedHeadMeter:
+class IsolatedHeadMeter(Meter):
     """Measures one head of several. `points` are asking rows at which all others are saturated when `a` is
     the base row.
 
@@ -72,10 +72,6 @@ class IsolatedHeadMeter:
     @property
     def width(self) -> int:
         return len(self.a)
-
-    @property
-    def facing(self) -> Array | None:
-        return None
 
     def resolution(self) -> float:
         """From the rounding of the answer against the head's own voice, at the sizes used."""
@@ -147,11 +143,7 @@ class IsolatedHeadMeter:
             )
         return np.asarray((weights > self._smallest) & (weights < _LARGEST_WEIGHT))
 
-    def forms(self, A: Array, B: Array) -> Array:
-        """a_kᵀ W b_k, each from its own four answers; for solvers that choose their pairs."""
-        return forms_by_projection(self, A, B)
-
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
         """basisᵀ W B from differences against a point where only this head speaks: 1 + k answers a column,
         and 1 + k for the point."""
         directions = np.eye(self.width) if basis is None else basis

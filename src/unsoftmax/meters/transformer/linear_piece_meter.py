@@ -9,7 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array, logit
 from unsoftmax.ledger import Ledger
-from unsoftmax.meters.base import forms_by_projection
+from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
@@ -31,7 +31,7 @@ _AUDIBLE = (
 _SMALLEST, _LARGEST = 2.0**-60, 2.0**60
 
 
-class ConeMeter:
+class ConeMeter(Meter):
     """Exact value queries on f(X) = g(Σ α_i x_i + residual·x_N), with h(x) = f([x]) known as `folds`.
 
     Inside one linear piece of h, f is a single head: with b = b0 + μe and a short enough, y = h(b) + σ(aᵀ(Wb
@@ -82,10 +82,6 @@ class ConeMeter:
             self._base = np.asarray(self._whole.coordinates(known)[0])
         return self._base
 
-    @property
-    def facing(self) -> Array | None:
-        return None
-
     def resolution(self) -> float:
         usual = float(np.median(self._sizes(self._whole)))
         reach = _PART * float(np.median(self._piece.room(self._whole.rows(0, self.width))))
@@ -104,34 +100,30 @@ class ConeMeter:
         )
         return float(np.sqrt(self.width) * noise)
 
-    def forms(self, A: Array, B: Array) -> Array:
-        """Pair by pair; both may be of any size, because they are scaled into the piece and back."""
-        return forms_by_projection(self, A, B)
-
-    def project(self, basis: Array | None, B: Array, *, rest_is_silent: bool = False) -> Array:
-        probes = self._probes_for(basis, rest_is_silent)
+    def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
+        probes = self._probes_for(basis, rest_is_zero)
         sizes = _PART * self._piece.room(B.T)
         return np.asarray(
-            probes.coordinates(self._forms_of(probes, sizes[:, None] * B.T, rest_is_silent)).T / sizes
+            probes.coordinates(self._forms_of(probes, sizes[:, None] * B.T, rest_is_zero)).T / sizes
         )
 
-    def _forms_of(self, probes: EvenRows, asking: Array, rest_is_silent: bool) -> Array:
+    def _forms_of(self, probes: EvenRows, asking: Array, rest_is_zero: bool) -> Array:
         """h_iᵀ basisᵀ W x for every probe and every x."""
         carried: Array | float = 0.0
-        if probes.carrier is not None and not rest_is_silent:
+        if probes.carrier is not None and not rest_is_zero:
             carried = self._W_part(EvenRows(self._piece.gradient, probes.carrier[:, None]), asking)
         return self._W_part(probes, asking) - carried
 
     def _W_part(self, probes: EvenRows, asking: Array) -> Array:
         return self._scores(probes, asking) - probes.forms_of(self.base())
 
-    def _probes_for(self, basis: Array | None, rest_is_silent: bool) -> EvenRows:
+    def _probes_for(self, basis: Array | None, rest_is_zero: bool) -> EvenRows:
         if basis is None:
             return self._whole
-        if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_silent:
+        if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_zero:
             return self._cached[2]
-        probes = even_rows_for(self._piece.gradient, basis, rest_is_silent=rest_is_silent)
-        self._cached = (basis, rest_is_silent, probes)
+        probes = even_rows_for(self._piece.gradient, basis, rest_is_zero=rest_is_zero)
+        self._cached = (basis, rest_is_zero, probes)
         return probes
 
     def _sizes(self, probes: EvenRows) -> Array:
