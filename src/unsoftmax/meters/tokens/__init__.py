@@ -1,0 +1,7 @@
+"""Answers to sequences of token ids -> scores of token pairs."""
+
+from unsoftmax.meters.tokens.pairs import Comparison, PairRequest, TokenPairMeter
+from unsoftmax.meters.tokens.reader import PairReader
+from unsoftmax.meters.tokens.sequences import TokenAnswers, TokenSequences
+
+__all__ = ["Comparison", "PairReader", "PairRequest", "TokenAnswers", "TokenPairMeter", "TokenSequences"]

@@ -1,0 +1,241 @@
+"""The columns and rows of a cross: askers whose scores span those of all others, and tokens that tell them apart.
+
+A table of scores T_ij = (k_i − k_j)·q_j has rank r in the keys k. Full columns of r askers J give the keys; r + 1
+tokens I, affinely independent in them, are enough to read any other column.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.meters.tokens import PairReader
+from unsoftmax.oracles import Ids
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["Cross", "CrossOptions", "find_cross"]
+
+_STRONG = 2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
+_PROBES = 12  # random tokens by which that is judged
+_MOST_UNREADABLE = 20  # candidates that may be given up, as a multiple of those wanted
+_KEY_LOSS = 2e4  # in units of the answers' noise: a token's keys may move answers by so much
+
+
+@dataclass(frozen=True)
+class CrossOptions:
+    """candidates: askers that a rank has to explain before it is believed; among `strong_candidates` where scores are
+    strong. sure: a residual counts as a new direction from so many error bars on. ask_again, weak: error bars, in units
+    of the answers' noise over their spread, from which an entry of a full column is asked twice, and from which its token
+    needs other askers. most: largest rank."""
+
+    candidates: int = 6
+    strong_candidates: int = 24
+    sure: float = 200.0
+    ask_again: float = 3e4
+    weak: float = 1e6
+    most: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Cross:
+    """askers: J. scores, errors: T_iJ and its error bars, (V, r). rows: I, (r + 1,). keys: (V, r), a well-conditioned
+    basis of the scores. strong: tokens whose keys are known well enough. readings: entries (value, error bar) of further
+    columns that were read on the way, by asker and token. resolved: False when rank `most` does not explain them."""
+
+    askers: Ids
+    scores: Array
+    errors: Array
+    rows: Ids
+    keys: Array
+    strong: Array
+    readings: dict[int, dict[int, tuple[float, float]]]
+    resolved: bool
+
+    @property
+    def rank(self) -> int:
+        """Number of askers in the cross."""
+        return int(self.keys.shape[1])
+
+
+class _Growing:
+    """The cross while it grows."""
+
+    def __init__(self, reader: PairReader, options: CrossOptions, rng: np.random.Generator) -> None:
+        self.reader = reader
+        self.meter = reader.meter
+        self.options = options
+        self.unit = self.meter.noise / self.meter.spread
+        self.order = rng.permutation(self.meter.vocabulary)
+        self.drawn = 0
+        self.candidates: list[int] = []
+        self.readings: dict[int, dict[int, tuple[float, float]]] = {}
+        self.askers: list[int] = []
+        self.columns: list[Array] = []
+        self.bars: list[Array] = []
+        self.rows: list[int] = [self.meter.extremes[0]]
+        self.probes: list[int] = []
+        for _ in range(options.candidates):
+            self.draw()
+        self.read(self.rows, self.candidates)
+        if np.median([abs(self.readings[j][self.rows[0]][0]) for j in self.candidates]) > _STRONG:
+            self.probes = [int(i) for i in rng.permutation(self.meter.vocabulary)[:_PROBES]]
+            for _ in range(options.strong_candidates - options.candidates):
+                self.draw()
+
+    def draw(self) -> None:
+        """One more candidate, if there is one left."""
+        if self.drawn < len(self.order):
+            self.candidates.append(int(self.order[self.drawn]))
+            self.drawn += 1
+
+    @property
+    def scores(self) -> Array:
+        return np.array(self.columns).reshape(len(self.columns), self.meter.vocabulary).T
+
+    @property
+    def errors(self) -> Array:
+        return np.array(self.bars).reshape(len(self.bars), self.meter.vocabulary).T
+
+    def read(self, rows: list[int], askers: list[int]) -> None:
+        """The entries that are not read yet."""
+        for j in askers:
+            self.readings.setdefault(j, {})[j] = (0.0, 0.0)
+        wanted = [(i, j) for j in askers for i in rows if i not in self.readings[j]]
+        if wanted:
+            tokens, asking = np.array(wanted).T
+            found = self.reader.read(tokens, asking, limit=self.options.ask_again * self.unit)
+            for (i, j), value, error in zip(wanted, found.values, found.errors, strict=True):
+                self.readings[j][i] = (float(value), float(error))
+
+    def residual(self, asker: int) -> tuple[float, float] | None:
+        """What the present columns do not explain of a candidate, and its error bar; None if it cannot be read."""
+        value, bar = np.array([self.readings[asker][i] for i in self.rows]).T
+        scores, errors = self.scores, self.errors
+        inside = scores[self.rows] - scores[asker]
+        uncertain = np.hypot(errors[self.rows], errors[asker])
+        if not max(bar.max(), uncertain.max(initial=0.0)) < self.options.weak * self.unit:
+            return None
+        left = np.linalg.svd(inside)[0][:, -1] if inside.shape[1] else np.ones(1)
+        mix = np.linalg.lstsq(inside, value, rcond=None)[0] if inside.shape[1] else np.zeros(0)
+        total = np.sqrt(np.sum(left**2 * (bar**2 + uncertain**2 @ mix**2)))
+        return abs(float(left @ value)), float(total)
+
+    def next_asker(self) -> int | None:
+        """The candidate that is explained worst; None when all are explained."""
+        unreadable = 0
+        while True:
+            self.read([*self.rows, *self.probes], self.candidates)
+            found = {j: self.residual(j) for j in self.candidates}
+            lost = [j for j, seen in found.items() if seen is None]
+            if not lost or unreadable > _MOST_UNREADABLE * self.options.candidates:
+                break
+            for j in lost:  # strong scores hide some entries: other candidates show theirs
+                self.candidates.remove(j)
+                unreadable += 1
+                self.draw()
+        new = {j: seen[0] * self.legible(j) for j, seen in found.items() if seen is not None and self._new(*seen)}
+        return max(new, key=lambda j: new[j]) if new else None
+
+    def legible(self, asker: int) -> float:
+        """How much of a candidate's column can be read: one when all of it can."""
+        if not self.probes:
+            return 1.0
+        bars = np.array([self.readings[asker][i][1] for i in self.probes])
+        worst = max(self.readings[asker][i][1] for i in self.rows) / self.unit
+        seen = float(np.mean(bars < self.options.ask_again * self.unit)) ** 4 + 1e-6
+        return seen / (1.0 + worst / self.options.ask_again)
+
+    def _new(self, size: float, bar: float) -> bool:
+        return size > self.options.sure * max(bar, self.unit)
+
+    def add(self, asker: int) -> None:
+        """The whole column of an asker, and the token at which it is explained worst."""
+        everyone = np.arange(self.meter.vocabulary)
+        self.candidates.remove(asker)
+        self.read([int(i) for i in everyone if i != asker], [asker])
+        column, bar = np.array([self.readings[asker][int(i)] for i in everyone]).T
+        inside = self.scores
+        if inside.shape[1]:
+            design = inside[self.rows] - inside[asker]
+            mix = np.linalg.lstsq(design, column[self.rows], rcond=None)[0]
+            residual = np.abs(column - (inside - inside[asker]) @ mix)
+        else:
+            residual = np.abs(column - column[self.rows[0]])
+        self.askers.append(asker)
+        self.columns.append(column)
+        self.bars.append(bar)
+        worst = self.errors.max(axis=1) / self.unit
+        sharp = np.where(worst < self.options.weak, 1.0 / (1.0 + worst / self.options.ask_again), 0.0)
+        # tokens of unusual value are read without a third token for almost every asker
+        apart = np.abs(self.meter.values - np.median(self.meter.values)) / self.meter.spread
+        worth = residual * sharp * np.sqrt(np.minimum(apart, 0.1) + 0.01)
+        worth[self.rows] = -1.0
+        low = self.meter.extremes[1]
+        chosen = int(worth.argmax())
+        if low not in self.rows and worth[low] > 0.1 * worth[chosen]:
+            chosen = low
+        self.rows.append(chosen)
+        del self.readings[asker]
+        self.draw()
+
+    def strong(self) -> Array:
+        """Tokens whose scores against the askers of the cross are known well enough for other askers too."""
+        scores, errors = self.scores, self.errors
+        known = (errors < self.options.weak * self.unit).all(axis=1)
+        if not scores.shape[1]:
+            return known
+        losses = np.zeros(len(known))
+        for j in (j for j in self.candidates if known[j] and all(i in self.readings[j] for i in self.rows)):
+            value, bar = np.array([self.readings[j][i] for i in self.rows]).T
+            if not np.isfinite(bar).all():
+                continue
+            mix = np.linalg.lstsq(scores[self.rows] - scores[j], value, rcond=None)[0]
+            score = np.clip((scores - scores[j]) @ mix, -500.0, 500.0)
+            weight = 1.0 / (1.0 + np.exp(-score))
+            moves = weight * (1.0 - weight) * np.abs(self.meter.values - self.meter.values[j])
+            with np.errstate(invalid="ignore"):
+                losses = np.fmax(losses, moves * np.sqrt(errors**2 @ mix**2))
+        fine = known & (losses <= _KEY_LOSS * self.meter.noise)
+        fine[self.rows] = True
+        return fine
+
+
+def find_cross(reader: PairReader, options: CrossOptions, rng: np.random.Generator) -> Cross:
+    """Grows the cross until every candidate is explained."""
+    growing = _Growing(reader, options, rng)
+    most = reader.meter.vocabulary - 1
+    most = most if options.most is None else min(most, options.most)
+    resolved = True
+    while len(growing.askers) < most:
+        asker = growing.next_asker()
+        if asker is None:
+            break
+        growing.add(asker)
+    else:
+        resolved = most == reader.meter.vocabulary - 1 or growing.next_asker() is None
+    scores, errors = growing.scores, growing.errors
+    strong = growing.strong()
+    if strong.sum() < min(reader.meter.vocabulary, 2 * len(growing.rows)):
+        raise Unresolved(
+            f"scores are so strong that only {int(strong.sum())} of {len(strong)} tokens can be compared by "
+            f"{scores.shape[1]} askers; longer sequences (more copies) would help"
+        )
+    return Cross(
+        np.array(growing.askers, dtype=np.int64),
+        scores,
+        errors,
+        np.array(growing.rows, dtype=np.int64),
+        _keys(scores, strong),
+        strong,
+        growing.readings,
+        resolved,
+    )
+
+
+def _keys(scores: Array, strong: Array) -> Array:
+    """The scores in a basis that is orthonormal over the strong tokens, up to the root of their number."""
+    centred = scores - scores[strong].mean(axis=0)
+    triangle = np.linalg.qr(centred[strong])[1]
+    return np.asarray(np.linalg.solve(triangle.T, centred.T).T * np.sqrt(strong.sum())) if scores.shape[1] else scores
