@@ -2,6 +2,14 @@
 
 from unsoftmax.meters.tokens.pairs import Comparison, PairRequest, TokenPairMeter
 from unsoftmax.meters.tokens.reader import PairReader
-from unsoftmax.meters.tokens.sequences import TokenAnswers, TokenSequences
+from unsoftmax.meters.tokens.sequences import Mask, TokenAnswers, TokenSequences
 
-__all__ = ["Comparison", "PairReader", "PairRequest", "TokenAnswers", "TokenPairMeter", "TokenSequences"]
+__all__ = [
+    "Comparison",
+    "Mask",
+    "PairReader",
+    "PairRequest",
+    "TokenAnswers",
+    "TokenPairMeter",
+    "TokenSequences",
+]

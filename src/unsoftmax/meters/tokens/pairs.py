@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.meters.tokens.sequences import Counts, TokenSequences
+from unsoftmax.meters.tokens.sequences import Counts, Mask, TokenSequences
 from unsoftmax.oracles import Ids
 
 __all__ = ["Comparison", "PairRequest", "TokenPairMeter"]
@@ -45,6 +45,17 @@ class PairRequest:
         """Some of the pairs."""
         return replace(self, **{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
 
+    def where(self, first: Mask, other: PairRequest) -> PairRequest:
+        """These pairs where `first`, else those of `other`."""
+        return PairRequest(
+            np.where(first, self.tokens, other.tokens),
+            np.where(first, self.asking, other.asking),
+            np.where(first, self.scores, other.scores),
+            np.where(first, self.carriers, other.carriers),
+            np.where(first, self.carrier_scores, other.carrier_scores),
+            np.where(first, self.carrier_errors, other.carrier_errors),
+        )
+
     def __len__(self) -> int:
         return len(self.tokens)
 
@@ -53,14 +64,14 @@ class PairRequest:
 class Comparison:
     """value = T_ij − T_kj with the error bar `errors`, k in `references`; k = j means T_ij itself.
 
-    Where errors are infinite, the score is beyond what an answer can show, and value is a guess beyond the limit.
+    Where errors are infinite, the score is beyond what an answer can show, and value is a guess.
     carried: whether a third token entered.
     """
 
     values: Array
     errors: Array
     references: Ids
-    carried: Array
+    carried: Mask
 
 
 @dataclass(frozen=True)
@@ -94,14 +105,30 @@ class TokenPairMeter:
     @cached_property
     def _plain_patterns(self) -> list[tuple[int, int, int]]:
         most = self.sequences.longest - 1
-        counts = {(1, 1), (1, min(4, most)), (min(4, most), 1), (min(16, most), 1), (1, min(16, most)), (most, 1), (1, most)}
-        return [(n, 0, l) for n, l in sorted(counts)]
+        counts = {
+            (1, 1),
+            (1, min(4, most)),
+            (min(4, most), 1),
+            (min(16, most), 1),
+            (1, min(16, most)),
+            (most, 1),
+            (1, most),
+        }
+        return [(n, 0, own) for n, own in sorted(counts)]
 
     @cached_property
     def _carried_patterns(self) -> list[tuple[int, int, int]]:
         most = self.sequences.longest - 1
         few, half = min(4, max(1, most - 1)), max(1, most // 2)
-        counts = {(1, 1), (1, few), (few, 1), (half, 1), (1, half), (max(1, most - 1), 1), (1, max(1, most - 1))}
+        counts = {
+            (1, 1),
+            (1, few),
+            (few, 1),
+            (half, 1),
+            (1, half),
+            (max(1, most - 1), 1),
+            (1, max(1, most - 1)),
+        }
         return [(n, m, 1) for n, m in sorted(counts) if n + m + 1 <= self.sequences.longest]
 
     @cached_property
@@ -124,12 +151,12 @@ class TokenPairMeter:
         return np.asarray(weights / total * (u - y))
 
     def farther_extreme(self, asking: Ids) -> Ids:
-        """Of the two tokens with extreme values the one whose value is farther from that of the asking token."""
+        """Of the two tokens with extreme values the one whose value is farther from the asking token's."""
         high, low = self.extremes
         middle = (self.values[high] + self.values[low]) / 2.0
         return np.where(self.values[asking] < middle, high, low)
 
-    def weak(self, tokens: Ids, asking: Ids) -> Array:
+    def weak(self, tokens: Ids, asking: Ids) -> Mask:
         """Whether two values are too close for a sequence of two tokens."""
         return np.asarray(np.abs(self.values[tokens] - self.values[asking]) < _WEAK * self.spread)
 
@@ -153,28 +180,28 @@ class TokenPairMeter:
         carrier = np.exp(np.clip(request.carrier_scores, -_FAR, _FAR))
         u_i, u_k, u_j = (self.values[ids] for ids in (request.tokens, request.carriers, request.asking))
         carried = (request.carriers != request.asking) & (request.carriers != request.tokens)
-        for n, m, l in (*self._plain_patterns, *self._carried_patterns):
+        for n, m, own in (*self._plain_patterns, *self._carried_patterns):
             a, b = n * weight, m * carrier
-            total = a + b + l
-            y = (a * u_i + b * u_k + l * u_j) / total
+            total = a + b + own
+            y = (a * u_i + b * u_k + own * u_j) / total
             moves = a / total * np.abs(u_i - y)
             if m:  # an uncertain carrier makes the reading uncertain, unless it outweighs the asking token
-                moves = moves / (1.0 + request.carrier_errors * moves / self.noise * np.minimum(1.0, l / b))
+                moves = moves / (1.0 + request.carrier_errors * moves / self.noise * np.minimum(1.0, own / b))
                 moves = np.where(carried, moves, -1.0)
             better = moves > best * (1.0 + 1e-9)
             best = np.where(better, moves, best)
-            counts[better] = (n, m, l)
+            counts[better] = (n, m, own)
         return counts, np.maximum(best, 0.0)
 
     def _read(self, request: PairRequest, counts: Counts, y: Array) -> Comparison:
-        n, m, l = (counts[:, part] for part in range(3))
+        n, m, own = (counts[:, part] for part in range(3))
         u_i, u_k, u_j = (self.values[ids] for ids in (request.tokens, request.carriers, request.asking))
         b = m * np.exp(np.clip(request.carrier_scores, -_FAR, _FAR))
         with np.errstate(divide="ignore", invalid="ignore"):
-            by_carrier, by_asking = b * (u_k - y), l * (u_j - y)
+            by_carrier, by_asking = b * (u_k - y), own * (u_j - y)
             a = (by_carrier + by_asking) / (y - u_i)
             score = np.log(a / n)
-            error = self.noise * (a + b + l) / (a * np.abs(u_i - y))
+            error = self.noise * (a + b + own) / (a * np.abs(u_i - y))
             # the carrier's own error enters T_ij by `share`, and T_ij − T_kj by what is left of it
             share = by_carrier / (by_carrier + by_asking)
             relative = (m > 0) & (np.abs(1.0 - share) < np.abs(share))
@@ -182,9 +209,11 @@ class TokenPairMeter:
             error = np.hypot(error, np.where(m > 0, entering, 0.0))
             lost = ~(error < _UNREADABLE) | ~np.isfinite(score)
             apart = np.maximum(np.abs(u_i - u_j), self.noise)
-            readable = np.maximum(np.log(_UNREADABLE * apart / self.noise), 0.0)  # largest |log(a/l)| that shows
+            readable = np.maximum(
+                np.log(_UNREADABLE * apart / self.noise), 0.0
+            )  # largest |log(a/own)| that shows
             near = np.abs(y - u_i) < np.abs(y - u_j)
-            guess = np.where(near, readable + _BEYOND, -readable - _BEYOND) + np.log(l / n)
+            guess = np.where(near, readable + _BEYOND, -readable - _BEYOND) + np.log(own / n)
         relative = relative & ~lost
         values = np.where(lost, guess, score) - np.where(relative, request.carrier_scores, 0.0)
         references = np.where(relative, request.carriers, request.asking)

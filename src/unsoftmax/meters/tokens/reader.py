@@ -12,7 +12,7 @@ __all__ = ["PairReader"]
 
 
 class PairReader:
-    """Reads T_ij for any pairs. Remembers the scores of the two tokens with extreme values, which serve as carriers."""
+    """Reads T_ij for any pairs. Remembers those of the two tokens of extreme value, which are carriers."""
 
     def __init__(self, meter: TokenPairMeter) -> None:
         self.meter = meter
@@ -24,7 +24,7 @@ class PairReader:
             self._errors[row, token] = 0.0
 
     def read(self, tokens: Ids, asking: Ids, *, limit: float = np.inf) -> Comparison:
-        """T_ij of every pair, relative to the asking token. Pairs whose error bar is above `limit` are asked twice."""
+        """T_ij of every pair. Pairs whose error bar is above `limit` are asked twice."""
         scores, errors = np.zeros(len(tokens)), np.full(len(tokens), np.nan)
         errors[tokens == asking] = 0.0
         self._recall(tokens, asking, scores, errors)
@@ -46,8 +46,9 @@ class PairReader:
         return Comparison(scores, errors, asking, np.zeros(len(tokens), dtype=bool))
 
     def carrier(self, asking: Ids) -> tuple[Ids, Array, Array]:
-        """The better known of the two extreme tokens for each asking one, with score and error bar (infinite: none)."""
+        """One of the two extreme tokens for each asking one, its score and error bar (infinite: none)."""
         errors = np.where(np.isnan(self._errors[:, asking]), np.inf, self._errors[:, asking])
+        errors[np.array(self.meter.extremes)[:, None] == asking] = np.inf  # no token carries for itself
         far = self.meter.farther_extreme(asking)
         preferred = (far == self.meter.extremes[1]).astype(np.int64)
         at = np.arange(len(asking))
@@ -56,12 +57,17 @@ class PairReader:
         return np.array(self.meter.extremes)[row], self._scores[row, asking], errors[row, at]
 
     def _ask(self, tokens: Ids, asking: Ids, scores: Array) -> Comparison:
-        """One query for each pair; differences to a carrier are turned into scores against the asking token."""
+        """One query for each pair; differences to a carrier become scores against the asking token."""
         carriers, carrier_scores, carrier_errors = self.carrier(asking)
         usable = np.isfinite(carrier_errors) & self.meter.weak(tokens, asking)
         carriers = np.where(usable, carriers, asking)
         request = PairRequest(
-            tokens, asking, scores, carriers, np.where(usable, carrier_scores, 0.0), np.where(usable, carrier_errors, 0.0)
+            tokens,
+            asking,
+            scores,
+            carriers,
+            np.where(usable, carrier_scores, 0.0),
+            np.where(usable, carrier_errors, 0.0),
         )
         found = self.meter.compare(request)
         relative = found.references != asking
@@ -70,7 +76,7 @@ class PairReader:
         return Comparison(values, errors, asking, found.carried)
 
     def _measure_carriers(self, asking: Ids) -> None:
-        """The farther extreme for asking tokens that have none yet; the other one where that cannot be read."""
+        """The farther extreme for asking tokens that have none; the other one where it cannot be read."""
         for other in (False, True):
             known = np.isfinite(self.carrier(asking)[2])
             wanted = asking[~known]
@@ -78,7 +84,9 @@ class PairReader:
                 return
             tokens = self.meter.farther_extreme(wanted)
             if other:
-                tokens = np.where(tokens == self.meter.extremes[0], self.meter.extremes[1], self.meter.extremes[0])
+                tokens = np.where(
+                    tokens == self.meter.extremes[0], self.meter.extremes[1], self.meter.extremes[0]
+                )
             unknown = np.isnan(self._errors[[self._row[int(token)] for token in tokens], wanted])
             tokens, wanted = tokens[unknown], wanted[unknown]
             if len(wanted):

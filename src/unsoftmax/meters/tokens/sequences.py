@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Protocol, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.oracles import Ids
 
-__all__ = ["Counts", "TokenAnswers", "TokenSequences"]
+__all__ = ["Counts", "Mask", "TokenAnswers", "TokenSequences"]
 
 Counts = Ids
+Mask = NDArray[np.bool_]
 
 
 class TokenAnswers(Protocol):
@@ -65,7 +67,7 @@ class TokenSequences:
         return answers if self.readout is None else np.asarray(answers @ self.readout)
 
     def copies(self, tokens: Ids, counts: Counts) -> Array:
-        """One number for every sequence that holds tokens[p, 0] counts[p, 0] times, then tokens[p, 1], and so on."""
+        """One number for every sequence of counts[p, 0] copies of tokens[p, 0], then of tokens[p, 1], ..."""
         lengths = counts.sum(axis=1)
         answers = np.empty(len(tokens))
         for length in np.unique(lengths):

@@ -1,7 +1,7 @@
-"""The columns and rows of a cross: askers whose scores span those of all others, and tokens that tell them apart.
+"""The cross: askers whose scores span those of all others, and tokens that tell other columns apart.
 
-A table of scores T_ij = (k_i − k_j)·q_j has rank r in the keys k. Full columns of r askers J give the keys; r + 1
-tokens I, affinely independent in them, are enough to read any other column.
+A table of scores T_ij = (k_i − k_j)·q_j has rank r in the keys k. Full columns of r askers J give the keys;
+r + 1 tokens I, affinely independent in them, are enough to read any other column.
 """
 
 from __future__ import annotations
@@ -11,45 +11,63 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.meters.tokens import PairReader
+from unsoftmax.meters.tokens import Mask, PairReader
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Cross", "CrossOptions", "find_cross"]
 
-_STRONG = 2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
+_STRONG = (
+    2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
+)
 _PROBES = 12  # random tokens by which that is judged
 _MOST_UNREADABLE = 20  # candidates that may be given up, as a multiple of those wanted
-_KEY_LOSS = 2e4  # in units of the answers' noise: a token's keys may move answers by so much
 
 
 @dataclass(frozen=True)
 class CrossOptions:
-    """candidates: askers that a rank has to explain before it is believed; among `strong_candidates` where scores are
-    strong. sure: a residual counts as a new direction from so many error bars on. ask_again, weak: error bars, in units
-    of the answers' noise over their spread, from which an entry of a full column is asked twice, and from which its token
-    needs other askers. most: largest rank."""
+    """candidates: askers that a rank has to explain before it is believed; strong_candidates: the same where
+    scores are strong. sure: a residual counts as a new direction from so many error bars on. most: largest
+    rank. slack: how far answers may be off by the table, in units of their noise; the limits follow from it.
+    """
 
     candidates: int = 6
     strong_candidates: int = 24
-    sure: float = 200.0
-    ask_again: float = 3e4
-    weak: float = 1e6
+    sure: float = 30.0
     most: int | None = None
+    slack: float = 1e5
+
+    @property
+    def ask_again(self) -> float:
+        """Error bar of an entry, in units of noise over spread; 60 is usual for a pair of close values."""
+        return max(0.3 * self.slack, 60.0)
+
+    @property
+    def weak(self) -> float:
+        """Error bar of an entry, in the same units."""
+        return max(10.0 * self.slack, 300.0)
+
+    @property
+    def key_loss(self) -> float:
+        """How far answers may be off by the keys of one token, in units of noise."""
+        return max(0.2 * self.slack, 10.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Cross:
-    """askers: J. scores, errors: T_iJ and its error bars, (V, r). rows: I, (r + 1,). keys: (V, r), a well-conditioned
-    basis of the scores. strong: tokens whose keys are known well enough. readings: entries (value, error bar) of further
-    columns that were read on the way, by asker and token. resolved: False when rank `most` does not explain them."""
+    """askers: J. scores, errors: T_iJ and its error bars, (V, r). rows: I, (r + 1,).
+
+    keys: (V, r), a well-conditioned basis of the scores. strong: tokens whose keys are known well enough.
+    readings: entries (value, error bar) of further columns that were read on the way, by asker and token.
+    resolved: False when the largest rank does not explain them.
+    """
 
     askers: Ids
     scores: Array
     errors: Array
     rows: Ids
     keys: Array
-    strong: Array
+    strong: Mask
     readings: dict[int, dict[int, tuple[float, float]]]
     resolved: bool
 
@@ -109,12 +127,21 @@ class _Growing:
             for (i, j), value, error in zip(wanted, found.values, found.errors, strict=True):
                 self.readings[j][i] = (float(value), float(error))
 
+    def rows_for(self, asker: int) -> list[int]:
+        """The rows, and another one for an asker that is a row itself and so says nothing there."""
+        if asker not in self.rows:
+            return self.rows
+        others = (int(i) for i in self.order[::-1] if i not in self.rows)
+        other = next(others, None)
+        return [*(i for i in self.rows if i != asker), *([] if other is None else [other])]
+
     def residual(self, asker: int) -> tuple[float, float] | None:
-        """What the present columns do not explain of a candidate, and its error bar; None if it cannot be read."""
-        value, bar = np.array([self.readings[asker][i] for i in self.rows]).T
+        """What the columns do not explain of a candidate, and its error bar; None if it cannot be read."""
+        rows = self.rows_for(asker)
+        value, bar = np.array([self.readings[asker][i] for i in rows]).T
         scores, errors = self.scores, self.errors
-        inside = scores[self.rows] - scores[asker]
-        uncertain = np.hypot(errors[self.rows], errors[asker])
+        inside = scores[rows] - scores[asker]
+        uncertain = np.hypot(errors[rows], errors[asker])
         if not max(bar.max(), uncertain.max(initial=0.0)) < self.options.weak * self.unit:
             return None
         left = np.linalg.svd(inside)[0][:, -1] if inside.shape[1] else np.ones(1)
@@ -127,6 +154,8 @@ class _Growing:
         unreadable = 0
         while True:
             self.read([*self.rows, *self.probes], self.candidates)
+            for j in self.candidates:
+                self.read(self.rows_for(j), [j])
             found = {j: self.residual(j) for j in self.candidates}
             lost = [j for j, seen in found.items() if seen is None]
             if not lost or unreadable > _MOST_UNREADABLE * self.options.candidates:
@@ -135,7 +164,15 @@ class _Growing:
                 self.candidates.remove(j)
                 unreadable += 1
                 self.draw()
-        new = {j: seen[0] * self.legible(j) for j, seen in found.items() if seen is not None and self._new(*seen)}
+        readable = len(found) - len(lost)
+        if (lost or unreadable) and 2 * readable < self.options.candidates:
+            raise Unresolved(
+                f"scores are so strong that only {readable} of {unreadable + len(found)} columns can be read; "
+                "longer sequences (more copies) would help"
+            )
+        new = {
+            j: seen[0] * self.legible(j) for j, seen in found.items() if seen is not None and self._new(*seen)
+        }
         return max(new, key=lambda j: new[j]) if new else None
 
     def legible(self, asker: int) -> float:
@@ -180,10 +217,10 @@ class _Growing:
         del self.readings[asker]
         self.draw()
 
-    def strong(self) -> Array:
+    def strong(self) -> Mask:
         """Tokens whose scores against the askers of the cross are known well enough for other askers too."""
         scores, errors = self.scores, self.errors
-        known = (errors < self.options.weak * self.unit).all(axis=1)
+        known: Mask = np.all(errors < self.options.weak * self.unit, axis=1).reshape(-1)
         if not scores.shape[1]:
             return known
         losses = np.zeros(len(known))
@@ -197,7 +234,7 @@ class _Growing:
             moves = weight * (1.0 - weight) * np.abs(self.meter.values - self.meter.values[j])
             with np.errstate(invalid="ignore"):
                 losses = np.fmax(losses, moves * np.sqrt(errors**2 @ mix**2))
-        fine = known & (losses <= _KEY_LOSS * self.meter.noise)
+        fine = known & (losses <= self.options.key_loss * self.meter.noise)
         fine[self.rows] = True
         return fine
 
@@ -234,8 +271,12 @@ def find_cross(reader: PairReader, options: CrossOptions, rng: np.random.Generat
     )
 
 
-def _keys(scores: Array, strong: Array) -> Array:
+def _keys(scores: Array, strong: Mask) -> Array:
     """The scores in a basis that is orthonormal over the strong tokens, up to the root of their number."""
     centred = scores - scores[strong].mean(axis=0)
     triangle = np.linalg.qr(centred[strong])[1]
-    return np.asarray(np.linalg.solve(triangle.T, centred.T).T * np.sqrt(strong.sum())) if scores.shape[1] else scores
+    return (
+        np.asarray(np.linalg.solve(triangle.T, centred.T).T * np.sqrt(strong.sum()))
+        if scores.shape[1]
+        else scores
+    )

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.meters.tokens import Mask
 
 __all__ = ["WeightedFits"]
 
-_SHARPEST = 1e-12  # of the prior deviation: error bars below are taken as this, or QR in float64 loses the rest
+_SHARPEST = (
+    1e-15  # of the prior deviation: error bars below are taken as this, or QR in float64 loses the prior
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,27 +29,25 @@ class WeightedFits:
     roots: Array
 
     @classmethod
-    def of(
-        cls, design: Array, targets: Array, errors: Array, *, prior: float, centres: Array | None = None
-    ) -> WeightedFits:
+    def of(cls, design: Array, targets: Array, errors: Array, *, prior: float) -> WeightedFits:
         """Fits design (n, m, r) · x = targets (n, m), each row with its error bar in `errors`.
 
-        prior: how far x is from its centre (n, r; zero without one) before anything is measured. An infinite
-        error bar leaves a row out.
+        prior: how far from zero x is before anything is measured. An infinite error bar leaves a row out.
         """
-        n, m, r = design.shape
+        n, _, r = design.shape
         weights = 1.0 / np.maximum(errors, _SHARPEST * prior)
-        offset = np.zeros((n, r)) if centres is None else centres
-        left = targets - np.matmul(design, offset[:, :, None])[:, :, 0]
-        left = np.where(weights > 0.0, left, 0.0) * weights
+        right = np.where(weights > 0.0, targets, 0.0) * weights
         order = np.argsort(-weights, axis=1, kind="stable")  # Householder QR is stable with heavy rows first
         rows = np.take_along_axis(design * weights[:, :, None], order[:, :, None], axis=1)
-        held = np.broadcast_to(np.eye(r) / prior, (n, r, r))
-        system = np.concatenate([rows, held], axis=1)
-        right = np.concatenate([np.take_along_axis(left, order, axis=1), np.zeros((n, r))], axis=1)
+        system = np.concatenate([rows, np.broadcast_to(np.eye(r) / prior, (n, r, r))], axis=1)
+        right = np.concatenate([np.take_along_axis(right, order, axis=1), np.zeros((n, r))], axis=1)
         q, roots = np.linalg.qr(system)
-        moved = np.linalg.solve(roots, np.matmul(q.transpose(0, 2, 1), right[:, :, None]))[:, :, 0] if r else offset
-        return cls(offset + moved, roots)
+        projected = np.matmul(q.transpose(0, 2, 1), right[:, :, None])
+        return cls(np.linalg.solve(roots, projected)[:, :, 0] if r else np.zeros((n, 0)), roots)
+
+    def part(self, chosen: Mask) -> WeightedFits:
+        """Some of the fits."""
+        return WeightedFits(self.solutions[chosen], self.roots[chosen])
 
     def whitened(self, directions: Array) -> Array:
         """rootsᵀ⁻¹ d for directions (n, k, r), as (n, k, r): their scalar products are covariances."""

@@ -1,0 +1,100 @@
+"""Fresh sequences of token ids against a model: lengths, orders and frequencies as they occur in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, cast
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.certify.certificate import Certificate
+from unsoftmax.models import TokenHeads
+from unsoftmax.oracles import Ids
+
+__all__ = ["certify_tokens", "token_sequences"]
+
+_CONFIDENCE = 0.99
+_LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)
+_EACH = 24  # sequences of each length and frequency
+
+
+class _Answers(Protocol):
+    def ask(self, batch: Array) -> Array: ...
+
+
+def certify_tokens(
+    answers: _Answers,
+    model: TokenHeads,
+    rng: np.random.Generator,
+    *,
+    allowed: float,
+    longest: int,
+    noise: float = 0.0,
+    corpus: list[Ids] | None = None,
+    caveat: str = "",
+) -> Certificate:
+    """Compares the model with fresh answers. Errors are relative to the spread of the model's values.
+
+    longest: the most tokens of a sequence. noise: how far an answer is off by the target's own arithmetic.
+    corpus: sequences of the user's own, compared as well.
+    """
+    errors: dict[str, float] = {}
+    lengths: set[int] = set()
+    n, largest = 0, 0.0
+    for kind, ids in token_sequences(model.vocabulary, longest, rng, corpus):
+        batch = cast(Array, ids)
+        off = np.abs(answers.ask(batch) - model(ids))
+        off = np.where(np.isfinite(off), off, np.inf).reshape(len(ids), -1).max(axis=1)
+        relative = np.maximum(off - noise, 0.0) / model.sensitivity(batch)
+        errors[kind] = max(errors.get(kind, 0.0), float(relative.max()))
+        largest, n = max(largest, float(off.max())), n + len(ids)
+        lengths.add(ids.shape[1])
+    worst = max(errors, key=lambda kind: errors[kind])
+    return Certificate(
+        passed=errors[worst] <= allowed,
+        max_error=largest,
+        max_relative_error=errors[worst],
+        allowed=allowed,
+        n_queries=n,
+        confidence=_CONFIDENCE,
+        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / n)),
+        lengths=tuple(sorted(lengths)),
+        sizes=(),
+        by_kind=errors,
+        failed=None if errors[worst] <= allowed else worst,
+        caveat=caveat,
+    )
+
+
+def token_sequences(
+    vocabulary: int, longest: int, rng: np.random.Generator, corpus: list[Ids] | None = None
+) -> Iterator[tuple[str, Ids]]:
+    """Kinds of sequences with their names: uniform tokens, tokens as frequent as words, repeats, orders."""
+    places = rng.permutation(vocabulary)
+    frequency = 1.0 / (1.0 + np.arange(vocabulary))
+    frequency /= frequency.sum()
+    lengths = [length for length in _LENGTHS if length <= longest]
+    lengths += [longest] if longest not in lengths and longest <= 512 else []
+    for length in lengths:
+        yield f"uniform tokens, {_named(length)}", rng.integers(0, vocabulary, (_EACH, length))
+        yield (
+            f"frequent tokens, {_named(length)}",
+            places[rng.choice(vocabulary, (_EACH, length), p=frequency)],
+        )
+    if longest >= 4:
+        base = rng.integers(0, vocabulary, (_EACH, 4))
+        yield "the same tokens in two orders", np.concatenate([base, base[:, [2, 0, 1, 3]]])
+        yield "repeated tokens", base[:, [0, 1, 1, 1] if vocabulary > 1 else [0, 0, 0, 0]]
+        yield "the asking token before itself", base[:, [0, 3, 1, 3]]
+    by_length: dict[int, list[Ids]] = {}
+    for sequence in corpus or []:
+        by_length.setdefault(len(sequence), []).append(np.asarray(sequence, dtype=np.int64))
+    for _, sequences in sorted(by_length.items()):
+        yield "the user's own sequences", np.stack(sequences)
+
+
+def _named(length: int) -> str:
+    return (
+        f"{length} of them" if length <= 4 else "5 to 16 of them" if length <= 16 else "more than 16 of them"
+    )

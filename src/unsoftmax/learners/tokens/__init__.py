@@ -1,0 +1,5 @@
+"""Learners of targets that take token ids."""
+
+from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead
+
+__all__ = ["LearnedTokens", "OneTokenHead"]

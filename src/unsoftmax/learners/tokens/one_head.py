@@ -1,0 +1,97 @@
+"""One head over token ids, embeddings unknown: values from single tokens, scores from pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.tokens.checks import MIXING_TEST, agreement, mixes_as_one_head, refuse_other_functions
+from unsoftmax.ledger import Ledger
+from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
+from unsoftmax.models import TokenHead, TokenHeads
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
+from unsoftmax.solvers.score_table import CrossApproximation
+
+__all__ = ["LearnedTokens", "OneTokenHead", "readout_of"]
+
+LONGEST = 64  # tokens of a sequence, where the target sets no limit
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedTokens:
+    """The model, the noise of the answers, and by how much the table's own errors move answers at most."""
+
+    model: TokenHeads
+    noise: float
+    loss: float
+
+
+@dataclass(frozen=True)
+class OneTokenHead:
+    """f(t_1..t_N) = Σ_i softmax_i(s(t_i, t_N)) u(t_i), with scores of any rank.
+
+    Queries: V + r(2V − 1 − r), and about 70 for class tests; more where scores are strong.
+    Assumes: one head, no positions (`agreement`, `mixes_as_one_head`).
+    Recovers: the centred table of scores and the values, up to nothing.
+    """
+
+    solver: CrossApproximation = field(default_factory=CrossApproximation)
+
+    def learn(self, ledger: Ledger, longest: int, rng: np.random.Generator) -> LearnedTokens:
+        """Queries through the ledger only."""
+        plain = TokenSequences(ledger, longest)
+        with ledger.phase("values"):
+            values = plain.values()
+        meter = self.meter(ledger, longest, values, rng)
+        if meter is None:
+            return LearnedTokens(_constant(values), 0.0, 0.0)
+        with ledger.phase("class tests"):
+            fits, evidence = mixes_as_one_head(meter, rng)
+        if not fits:
+            raise OutsideClass(MIXING_TEST, evidence)
+        return self.scores(ledger, meter, values, rng)
+
+    def meter(
+        self, ledger: Ledger, longest: int, values: Array, rng: np.random.Generator
+    ) -> TokenPairMeter | None:
+        """What reads scores; None where all values are equal, so that no score can show."""
+        readout = readout_of(values)
+        sequences = TokenSequences(ledger, longest, readout)
+        read = values if readout is None else np.asarray(values @ readout)
+        spread, size = float(read.max() - read.min()), float(np.abs(read).max())
+        if longest < 2:
+            raise NotIdentifiable(
+                "single tokens show the values of tokens, and no score; a target that takes two would"
+            )
+        with ledger.phase("class tests"):
+            found = agreement(sequences, read, rng)
+        refuse_other_functions(found, spread, size)
+        return None if spread <= found.noise else TokenPairMeter(sequences, read, found.noise)
+
+    def scores(
+        self, ledger: Ledger, meter: TokenPairMeter, values: Array, rng: np.random.Generator
+    ) -> LearnedTokens:
+        """The table of scores, and the model."""
+        with ledger.phase("scores"):
+            paid = ledger.bill.total
+            table = self.solver.solve(meter, rng, lambda left: ledger.expect(paid + left))
+        if not table.resolved:
+            raise Unresolved(f"the scores have a rank above {table.keys.shape[1]}; allow a larger rank")
+        return LearnedTokens(
+            TokenHeads([TokenHead(table.keys, table.queries, values)]), meter.noise, table.loss
+        )
+
+
+def readout_of(values: Array) -> Array | None:
+    """For vector answers the direction along which values of tokens differ most, (m,)."""
+    if values.ndim == 1:
+        return None
+    return np.asarray(np.linalg.svd(values - values.mean(axis=0), full_matrices=False)[2][0])
+
+
+def _constant(values: Array) -> TokenHeads:
+    """All scores zero: no answer shows them."""
+    nothing = np.zeros((len(values), 0))
+    return TokenHeads([TokenHead(nothing, nothing, values)])

@@ -1,0 +1,149 @@
+"""Columns of the table: each fitted to its entries in the rows of the cross, and to more where needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.meters.tokens import PairRequest
+from unsoftmax.oracles import Ids
+from unsoftmax.solvers.score_table.entries import Entries
+from unsoftmax.solvers.score_table.table import Table
+from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
+
+__all__ = ["ColumnFitter", "in_doubt"]
+
+_PAIRS_AT_ONCE = 60_000  # entries of one chunk of columns: about 70 MB at rank 64
+_DOUBT = 12.0  # prospects of a score that is uncertain by s are worse by e^s, at most by e^12
+
+
+def in_doubt(bars: Array, doubts: Array) -> Array:
+    """Prospective error bars of scores that are only known to within `doubts`."""
+    return np.asarray(bars * np.exp(np.minimum(doubts, _DOUBT)))
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnFitter:
+    """Fills in the queries of asking tokens."""
+
+    table: Table
+
+    def fit(self, asking: Ids) -> None:
+        """Fits columns, first those that were read while the cross was found."""
+        table = self.table
+        if not table.rank:
+            return
+        rows = {int(row) for row in table.cross.rows}
+        known = np.array(
+            [rows <= table.cross.readings.get(int(j), {}).keys() | {int(j)} for j in asking], dtype=bool
+        )
+        for j in asking[known]:
+            read = {i: seen for i, seen in table.cross.readings[int(j)].items() if i != j}
+            tokens = np.array([list(read)])
+            values, errors = np.array(list(read.values())).T
+            self._fit(
+                np.array([j]), Entries.plain(tokens, np.full_like(tokens, j), values[None], errors[None])
+            )
+        asking = asking[~known]
+        step = max(1, _PAIRS_AT_ONCE // table.rank)
+        for start in range(0, len(asking), step):
+            part = asking[start : start + step]
+            tokens = self._rows_for(part)
+            found = table.reader.read(tokens.ravel(), np.repeat(part, tokens.shape[1]))
+            references = np.repeat(part[:, None], tokens.shape[1], axis=1)
+            shape = tokens.shape
+            self._fit(
+                part,
+                Entries.plain(tokens, references, found.values.reshape(shape), found.errors.reshape(shape)),
+            )
+
+    def _rows_for(self, asking: Ids) -> Ids:
+        """Rows of the cross for every column: all but the one that the asking token replaces best."""
+        table, rows = self.table, self.table.cross.rows
+        corners = np.column_stack([table.keys[rows], np.ones(len(rows))])
+        places = np.column_stack([table.keys[asking], np.ones(len(asking))])
+        shares = np.abs(np.linalg.solve(corners.T, places.T)).T
+        needed = np.isin(rows, table.meter.extremes)  # these two may be wanted as third tokens anyway
+        shares = np.where(needed, 0.2 * shares, shares)
+        shares[asking[:, None] == rows] = np.inf
+        kept = np.ones(shares.shape, dtype=bool)
+        kept[np.arange(len(asking)), shares.argmax(axis=1)] = False
+        return np.broadcast_to(rows, shares.shape)[kept].reshape(len(asking), -1)
+
+    def _fit(self, asking: Ids, entries: Entries) -> None:
+        """Fits, and asks for more entries, one a round, until every column is good or has its share."""
+        table = self.table
+        for last in [False] * table.extra + [True]:
+            entries, fits = self._fits(entries)
+            losses, directions = self._losses(asking, fits)
+            table.queries[asking], table.losses[asking] = fits.solutions, losses
+            poor = losses > table.limit
+            if last or not poor.any():
+                return
+            asking, entries, fits, directions = (
+                asking[poor],
+                entries.part(poor),
+                fits.part(poor),
+                directions[poor],
+            )
+            request = self._best_requests(asking, entries, fits, directions)
+            entries = entries.with_one_more(request.tokens, table.meter.compare(request))
+
+    def _fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
+        """Fits, and the entries as far as they agree with each other."""
+        keys, prior = self.table.keys, self.table.prior
+        design = keys[entries.tokens] - keys[entries.references]
+        fits = WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
+        if entries.tokens.shape[1] <= self.table.rank:
+            return entries, fits
+        residuals = entries.values - np.matmul(design, fits.solutions[:, :, None])[:, :, 0]
+        entries = entries.without_contradictions(residuals)
+        return entries, WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
+
+    def _losses(self, asking: Ids, fits: WeightedFits) -> tuple[Array, Array]:
+        """For every column the largest loss over sample sequences, and the direction behind it."""
+        table = self.table
+        own = table.own_scores(asking, fits.solutions)
+        directions = np.empty((len(asking), len(table.samples), table.rank))
+        for place, tokens in enumerate(table.samples):
+            keys = table.keys[tokens]
+            moves = table.meter.influence(tokens, asking, fits.solutions @ keys.T - own[:, None])
+            directions[:, place] = moves @ keys - moves.sum(axis=1)[:, None] * table.keys[asking]
+        losses = fits.deviations(directions)
+        worst, at = losses.argmax(axis=1), np.arange(len(asking))
+        return losses[at, worst], directions[at, worst]
+
+    def _best_requests(self, asking: Ids, entries: Entries, fits: WeightedFits, wanted: Array) -> PairRequest:
+        """For each column the tokens whose entry lowers the variance along `wanted` most."""
+        table, n, pool = self.table, len(asking), self.table.pool
+        own = table.own_scores(asking, fits.solutions)
+        scores = fits.solutions @ table.keys[pool].T - own[:, None]
+        offsets = table.keys[pool][None] - table.keys[asking][:, None]
+        doubts = fits.deviations(offsets)
+        taken = entries.holds(pool) | (pool[None] == asking[:, None])
+        target = fits.whitened(wanted[:, None])[:, 0]
+        thirds = table.meter.carriers[table.cross.strong[table.meter.carriers]]
+        best, chosen, at = np.full(n, -1.0), PairRequest.plain(asking, asking), np.arange(n)
+        for third in [asking, *(np.full(n, token) for token in thirds)]:
+            apart = (table.keys[third] - table.keys[asking])[:, None]
+            third_scores = np.where(third == asking, 0.0, table.own_scores(third, fits.solutions) - own)
+            request = PairRequest(
+                np.tile(pool, n),
+                np.repeat(asking, len(pool)),
+                scores.ravel(),
+                np.repeat(third, len(pool)),
+                np.repeat(third_scores, len(pool)),
+                np.repeat(fits.deviations(apart)[:, 0], len(pool)),
+            )
+            bars = in_doubt(table.meter.prospect(request).reshape(n, len(pool)), doubts)
+            heavy = (third_scores > 0.0)[:, None, None]  # then the entry is a difference to the third token
+            design = fits.whitened(np.where(heavy, offsets - apart, offsets))
+            gain = np.einsum("npr,nr->np", design, target) ** 2 / (np.sum(design**2, axis=2) + bars**2)
+            gain = np.where(taken | (pool[None] == third[:, None]) | ~np.isfinite(gain), -1.0, gain)
+            place = gain.argmax(axis=1)
+            better = gain[at, place] > best
+            best = np.where(better, gain[at, place], best)
+            chosen = request.part(at * len(pool) + place).where(better, chosen)
+        return chosen
