@@ -167,7 +167,7 @@ class _Growing:
         readable = len(found) - len(lost)
         if (lost or unreadable) and 2 * readable < self.options.candidates:
             raise Unresolved(
-                f"scores are so strong that only {readable} of {unreadable + len(found)} columns can be read; "
+                f"scores are so strong that {readable} of {unreadable + len(found)} columns can be read; "
                 "longer sequences (more copies) would help"
             )
         new = {
