@@ -19,6 +19,14 @@ _LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)
 _EACH = 24  # sequences of each length and frequency
 
 
+class TokenCertificate(Certificate):
+    """A certificate over sequences of tokens."""
+
+    @property
+    def statement(self) -> str:
+        return super().statement.replace(" rows deviate", " tokens deviate")
+
+
 class _Answers(Protocol):
     def ask(self, batch: Array) -> Array: ...
 
@@ -51,7 +59,7 @@ def certify_tokens(
         largest, n = max(largest, float(off.max())), n + len(ids)
         lengths.add(ids.shape[1])
     worst = max(errors, key=lambda kind: errors[kind])
-    return Certificate(
+    return TokenCertificate(
         passed=errors[worst] <= allowed,
         max_error=largest,
         max_relative_error=errors[worst],

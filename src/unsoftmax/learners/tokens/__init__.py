@@ -1,5 +1,6 @@
 """Learners of targets that take token ids."""
 
+from unsoftmax.learners.tokens.learner import TokenLearner
 from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead
 
-__all__ = ["LearnedTokens", "OneTokenHead"]
+__all__ = ["LearnedTokens", "OneTokenHead", "TokenLearner"]

@@ -27,6 +27,7 @@ _SEQUENCES = 8
 _ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
 _MARGIN = 3.0  # of a root mean square over 16 to 32 differences
 _MOST_DECIMALS = 8
+_MIXTURES = 4  # as many answers in few digits are no chance
 _SHORT_FLOATS = 2e-5  # relative: float32 arithmetic in a layer of usual size stays below 2e-6
 _TRIPLES = 10
 _LEGIBLE = 4  # triples out of ten that have to be readable
@@ -56,15 +57,19 @@ def agreement(sequences: TokenSequences, values: Array, rng: np.random.Generator
         answers.append(sequences.ask(np.repeat(pair, 2, axis=1)))
     compared = [(1, 2)] * (len(answers) > 2) + [(0, 3)] * (len(answers) > 3)
     found = np.concatenate([answers[a] - answers[b] for a, b in compared]) if compared else np.zeros(1)
-    noise = max(_ROUNDING * EPS * size, _MARGIN * rms(found), _stored_error(np.concatenate(answers), size))
+    noise = max(_ROUNDING * EPS * size, _MARGIN * rms(found), _stored_error(np.concatenate(answers), values))
     return Agreement(noise, float(np.abs(found).max()))
 
 
-def _stored_error(answers: Array, size: float) -> float:
+def _stored_error(answers: Array, values: Array) -> float:
     """How far answers are off because they are stored in a short format, or rounded; 0 if they are not.
 
-    Answers to several tokens are mixtures, which float64 would not give in so few digits.
+    Answers that are no token's value are mixtures, which float64 would not give in so few digits.
     """
+    size = float(np.abs(values).max())
+    answers = answers[~np.isin(answers, values)]
+    if len(answers) < _MIXTURES:
+        return 0.0
     for decimals in range(_MOST_DECIMALS + 1):
         scaled = answers * 10.0**decimals
         if np.abs(scaled - np.round(scaled)).max() <= 4.0 * EPS * np.abs(scaled).max():

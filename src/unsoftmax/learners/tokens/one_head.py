@@ -47,10 +47,11 @@ class OneTokenHead:
         meter = self.meter(ledger, longest, values, rng)
         if meter is None:
             return LearnedTokens(_constant(values), 0.0, 0.0)
-        with ledger.phase("class tests"):
-            fits, evidence = mixes_as_one_head(meter, rng)
-        if not fits:
-            raise OutsideClass(MIXING_TEST, evidence)
+        if longest >= 3:
+            with ledger.phase("class tests"):
+                fits, evidence = mixes_as_one_head(meter, rng)
+            if not fits:
+                raise OutsideClass(MIXING_TEST, evidence)
         return self.scores(ledger, meter, values, rng)
 
     def meter(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.meters.tokens.pairs import Comparison, PairRequest, TokenPairMeter
+from unsoftmax.meters.tokens.sequences import Mask
 from unsoftmax.oracles import Ids
 
 __all__ = ["PairReader"]
 
 
 class PairReader:
-    """Reads T_ij for any pairs. Remembers those of the two tokens of extreme value, which are carriers."""
+    """Reads T_ij for any pairs.
+
+    Where the values of i and j are close, a third token carries: one whose score was read for the same j, or
+    one of the two tokens of extreme value, whose scores are remembered.
+    """
 
     def __init__(self, meter: TokenPairMeter) -> None:
         self.meter = meter
@@ -28,46 +35,70 @@ class PairReader:
         scores, errors = np.zeros(len(tokens)), np.full(len(tokens), np.nan)
         errors[tokens == asking] = 0.0
         self._recall(tokens, asking, scores, errors)
-        open_pairs = np.isnan(errors)
-        weak = open_pairs & self.meter.weak(tokens, asking)
-        if weak.any():
-            self._measure_carriers(np.unique(asking[weak]))
-            self._recall(tokens, asking, scores, errors)
-            open_pairs = np.isnan(errors)
-        places = np.flatnonzero(open_pairs)
-        for again in range(2):
-            if len(places):
-                found = self._ask(tokens[places], asking[places], scores[places])
-                better = ~(found.errors >= errors[places]) | ((again == 0) & ~np.isfinite(found.errors))
-                chosen = places[better]
-                scores[chosen], errors[chosen] = found.values[better], found.errors[better]
-                self._remember(tokens[chosen], asking[chosen], scores[chosen], errors[chosen])
-            places = places[errors[places] > limit]
+        weak = self.meter.weak(tokens, asking)
+        places = np.flatnonzero(np.isnan(errors) & ~weak)
+        self._measure(places, tokens, asking, scores, errors, _Carriers.none(asking[places]))
+        places = places[errors[places] > limit]
+        self._measure(places, tokens, asking, scores, errors, _Carriers.none(asking[places]))
+        places = np.flatnonzero(np.isnan(errors) & weak)
+        if len(places):
+            carriers = self._carriers(tokens, asking, scores, errors, places)
+            self._measure(places, tokens, asking, scores, errors, carriers)
+            again = errors[places] > limit
+            self._measure(places[again], tokens, asking, scores, errors, carriers.part(again))
         return Comparison(scores, errors, asking, np.zeros(len(tokens), dtype=bool))
 
-    def carrier(self, asking: Ids) -> tuple[Ids, Array, Array]:
-        """One of the two extreme tokens for each asking one, its score and error bar (infinite: none)."""
+    def _measure(
+        self, places: Ids, tokens: Ids, asking: Ids, scores: Array, errors: Array, carriers: _Carriers
+    ) -> None:
+        """One query for each of the places; the better of two readings is kept."""
+        if not len(places):
+            return
+        found = self._ask(tokens[places], asking[places], scores[places], carriers)
+        better = np.isnan(errors[places]) | (found.errors < errors[places])
+        chosen = places[better]
+        scores[chosen], errors[chosen] = found.values[better], found.errors[better]
+        self._remember(tokens[chosen], asking[chosen], scores[chosen], errors[chosen])
+
+    def _carriers(self, tokens: Ids, asking: Ids, scores: Array, errors: Array, places: Ids) -> _Carriers:
+        """For each place a token that was read for the same asking one; an extreme one where none was."""
+        known = np.flatnonzero(np.isfinite(errors) & (tokens != asking))
+        apart = np.abs(self.meter.values[tokens[known]] - self.meter.values[asking[known]])
+        weight = np.exp(-np.abs(scores[known]))
+        order = known[np.lexsort((weight * apart, asking[known]))]
+        last = np.searchsorted(asking[order], asking[places], side="right") - 1
+        found = order[np.maximum(last, 0)] if len(order) else np.zeros(len(places), dtype=np.int64)
+        usable = (
+            (last >= 0) & (asking[found] == asking[places])
+            if len(order)
+            else np.zeros(len(places), dtype=bool)
+        )
+        extreme = self._extremes(asking[places], ~usable)
+        return _Carriers(
+            np.where(usable, tokens[found], extreme.tokens),
+            np.where(usable, scores[found], extreme.scores),
+            np.where(usable, errors[found], extreme.errors),
+        )
+
+    def _extremes(self, asking: Ids, wanted: Mask) -> _Carriers:
+        """One of the two extreme tokens for each asking one where it is wanted, read if need be."""
+        self._measure_extremes(np.unique(asking[wanted]))
         errors = np.where(np.isnan(self._errors[:, asking]), np.inf, self._errors[:, asking])
         errors[np.array(self.meter.extremes)[:, None] == asking] = np.inf  # no token carries for itself
-        far = self.meter.farther_extreme(asking)
-        preferred = (far == self.meter.extremes[1]).astype(np.int64)
+        row = errors.argmin(axis=0)
         at = np.arange(len(asking))
-        usable = np.isfinite(errors[preferred, at]) & (far != asking)
-        row = np.where(usable, preferred, 1 - preferred)
-        return np.array(self.meter.extremes)[row], self._scores[row, asking], errors[row, at]
+        return _Carriers(np.array(self.meter.extremes)[row], self._scores[row, asking], errors[row, at])
 
-    def _ask(self, tokens: Ids, asking: Ids, scores: Array) -> Comparison:
+    def _ask(self, tokens: Ids, asking: Ids, scores: Array, carriers: _Carriers) -> Comparison:
         """One query for each pair; differences to a carrier become scores against the asking token."""
-        carriers, carrier_scores, carrier_errors = self.carrier(asking)
-        usable = np.isfinite(carrier_errors) & self.meter.weak(tokens, asking)
-        carriers = np.where(usable, carriers, asking)
+        usable = np.isfinite(carriers.errors)
         request = PairRequest(
             tokens,
             asking,
             scores,
-            carriers,
-            np.where(usable, carrier_scores, 0.0),
-            np.where(usable, carrier_errors, 0.0),
+            np.where(usable, carriers.tokens, asking),
+            np.where(usable, carriers.scores, 0.0),
+            np.where(usable, carriers.errors, 0.0),
         )
         found = self.meter.compare(request)
         relative = found.references != asking
@@ -75,23 +106,19 @@ class PairReader:
         errors = np.hypot(found.errors, np.where(relative, request.carrier_errors, 0.0))
         return Comparison(values, errors, asking, found.carried)
 
-    def _measure_carriers(self, asking: Ids) -> None:
-        """The farther extreme for asking tokens that have none; the other one where it cannot be read."""
+    def _measure_extremes(self, asking: Ids) -> None:
+        """The farther extreme for each asking token; the other one where that cannot be read."""
         for other in (False, True):
-            known = np.isfinite(self.carrier(asking)[2])
-            wanted = asking[~known]
-            if not len(wanted):
-                return
-            tokens = self.meter.farther_extreme(wanted)
+            tokens = self.meter.farther_extreme(asking)
             if other:
-                tokens = np.where(
-                    tokens == self.meter.extremes[0], self.meter.extremes[1], self.meter.extremes[0]
-                )
-            unknown = np.isnan(self._errors[[self._row[int(token)] for token in tokens], wanted])
-            tokens, wanted = tokens[unknown], wanted[unknown]
-            if len(wanted):
-                found = self.meter.compare(PairRequest.plain(tokens, wanted))
-                self._remember(tokens, wanted, found.values, found.errors)
+                high, low = self.meter.extremes
+                tokens = np.where(tokens == high, low, high)
+            rows = np.array([self._row[int(token)] for token in tokens], dtype=np.int64)
+            unread = np.isnan(self._errors[rows, asking])
+            if unread.any():
+                found = self.meter.compare(PairRequest.plain(tokens[unread], asking[unread]))
+                self._remember(tokens[unread], asking[unread], found.values, found.errors)
+            asking = asking[~np.isfinite(self._errors[rows, asking])]
 
     def _remember(self, tokens: Ids, asking: Ids, scores: Array, errors: Array) -> None:
         for token, row in self._row.items():
@@ -102,3 +129,19 @@ class PairReader:
         for token, row in self._row.items():
             at = np.flatnonzero((tokens == token) & ~np.isnan(self._errors[row, asking]))
             scores[at], errors[at] = self._scores[row, asking[at]], self._errors[row, asking[at]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Carriers:
+    """A third token for each pair, with its score and error bar; infinite where there is none."""
+
+    tokens: Ids
+    scores: Array
+    errors: Array
+
+    @classmethod
+    def none(cls, asking: Ids) -> _Carriers:
+        return cls(asking, np.zeros(len(asking)), np.full(len(asking), np.inf))
+
+    def part(self, chosen: Mask) -> _Carriers:
+        return _Carriers(self.tokens[chosen], self.scores[chosen], self.errors[chosen])

@@ -65,8 +65,6 @@ class ColumnFitter:
         corners = np.column_stack([table.keys[rows], np.ones(len(rows))])
         places = np.column_stack([table.keys[asking], np.ones(len(asking))])
         shares = np.abs(np.linalg.solve(corners.T, places.T)).T
-        needed = np.isin(rows, table.meter.extremes)  # these two may be wanted as third tokens anyway
-        shares = np.where(needed, 0.2 * shares, shares)
         shares[asking[:, None] == rows] = np.inf
         kept = np.ones(shares.shape, dtype=bool)
         kept[np.arange(len(asking)), shares.argmax(axis=1)] = False

@@ -20,7 +20,7 @@ __all__ = ["Cross", "CrossOptions", "find_cross"]
 _STRONG = (
     2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
 )
-_PROBES = 12  # random tokens by which that is judged
+_FIRST_PROBES, _PROBES = 3, 12  # random tokens by which that is judged, before and after
 _MOST_UNREADABLE = 20  # candidates that may be given up, as a multiple of those wanted
 
 
@@ -96,9 +96,11 @@ class _Growing:
         self.probes: list[int] = []
         for _ in range(options.candidates):
             self.draw()
-        self.read(self.rows, self.candidates)
-        if np.median([abs(self.readings[j][self.rows[0]][0]) for j in self.candidates]) > _STRONG:
-            self.probes = [int(i) for i in rng.permutation(self.meter.vocabulary)[:_PROBES]]
+        few = [int(i) for i in rng.permutation(self.meter.vocabulary)[:_PROBES]]
+        self.read(few[:_FIRST_PROBES], self.candidates)
+        seen = [abs(self.readings[j][i][0]) for j in self.candidates for i in few[:_FIRST_PROBES] if i != j]
+        if seen and np.median(seen) > _STRONG:
+            self.probes = few
             for _ in range(options.strong_candidates - options.candidates):
                 self.draw()
 
@@ -209,11 +211,7 @@ class _Growing:
         apart = np.abs(self.meter.values - np.median(self.meter.values)) / self.meter.spread
         worth = residual * sharp * np.sqrt(np.minimum(apart, 0.1) + 0.01)
         worth[self.rows] = -1.0
-        low = self.meter.extremes[1]
-        chosen = int(worth.argmax())
-        if low not in self.rows and worth[low] > 0.1 * worth[chosen]:
-            chosen = low
-        self.rows.append(chosen)
+        self.rows.append(int(worth.argmax()))
         del self.readings[asker]
         self.draw()
 

@@ -51,7 +51,7 @@ class CrossApproximation:
     """
 
     cross: CrossOptions = field(default_factory=CrossOptions)
-    accuracy: float = 2e-11
+    accuracy: float = 1e-11
     extra: float = 3.0
 
     def solve(

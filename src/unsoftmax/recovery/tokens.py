@@ -1,0 +1,123 @@
+"""The recovery of a target that takes token ids: learn, certify, and say how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import EPS
+from unsoftmax.certify import Certificate
+from unsoftmax.certify.token_certificate import certify_tokens
+from unsoftmax.certify.token_coverage import Coverage, cover_tokens
+from unsoftmax.learners.tokens import LearnedTokens, TokenLearner
+from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.models import TokenHeads
+from unsoftmax.oracles import Ids
+from unsoftmax.outcomes import Status, Stop
+from unsoftmax.recovery.result import Result
+
+__all__ = ["recover_tokens"]
+
+LONGEST = 64  # tokens of a sequence, where the target sets no limit
+_STREAM = 0x70C3A5  # keeps our randomness apart from that of targets made from the same small seed
+_FLOAT64 = 64.0 * EPS  # noise relative to answers, up to which they count as computed in float64
+_EXPLAINED = 1e4  # deviations up to so many predicted losses are the table's own; more means another function
+_USEFUL = 0.1  # relative error from which a recovery is none
+_BOUND = 5.0  # of the measured errors: they are a sample ...
+_STRONG_BOUND = 100.0  # ... and where scores are strong, few columns are much worse than the others
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    learned: LearnedTokens
+    certificate: Certificate
+    coverage: Coverage
+
+
+def recover_tokens(ledger: Ledger, seed: int, corpus: list[Ids] | None = None) -> Result:
+    """Learns and certifies on an open ledger of a target that takes token ids.
+
+    corpus: sequences of the user's own, on which the model is compared as well.
+    """
+    limit = ledger.oracle.spec.max_length
+    longest = LONGEST if limit is None else min(LONGEST, limit)
+    learner = TokenLearner()
+    learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
+    evidence: _Evidence | None = None
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            learned = learner.learn(ledger, longest, learning)
+            evidence = _examine(ledger, learned, longest, checking, corpus)
+        status, reason = _judge(evidence)
+    except Stop as stop:
+        status, reason = stop.status, stop.reason
+    return Result(
+        status=status,
+        reason=reason,
+        queries=ledger.bill,
+        family=TokenHeads.family,
+        width=ledger.width,
+        claim=learner.claim,
+        model=evidence.learned.model if evidence is not None and status.recovered else None,
+        certificate=None if evidence is None else evidence.certificate,
+        error_bound=None if evidence is None else _bound(evidence),
+    )
+
+
+def _examine(
+    ledger: Ledger, learned: LearnedTokens, longest: int, rng: np.random.Generator, corpus: list[Ids] | None
+) -> _Evidence:
+    with ledger.phase(VERIFICATION):
+        coverage = cover_tokens(ledger, learned.model, learned.noise, longest, rng) if longest >= 2 else None
+        certificate = certify_tokens(
+            ledger, learned.model, rng, allowed=learned.model.exact_at, longest=longest, corpus=corpus
+        )
+    return _Evidence(learned, certificate, coverage or Coverage(0.0, 0.0, 0.0, 0))
+
+
+def _relative_errors(evidence: _Evidence) -> float:
+    """The largest deviation of any fresh answer, relative to the spread of the values."""
+    size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
+    return max(evidence.certificate.max_relative_error, evidence.coverage.max_error / size)
+
+
+def _bound(evidence: _Evidence) -> float:
+    """On answers relative to their spread, and on the scores that show relative to their size."""
+    scores = evidence.coverage.score_error
+    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
+    size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
+    seen = max(_relative_errors(evidence), evidence.learned.loss / size, EPS)
+    return margin * max(seen, 0.0 if np.isnan(scores) else scores)
+
+
+def _judge(evidence: _Evidence) -> tuple[Status, str]:
+    learned, certificate, coverage = evidence.learned, evidence.certificate, evidence.coverage
+    model = learned.model
+    size = float(model.sensitivity(np.zeros((1, 1)))[0])
+    worst, bound = _relative_errors(evidence), _bound(evidence)
+    largest = float(max(np.max(np.abs(head.values)) for head in model.heads))
+    float64 = learned.noise <= _FLOAT64 * max(largest, size)
+    covered = f"{certificate.statement}; every token asked once: at most {coverage.max_error:.2g} off"
+    if float64 and worst <= model.exact_at and bound <= model.exact_at and coverage.hidden == 0.0:
+        return Status.EXACT, covered
+    explained = max(_EXPLAINED * max(learned.loss, learned.noise) / size, model.exact_at)
+    if bound <= min(explained, _USEFUL):
+        unseen = (
+            f"; {coverage.hidden:.1%} of pairs have scores too strong to show in any answer"
+            if coverage.hidden
+            else ""
+        )
+        return (
+            Status.WITHIN_BOUND,
+            f"answers are known to {worst:.1g} of the spread of values{unseen}; {covered}",
+        )
+    if worst > explained:
+        return Status.OUTSIDE_CLASS, (
+            f"failed the test 'fresh sequences are answered as the model predicts': off by {worst:.2g} of "
+            f"the spread of values, {explained:.1g} is explained; {certificate.statement}"
+        )
+    return Status.UNRESOLVED, (
+        f"answers are only known to {worst:.1g} of the spread of values; {covered}; "
+        "exact answers, weaker scores or another seed would help"
+    )

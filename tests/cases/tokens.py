@@ -1,0 +1,79 @@
+"""Functions of token ids that are not one attention head, and must not be recovered as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import unsoftmax
+
+__all__ = ["OUTSIDE", "VOCABULARY"]
+
+VOCABULARY = 60
+_RNG = np.random.default_rng(5)
+_E = _RNG.standard_normal((VOCABULARY, 8))
+_A = _RNG.standard_normal((8, 8)) / 3.0
+_U = _RNG.standard_normal(VOCABULARY)
+_PAIRS = _RNG.standard_normal((VOCABULARY, VOCABULARY))
+_HEAD = unsoftmax.random_token_heads(VOCABULARY, 4, seed=2)
+
+
+def _softmax(scores: Any) -> Any:
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def _bigrams(ids: Any) -> Any:
+    return _PAIRS[ids[:, -2], ids[:, -1]] if ids.shape[1] > 1 else _PAIRS[ids[:, 0], ids[:, 0]]
+
+
+def _mean_of_bigrams(ids: Any) -> Any:
+    return _PAIRS[ids[:, :-1], ids[:, 1:]].mean(axis=1) if ids.shape[1] > 1 else _U[ids[:, 0]]
+
+
+def _convolution(ids: Any) -> Any:
+    rows = np.pad(_E[ids], ((0, 0), (1, 1), (0, 0)))
+    windows = rows[:, :-2] + 2.0 * rows[:, 1:-1] - rows[:, 2:]
+    return np.tanh(windows @ _A).max(axis=1) @ _A[0]
+
+
+def _two_layers(ids: Any) -> Any:
+    rows = _E[ids]
+    rows = rows + _softmax(rows @ _A @ rows.transpose(0, 2, 1)) @ rows
+    weights = _softmax(np.einsum("bnd,bd->bn", rows @ _A, rows[:, -1]))
+    return np.einsum("bn,bnd,d->b", weights, rows, _A[0])
+
+
+def _mean_pooled(ids: Any) -> Any:
+    rows = _E[ids]
+    return (_softmax(rows @ _A @ rows.transpose(0, 2, 1)) @ _U[ids][:, :, None]).mean(axis=(1, 2))
+
+
+def _hash_of_set(ids: Any) -> Any:
+    return np.array([np.sin(float(np.unique(row).sum() ** 2)) for row in ids])
+
+
+OUTSIDE: dict[str, Callable[[Any], Any]] = {
+    "bag of words, summed": lambda ids: _U[ids].sum(axis=1),
+    "bag of words, through tanh": lambda ids: np.tanh(_U[ids].mean(axis=1)),
+    "bag of words, weighted by the asking token": lambda ids: _U[ids].mean(axis=1) * _U[ids[:, -1]],
+    "bigrams": _bigrams,
+    "mean of bigrams": _mean_of_bigrams,
+    "convolution": _convolution,
+    "two layers": _two_layers,
+    "mean of all rows of a layer": _mean_pooled,
+    "maximum": lambda ids: _U[ids].max(axis=1),
+    "median": lambda ids: np.median(_U[ids], axis=1),
+    "hash of the sequence": lambda ids: np.sin((ids * np.arange(1, ids.shape[1] + 1)).sum(axis=1) * 12.9898),
+    "hash of the counts": lambda ids: np.sin((ids**2).sum(axis=1) * 1.7),
+    "hash of the set": _hash_of_set,
+    "a head and a little of the maximum": lambda ids: _HEAD(ids) + 1e-6 * _U[ids].max(axis=1),
+    "a head whose answer is bent": lambda ids: np.tanh(_HEAD(ids)),
+    "a head with one token unlike the others": lambda ids: _HEAD(ids) + 1e-3 * ((ids == 17).sum(axis=1) > 2),
+    "a head whose long sequences are cut": lambda ids: _HEAD(ids[:, -16:]),
+    "a head that answers single tokens otherwise": lambda ids: _HEAD(ids) + 0.1 * (ids.shape[1] == 1),
+    "a head with labels": lambda ids: (_HEAD(ids) > 0.0).astype(float),
+    "a head beyond float64": unsoftmax.random_token_heads(VOCABULARY, 4, seed=3, scale=300.0),
+}

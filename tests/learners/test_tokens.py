@@ -1,0 +1,130 @@
+"""Targets that take token ids: recovered where they are attention, never where they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.cases.tokens import OUTSIDE, VOCABULARY
+from unsoftmax import Status, TokenHeads
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import FunctionOracle, OracleSpec, TokenIds
+from unsoftmax.recovery.tokens import recover_tokens
+
+
+def recovered(target: Any, vocabulary: int, *, seed: int = 0, **spec: Any) -> Any:
+    ledger = Ledger(FunctionOracle(target, OracleSpec(domain=TokenIds(vocabulary), **spec)))
+    return recover_tokens(ledger, seed)
+
+
+def worst_error(model: TokenHeads, found: Any, longest: int = 64) -> float:
+    rng = np.random.default_rng(99)
+    lengths = [length for length in (2, 3, 7, 20, 64) if length <= longest]
+    batches = [rng.integers(0, model.vocabulary, (400, length)) for length in lengths]
+    return max(float(np.abs(model(ids) - found(ids)).max()) for ids in batches) / model.spread
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("vocabulary", "rank", "scale", "factor"), [(300, 6, 1.0, 1.05), (300, 6, 3.0, 1.3)])
+def test_a_head_is_recovered_exactly_at_its_degrees_of_freedom(
+    vocabulary: int, rank: int, scale: float, factor: float, seed: int
+) -> None:
+    model = unsoftmax.random_token_heads(vocabulary, rank, scale=scale, seed=seed)
+    result = recovered(model, vocabulary, seed=seed)
+    assert result.status is Status.EXACT
+    assert result.model.ranks == [rank]
+    assert result.queries.learning <= factor * model.parameters
+    assert result.claim.queries.holds(result.queries.learning, unsoftmax_size(result.model))
+    assert worst_error(model, result.model) <= 1e-9
+    assert model.distance(result.model) <= max(result.error_bound, 1e-13)
+    assert result.family == "tokens"
+
+
+def unsoftmax_size(model: TokenHeads) -> Any:
+    from unsoftmax.learners.claims import Size
+
+    return Size.of(model)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("scale", [5.0, 8.0])
+def test_strong_scores_are_recovered_as_far_as_they_show(scale: float, seed: int) -> None:
+    model = unsoftmax.random_token_heads(200, 6, scale=scale, seed=seed)
+    result = recovered(model, 200, seed=seed)
+    assert result.status.recovered
+    assert worst_error(model, result.model) <= min(1e-6, result.error_bound)
+    if "too strong to show" in result.reason:
+        assert result.status is Status.WITHIN_BOUND
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_is_not_a_head_is_not_recovered(name: str, seed: int) -> None:
+    result = recovered(OUTSIDE[name], VOCABULARY, seed=seed)
+    assert not result.status.recovered, result.reason
+    assert result.model is None
+    assert result.reason
+
+
+def test_vector_answers_come_with_all_their_values() -> None:
+    model = unsoftmax.random_token_heads(120, 5, outputs=7, seed=4)
+    result = recovered(model, 120, outputs=7)
+    assert result.status is Status.EXACT
+    assert result.model.outputs == 7
+    assert model.distance(result.model) < 1e-11
+
+
+@pytest.mark.parametrize("longest", [2, 3, 4, 9])
+def test_short_sequences_suffice(longest: int) -> None:
+    model = unsoftmax.random_token_heads(120, 5, seed=4)
+    result = recovered(model, 120, max_length=longest)
+    assert result.status is Status.EXACT
+    assert worst_error(model, result.model) <= 1e-9
+
+
+def test_single_tokens_show_no_scores() -> None:
+    model = unsoftmax.random_token_heads(50, 5, seed=4)
+    assert recovered(model, 50, max_length=1).status is Status.NOT_IDENTIFIABLE
+
+
+@pytest.mark.parametrize(
+    "values", [np.full(40, 2.5), np.where(np.arange(40) < 20, 1.0, 0.0), np.arange(40.0), np.eye(40)[3]]
+)
+def test_values_may_be_equal_or_few(values: Any) -> None:
+    head = unsoftmax.random_token_heads(40, 3, seed=1).heads[0]
+    model = TokenHeads([unsoftmax.TokenHead(head.keys, head.queries, values)])
+    result = recovered(model, 40)
+    assert result.status.recovered, result.reason
+    ids = np.random.default_rng(0).integers(0, 40, (300, 6))
+    assert np.abs(model(ids) - result.model(ids)).max() < 1e-9
+
+
+def test_tokens_without_difference_and_vocabularies_of_one() -> None:
+    rng = np.random.default_rng(0)
+    few = unsoftmax.TokenHead(*(part[rng.integers(0, 5, 30)] for part in _parts(5)))
+    assert recovered(TokenHeads([few]), 30).status.recovered
+    assert recovered(lambda ids: np.full(len(ids), 3.0), 1).status.recovered
+
+
+def _parts(vocabulary: int) -> tuple[Any, Any, Any]:
+    head = unsoftmax.random_token_heads(vocabulary, 3, seed=1).heads[0]
+    return head.keys, head.queries, head.values
+
+
+def test_large_constants_cost_digits_and_nothing_else() -> None:
+    head = unsoftmax.random_token_heads(100, 4, seed=1).heads[0]
+    model = TokenHeads([unsoftmax.TokenHead(head.keys, head.queries, head.values + 1e4)])
+    result = recovered(model, 100)
+    assert result.status.recovered
+    assert worst_error(model, result.model) < 1e-8
+
+
+def test_the_budget_is_kept() -> None:
+    model = unsoftmax.random_token_heads(100, 4, seed=1)
+    ledger = Ledger(FunctionOracle(model, OracleSpec(domain=TokenIds(100))), budget=300)
+    result = recover_tokens(ledger, 0)
+    assert result.status is Status.BUDGET_SPENT
+    assert result.queries.total <= 300
