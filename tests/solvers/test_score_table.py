@@ -36,7 +36,8 @@ def test_tables_of_any_rank(
     found = unsoftmax.TokenHeads([unsoftmax.TokenHead(table.keys, table.queries, meter.values)])
     assert table.resolved
     assert table.keys.shape[1] == min(rank, vocabulary - 1)
-    assert ledger.bill.total <= factor * model.parameters + 10
+    probes = 30  # 6 candidates, each read on 3 tokens and on one row, and third tokens
+    assert ledger.bill.total <= factor * model.parameters + probes
     ids = np.random.default_rng(seed + 1).integers(0, vocabulary, (500, 9))
     assert np.abs(found(ids) - model(ids)).max() < error * max(meter.spread, 1.0)
 
