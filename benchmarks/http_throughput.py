@@ -103,7 +103,8 @@ def main() -> None:
             for kind, binary in (("bytes", True), ("JSON", False)):
                 alone, ratios = measure(url, binary, requests)
                 print(
-                    f"{label:<13}{kind:<9}{alone:>22,.0f}{ratios[1]:>26.2f}{ratios[4]:>8.2f}{ratios[16]:>8.2f}",
+                    f"{label:<13}{kind:<9}{alone:>22,.0f}"
+                    f"{ratios[1]:>26.2f}{ratios[4]:>8.2f}{ratios[16]:>8.2f}",
                     flush=True,
                 )
 

@@ -1,9 +1,13 @@
-"""Data flows one way: no room imports from a room downstream of it."""
+"""The house rules that a reader of the code may rely on, read off the source itself."""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import unsoftmax
 
@@ -29,42 +33,107 @@ ROOMS = [
     "lab",
     "cli",
 ]
+ENTRANCES = {"__init__", "__main__"}  # they import whatever they offer
 LATE = {("oracles/separate_process.py", "recovery")}  # the child process resolves its own target
+ASKING = {"ask", "forms", "project", "measure", "once", "query_bias", "resolution", "identify", "first_look"}
+WIDEST = 110
+PRAGMA = re.compile(r"  # (type: ignore|noqa)")  # what tools are told about a line may stand beyond its end
 
 
-def _imports(path: Path) -> set[str]:
+def _sources(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
+    """Every file of the rooms (none: of the house) by its path inside the package."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if not rooms or _room(name) in rooms:
+            yield name, ast.parse(path.read_text())
+
+
+def _room(name: str) -> str:
+    return name.split("/")[0].removesuffix(".py")
+
+
+def _imports(tree: ast.Module) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("unsoftmax."):
             found.add(node.module.split(".")[1])
+        if isinstance(node, ast.Import):
+            found.update(
+                alias.name.split(".")[1] for alias in node.names if alias.name.startswith("unsoftmax.")
+            )
     return found
+
+
+def test_every_room_has_its_place() -> None:
+    there = {_room(path.relative_to(SOURCE).as_posix()) for path in SOURCE.rglob("*.py")}
+    assert there - ENTRANCES == set(ROOMS)
 
 
 def test_no_room_imports_downstream() -> None:
     wrong = []
-    for path in SOURCE.rglob("*.py"):
-        name = path.relative_to(SOURCE)
-        room = name.parts[0].removesuffix(".py")
-        if room not in ROOMS:
+    for name, tree in _sources():
+        if _room(name) in ENTRANCES:
             continue
-        for imported in _imports(path):
-            if (
-                imported in ROOMS
-                and ROOMS.index(imported) > ROOMS.index(room)
-                and (name.as_posix(), imported) not in LATE
-            ):
-                wrong.append(f"{name} imports {imported}")
+        place = ROOMS.index(_room(name))
+        wrong += [
+            f"{name} imports {imported}"
+            for imported in _imports(tree)
+            if ROOMS.index(imported) > place and (name, imported) not in LATE
+        ]
     assert wrong == []
 
 
 def test_solvers_never_see_an_oracle_and_meters_no_solver() -> None:
-    for path in (SOURCE / "solvers").glob("*.py"):
-        assert not _imports(path) & {"ledger", "learners", "certify"}, path.name
-    for path in (SOURCE / "meters").glob("*.py"):
-        assert not _imports(path) & {"solvers", "learners", "certify"}, path.name
+    for name, tree in _sources("solvers"):
+        assert not _imports(tree) & {"oracles", "ledger", "learners", "certify"}, name
+    for name, tree in _sources("meters"):
+        assert not _imports(tree) & {"solvers", "learners", "certify"}, name
+
+
+def _last(node: ast.Attribute | ast.Name) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _asks(node: ast.AST) -> bool:
+    """Whether a call in it reaches the oracle, as far as names tell."""
+    return any(
+        isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute | ast.Name)
+        and _last(part.func) in ASKING
+        for part in ast.walk(node)
+    )
+
+
+def _is_property(function: ast.FunctionDef) -> bool:
+    names = {_last(each) for each in function.decorator_list if isinstance(each, ast.Attribute | ast.Name)}
+    return bool(names & {"property", "cached_property"})
+
+
+def test_no_query_hides_in_an_assertion_or_a_property() -> None:
+    wrong = []
+    for name, tree in _sources(*ROOMS[ROOMS.index("ledger") :]):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assert) and _asks(node):
+                wrong.append(f"{name}:{node.lineno}: in an assertion")
+            if isinstance(node, ast.FunctionDef) and _is_property(node) and _asks(node):
+                wrong.append(f"{name}:{node.lineno}: in the property {node.name}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["src", "tests", "benchmarks"])
+def test_lines_fit(folder: str) -> None:
+    root = SOURCE.parent.parent / folder
+    wrong = [
+        f"{path.relative_to(root)}:{number}"
+        for path in sorted(root.rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if len(PRAGMA.split(line)[0]) > WIDEST
+    ]
+    assert wrong == []
 
 
 def test_public_names_resolve_and_are_documented() -> None:
-    for name in dir(unsoftmax):
-        assert getattr(unsoftmax, name) is not None
-        assert name == "__version__" or getattr(unsoftmax, name).__doc__
+    assert sorted(unsoftmax.__all__) == dir(unsoftmax)
+    for name in unsoftmax.__all__:
+        value = getattr(unsoftmax, name)
+        assert name == "__version__" or (value.__doc__ and value.__doc__.strip()), name

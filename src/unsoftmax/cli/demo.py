@@ -162,6 +162,7 @@ def _several_heads(truth: MultiHead, found: MultiHead) -> list[str]:
             float(np.linalg.norm(nearest.v - head.v)) / v_norm,
         )
         lines.append(
-            f"{number:<8}{w_norm:>16.9f}{float(np.linalg.norm(nearest.W)):>16.9f}{nearest.rank:>6}{w_error:>14.1e}{v_error:>14.1e}"
+            f"{number:<8}{w_norm:>16.9f}{float(np.linalg.norm(nearest.W)):>16.9f}"
+            f"{nearest.rank:>6}{w_error:>14.1e}{v_error:>14.1e}"
         )
     return lines

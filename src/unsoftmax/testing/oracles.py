@@ -1,4 +1,4 @@
-"""What every oracle must do, as a check that anybody can run on a new one."""
+"""Does an oracle answer as the oracle contract promises?"""
 
 from __future__ import annotations
 
@@ -6,21 +6,33 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault
-from unsoftmax.oracles.base import Oracle, OracleSpec, check_width
+from unsoftmax.oracles import Oracle, OracleSpec, check_width
+from unsoftmax.testing.violations import raise_if_any
 
-__all__ = ["violations"]
+__all__ = ["check_oracle"]
 
 _BATCHING = 1e-5  # relative; answers may depend on how queries are batched, in float32 by about 1e-6
 
 
-def violations(oracle: Oracle, *, width: int | None = None, seed: int = 0) -> list[str]:
-    """The rules of the oracle contract that `oracle` breaks, in words; empty when it conforms. Asks about 40
-    queries.
+def check_oracle(oracle: Oracle, *, width: int | None = None, seed: int = 0) -> None:
+    """Runs the rules of the oracle contract, with about 40 queries; raises `NonConformance` with all that are
+    broken.
+
+    width: columns of a sequence, where the oracle's spec does not tell.
 
     >>> from unsoftmax.oracles import FunctionOracle
-    >>> violations(FunctionOracle(lambda X: X[:, -1, 0]), width=2)
-    []
+    >>> check_oracle(FunctionOracle(lambda X: X[:, -1, 0]), width=2)
+    >>> from unsoftmax.oracles import OracleSpec
+    >>> check_oracle(FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=2, input_bound=0.5)))
+    Traceback (most recent call last):
+        ...
+    unsoftmax.testing.violations.NonConformance: the oracle breaks 1 of its promises:
+    - a row of norm 0.505 was answered, but spec.input_bound is 0.5
     """
+    raise_if_any("the oracle", _violations(oracle, width, seed))
+
+
+def _violations(oracle: Oracle, width: int | None, seed: int) -> list[str]:
     spec = oracle.spec
     if not isinstance(spec, OracleSpec):
         return ["spec is not an OracleSpec"]
@@ -34,7 +46,7 @@ def violations(oracle: Oracle, *, width: int | None = None, seed: int = 0) -> li
         broken += _one_length(oracle, _batch(rng, spec, length, d))
     if spec.input_bound is not None:
         broken += _bound_is_kept(oracle, spec.input_bound, d)
-    return list(dict.fromkeys(broken))
+    return broken
 
 
 def _one_length(oracle: Oracle, batch: Array) -> list[str]:
