@@ -299,7 +299,8 @@ def identify(seeds: int) -> None:
             head = hard_head(d, seed=seed)
             oracle = as_oracle(SingleHead(head.W, 10.0 ** rng.uniform(-0.5, 1.0) * head.v))
             found = unsoftmax.identify(Ledger(wrap(oracle, rng, seed)), rng)
-            right += name in (found.name, f"{found.name} {found.decimals}")
+            kind, decimals = found.answers.name, getattr(found.answers, "decimals", None)
+            right += name in (kind, f"{kind} {decimals}")
             paid.append(found.queries)
         print(f"| {name} | {right}/{5 * seeds} | {np.mean(paid):.0f} |", flush=True)
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AnswerModel": "learners",
     "Assumption": "learners",
     "Audit": "audit.pipeline",
     "Bill": "ledger",
@@ -27,10 +26,11 @@ _HOMES = {
     "Defence": "audit.defences",
     "Defences": "audit.defend",
     "Equivalence": "models",
-    "Finding": "learners",
+    "Finding": "answers",
     "FlippedLabels": "oracles",
     "FunctionOracle": "oracles",
     "HttpOptions": "oracles.http",
+    "Known": "learners",
     "Labels": "oracles",
     "Learned": "learners",
     "Learner": "learners",
@@ -86,7 +86,7 @@ _HOMES = {
     "from_labels": "learners",
     "from_torch": "models",
     "http_oracle": "oracles.http",
-    "identify": "learners",
+    "identify": "answers",
     "load": "models",
     "low_precision": "learners",
     "milli_2019": "learners",
@@ -112,6 +112,8 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from unsoftmax.answers import Finding as Finding
+    from unsoftmax.answers import identify as identify
     from unsoftmax.audit.defences import Defence as Defence
     from unsoftmax.audit.defend import Defences as Defences
     from unsoftmax.audit.defend import defend as defend
@@ -126,10 +128,9 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
-    from unsoftmax.learners import AnswerModel as AnswerModel
     from unsoftmax.learners import Assumption as Assumption
     from unsoftmax.learners import Claim as Claim
-    from unsoftmax.learners import Finding as Finding
+    from unsoftmax.learners import Known as Known
     from unsoftmax.learners import Learned as Learned
     from unsoftmax.learners import Learner as Learner
     from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
@@ -142,7 +143,6 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import appendix_c as appendix_c
     from unsoftmax.learners import clipped as clipped
     from unsoftmax.learners import from_labels as from_labels
-    from unsoftmax.learners import identify as identify
     from unsoftmax.learners import low_precision as low_precision
     from unsoftmax.learners import milli_2019 as milli_2019
     from unsoftmax.learners import noisy as noisy

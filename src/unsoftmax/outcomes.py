@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["BudgetSpent", "NotIdentifiable", "OutsideClass", "Status", "Stop", "Unresolved"]
+from unsoftmax.families import EVERY_FAMILY, Family
+
+__all__ = [
+    "BudgetSpent",
+    "NotIdentifiable",
+    "OutsideClass",
+    "Refutation",
+    "Status",
+    "Stop",
+    "Test",
+    "Unresolved",
+]
 
 
 class Status(StrEnum):
@@ -30,6 +42,36 @@ class Status(StrEnum):
         return self.value
 
 
+@dataclass(frozen=True)
+class Test:
+    """A property that every function of some families has. rules_out: the families that a failure excludes.
+
+    >>> Test("one-row answers are affine", frozenset({Family.SINGLE_HEAD})).rules_out
+    frozenset({<Family.SINGLE_HEAD: 'single-head'>})
+    """
+
+    __test__ = False  # not a case for pytest
+
+    name: str
+    rules_out: frozenset[Family] = EVERY_FAMILY
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """A test that failed, and what was seen. The sentence is for people; code reads `test`."""
+
+    test: Test
+    seen: str
+
+    @property
+    def sentence(self) -> str:
+        """The refutation in words."""
+        return f"failed the test '{self.test}': {self.seen}"
+
+
 class Stop(Exception):
     """Learning ends here with `status`, because of `reason`. Never reaches the user as an exception."""
 
@@ -48,14 +90,18 @@ class NotIdentifiable(Stop):
 
 
 class OutsideClass(Stop):
-    """The box is none of the known functions: `test` names the property that failed, `evidence` the
-    figures."""
+    """The target is not in the family: `refutation` says which property failed, and on what evidence."""
 
     status = Status.OUTSIDE_CLASS
 
-    def __init__(self, test: str, evidence: str) -> None:
-        super().__init__(f"failed the test '{test}': {evidence}")
-        self.test = test
+    def __init__(self, test: Test, seen: str) -> None:
+        self.refutation = Refutation(test, seen)
+        super().__init__(self.refutation.sentence)
+
+    @property
+    def test(self) -> Test:
+        """The property that failed."""
+        return self.refutation.test
 
 
 class Unresolved(Stop):

@@ -14,7 +14,7 @@ import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
 from unsoftmax.arrays import Array
-from unsoftmax.audit.first_look.look import FirstLook, first_look
+from unsoftmax.first_look.look import FirstLook, first_look
 from unsoftmax.models import Model
 
 FAMILIES: dict[str, Callable[[int, bool], Model]] = {

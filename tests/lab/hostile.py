@@ -10,12 +10,12 @@ import unsoftmax
 
 
 class _Hostile(unsoftmax.SingleHeadLearner):
-    def learn(self, ledger: Any, rng: Any) -> Any:
+    def learn(self, asker: Any, known: Any, rng: Any) -> Any:
         raise MemoryError("no room for the answers")
 
 
 class _Deadly(unsoftmax.SingleHeadLearner):
-    def learn(self, ledger: Any, rng: Any) -> Any:
+    def learn(self, asker: Any, known: Any, rng: Any) -> Any:
         os._exit(9)
 
 

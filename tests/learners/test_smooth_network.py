@@ -42,7 +42,7 @@ def test_single_numbers_within_the_claim(d: int, J: int, seed: int) -> None:
     hidden = random_network(d, J, 1, seed, "gelu")
     ledger = Ledger(FunctionOracle(lambda X: hidden(X[:, 0])[:, 0], OracleSpec(width=d)))
     learner = SmoothNetworkLearner()
-    found = learner.learn(ledger, np.random.default_rng(seed)).model
+    found = learner.learn(ledger, Known(), np.random.default_rng(seed)).model
     assert isinstance(found, Network)
     assert found.outputs is None
     linear = None if found.linear is None else found.linear[:, None]
@@ -93,7 +93,7 @@ def test_gated(biased: float) -> None:
     assert hidden.distance(found) < 1e-10
     ledger = Ledger(FunctionOracle(lambda X: hidden(X[:, 0]), OracleSpec(width=d, outputs=m)))
     learner = GatedNetworkLearner()
-    learnt = learner.learn(ledger, np.random.default_rng(4)).model
+    learnt = learner.learn(ledger, Known(), np.random.default_rng(4)).model
     assert isinstance(learnt, GatedNetwork)
     assert hidden.distance(learnt) < 1e-10
     assert learner.claim.queries.holds(ledger.bill.total, Size(d, neurons=J))
@@ -125,4 +125,4 @@ def test_what_is_no_such_network_is_not_returned(function: Callable[[Array], Arr
     ledger = Ledger(FunctionOracle(lambda X: function(X[:, 0]), OracleSpec(width=d, outputs=m)))
     for learner in (SmoothNetworkLearner(), GatedNetworkLearner()):
         with pytest.raises(Stop):
-            learner.learn(ledger, np.random.default_rng(0))
+            learner.learn(ledger, Known(), np.random.default_rng(0))

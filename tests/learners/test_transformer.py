@@ -166,6 +166,6 @@ def test_the_demo_target() -> None:
 def test_a_box_that_only_looks_like_one_is_never_a_success(name: str, d: int) -> None:
     result = unsoftmax.recover(BOXES[name](d, 1), width=d, seed=1)
     assert not result.status.recovered, result.reason
-    if name not in ("rounded_answers", "float32_answers"):
+    if name not in ("rounded_answers", "noisy_answers", "float32_answers"):
         assert result.status is Status.OUTSIDE_CLASS, result.reason
         assert "failed the test '" in result.reason

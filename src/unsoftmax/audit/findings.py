@@ -1,9 +1,9 @@
-"""What merge_findings while learning, added to what the first look found."""
+"""What was found while learning, added to what the first look found."""
 
 from __future__ import annotations
 
-from unsoftmax.audit.first_look.family_from_values import UNKNOWN
-from unsoftmax.learners import Finding
+from unsoftmax.answers import Finding
+from unsoftmax.first_look.family_from_values import UNKNOWN
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result

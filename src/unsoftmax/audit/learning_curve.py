@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.answers import Answers, Clipped, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import Array
-from unsoftmax.learners import AnswerModel
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.models.base import softmax
 
@@ -24,7 +24,6 @@ _MOST_NUMBERS = 8_000_000
 _MOST_QUERIES = 4_500  # the Gram matrix of the gradients has this many rows
 _POINTS = 48
 _JITTER = 1e-13  # keeps the Gram matrix of dependent gradients positive
-_PRECISION = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 @dataclass(frozen=True)
@@ -71,13 +70,13 @@ class Recorder:
             self.batches.append(batch.copy())
 
 
-def learning_curve(recorder: Recorder, model: Model, answers: AnswerModel | None) -> LearningCurve:
+def learning_curve(recorder: Recorder, model: Model, answers: Answers | None) -> LearningCurve:
     """The curve of a finished run, or the reason why there is none."""
     if recorder.full:
         return LearningCurve(
             why_not=f"the run asked more than {_MOST_QUERIES:,} queries, too many for this figure"
         )
-    if answers is not None and answers.kind in ("labels", "flipped labels"):
+    if isinstance(answers, Labels):
         return LearningCurve(
             why_not="an answer of one bit is no linear measurement; each entry is bisected, one bit a query"
         )
@@ -208,13 +207,20 @@ class _Share:
         return float(sum(np.linalg.norm(part) ** 2 for part in (self.W, self.w0, self.v)))
 
 
-def _errors_of(answers: AnswerModel | None, model: Model, batch: Array) -> Array:
+def _errors_of(answers: Answers | None, model: Model, batch: Array) -> Array:
     """The size of the answers' own errors, never below their last digit."""
     sizes = np.abs(model(batch))
     rounding = 2.0**-52 * sizes
-    if answers is None:
-        return np.asarray(rounding)
-    return np.asarray(rounding + answers.tau + answers.sigma + _PRECISION.get(answers.kind, 0.0) * sizes)
+    kind = answers.inner if isinstance(answers, Clipped) else answers
+    match kind:
+        case Stored(short) | Computed(short):
+            return np.asarray(rounding + short.unit * sizes)
+        case Noisy(sigma):
+            return np.asarray(rounding + sigma)
+        case Rounded() | Within():
+            return np.asarray(rounding + kind.tolerance)
+        case _:
+            return np.asarray(rounding)
 
 
 def _project(shares: list[_Share], noise: Array) -> tuple[tuple[int, ...], tuple[float, ...]]:

@@ -12,118 +12,67 @@ from typing import Any
 
 import numpy as np
 
+from unsoftmax.answers import Finding
 from unsoftmax.audit.findings import merge_findings
-from unsoftmax.audit.first_look.look import FirstLook, first_look
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import (
-    FAMILIES,
-    AnswerAwareLearner,
-    Claim,
-    Finding,
-    Learned,
-    Learner,
-    VectorOutputsLearner,
-    learner_for,
-)
-from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.families import Family
+from unsoftmax.first_look.asking import FirstLookAsker
+from unsoftmax.first_look.look import FirstLook, take_look
+from unsoftmax.learners import Known
 from unsoftmax.ledger import Ledger, Progress, read_statement
-from unsoftmax.outcomes import BudgetSpent, OutsideClass, Status, Unresolved
-from unsoftmax.recovery.recover import checked_tolerance, recover
+from unsoftmax.outcomes import BudgetSpent, Status, Stop
+from unsoftmax.recovery.choose import family_named
+from unsoftmax.recovery.explain import no_learner
+from unsoftmax.recovery.recover import Job, checked_tolerance, recover_from
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.targets import as_oracle
 
-__all__ = ["Audit", "AuditLearner", "audit_target"]
-
-_NAMES = {"multi-head": "several heads", "transformer": "a network on top of attention"}
+__all__ = ["Audit", "audit_target"]
 
 
 @dataclass
-class _Seen:
-    """What came up on the way, for the report."""
-
-    look: FirstLook | None = None
-    plan: AuditPlan | None = None
-    claim: Claim | None = None
-    recorder: Recorder = field(default_factory=Recorder)
-
-
-@dataclass(frozen=True)
-class AuditLearner:
-    """A learner that looks first, says what the rest will cost, and goes on only when that is approved.
+class _Preparation:
+    """What an audit does before a learner is chosen: a first look, the plan, and approval.
 
     approve: called once with the `AuditPlan`; False ends the run as BUDGET_SPENT, resumable with the same
     ledger.
     """
 
-    base: Learner
-    tolerance: float | None = None
-    price_per_thousand: float | None = field(default=None, repr=False)
-    approve: Callable[[AuditPlan], bool] = field(default=lambda plan: True, repr=False)
-    seen: _Seen = field(default_factory=_Seen, repr=False, compare=False)
+    family: Family | None
+    price_per_thousand: float | None
+    approve: Callable[[AuditPlan], bool]
+    recorder: Recorder = field(default_factory=Recorder)
+    look: FirstLook | None = None
+    plan: AuditPlan | None = None
 
-    @property
-    def family(self) -> str:
-        return self.base.family
-
-    @property
-    def claim(self) -> Claim:
-        return self.seen.claim if self.seen.claim is not None else self.base.claim
-
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        ledger.watch(self.seen.recorder)
-        started, looking = time.perf_counter(), np.random.default_rng(rng.integers(2**63))
-        self.seen.look = look = first_look(ledger, looking, self.tolerance)
-        if self.base.family == "auto":
-            _stop_where_no_learner_is(look)
+    def __call__(self, ledger: Ledger, known: Known, rng: np.random.Generator) -> tuple[Known, Stop | None]:
+        ledger.watch(self.recorder)
+        started = time.perf_counter()
+        asker = FirstLookAsker(ledger, np.random.default_rng(rng.integers(2**63)))
+        try:
+            look = take_look(asker, known.answers, known.findings[0].evidence if known.told else "")
+        except Stop as stop:  # what it had found until then was paid for
+            return replace(known, findings=tuple(asker.findings)), stop
+        self.look = look
+        known = replace(known, look=look, answers=look.answers, identified=True, findings=look.findings)
+        known = replace(known, bends=look.guess is Family.TRANSFORMER and known.exact)
+        if self.family is None and (ending := no_learner(look)) is not None:
+            return known, ending
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
-        plan = make_plan(
-            look,
+        self.plan = plan = make_plan(
+            known,
+            self.family,
             ledger.width,
             paid,
-            base=self.base,
-            outputs=ledger.outputs,
             price_per_thousand=self.price_per_thousand,
             seconds_per_query=rate,
         )
-        self.seen.plan, self.seen.claim = plan, plan.claim
         if not self.approve(plan):
-            raise BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
-        try:
-            return AnswerAwareLearner(self.base, self.tolerance).learn(ledger, rng)
-        except OutsideClass as refuted:
-            if look.beyond_these_answers:
-                raise Unresolved(
-                    f"{look.beyond_these_answers}; learning ended because the target {refuted.reason}"
-                ) from refuted
-            raise
-        except Unresolved as failed:
-            if look.value("family") == "none" and self.base.family == "auto":  # no precision would help
-                raise OutsideClass("the first look finds a known family", look.evidence("family")) from failed
-            raise
-
-
-def _stop_where_no_learner_is(look: FirstLook) -> None:
-    """Ends an audit before more is spent, where the first look has found something that these answers are not
-    enough for."""
-    answers, family = look.answers, look.value("family")
-    if answers is None or answers.exact:
-        return
-    evidence = look.evidence("family")
-    if answers.kind == "unsteady":
-        raise OutsideClass(REPEAT_TEST, answers.evidence)
-    if family == "none":
-        raise OutsideClass("the first look finds a known family", evidence)
-    if (family == "multi-head" and answers.kind != "float32") or (
-        family == "transformer" and answers.name != "clipped"
-    ):
-        raise Unresolved(
-            f"the first look finds {_NAMES[family]} (answers: {look.value('answers')}; {evidence}), which "
-            "is only recovered from exact answers; "
-            "ask a target without such errors"
-        )
+            return known, BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
+        return known, None
 
 
 @dataclass(frozen=True)
@@ -195,6 +144,7 @@ def audit_target(
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
     oracle = as_oracle(target, outputs=outputs)
     gate = _Gate(confirm_above, confirm)
+    wanted = family_named(family)
     told = width if width is not None else oracle.spec.width
     if isinstance(told, int) and told > 0:
         gate.before_the_first_query(cheapest(told))
@@ -205,31 +155,29 @@ def audit_target(
             place = Path(folder) / "audit.ledger"
         while True:
             limited = not gate.open
-            base = learner_for(family) if oracle.spec.outputs is None else VectorOutputsLearner()
-            learner = AuditLearner(base, tolerance, price, gate.approves(on_plan))
-            result = recover(
-                oracle,
+            preparation = _Preparation(wanted, price, gate.approves(on_plan))
+            job = Job(
                 width=width,
+                family=wanted,
                 budget=gate.limit(budget),
                 seed=seed,
                 ledger=place,
+                tolerance=tolerance,
                 input_bound=input_bound,
                 outputs=outputs,
-                learner=learner,
                 progress=progress,
             )
+            result = recover_from(oracle, job, preparation, "audit")
             if result.status is not Status.BUDGET_SPENT or not limited or not gate.may_go_on(result):
                 break
             on_plan = None
         digest = None if place is None else ledger_digest(place)
-    seen = learner.seen
-    answers = None if seen.look is None else seen.look.answers
+    look = preparation.look
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:
-        curve = learning_curve(seen.recorder, result.model, answers)
-    findings = merge_findings(
-        result.findings if seen.look is None else seen.look.findings, result
-    )  # a first look that was stopped has found something too
+        curve = learning_curve(preparation.recorder, result.model, None if look is None else look.answers)
+    # a first look that was stopped has found something too
+    findings = merge_findings(result.findings if look is None else look.findings, result)
     name = target if isinstance(target, str) else oracle.spec.name
     options = {
         "width": width,
@@ -241,8 +189,8 @@ def audit_target(
     }
     return Audit(
         target=str(name),
-        result=replace(result, findings=findings, claim=_claim_of(result, seen, learner.claim)),
-        plan=seen.plan,
+        result=replace(result, findings=findings),
+        plan=preparation.plan,
         findings=findings,
         curve=curve,
         seed=seed,
@@ -251,20 +199,6 @@ def audit_target(
         ledger_digest=digest,
         options={name: value for name, value in options.items() if value is not None},
     )
-
-
-def _claim_of(result: Result, seen: _Seen, planned: Claim) -> Claim:
-    """The claim of the learner that succeeded, where learning found another family than the first look."""
-    exact = seen.look is not None and seen.look.answers is not None and seen.look.answers.exact
-    if (
-        result.model is None
-        or not exact
-        or seen.plan is None
-        or result.family == seen.plan.family
-        or result.family not in FAMILIES
-    ):
-        return planned
-    return learner_for(result.family).claim
 
 
 def ledger_digest(path: str | Path) -> str | None:

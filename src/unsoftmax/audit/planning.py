@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from unsoftmax.audit.first_look.look import FirstLook
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Claim, Learner, learner_for, learner_for_answers
+from unsoftmax.families import Family
+from unsoftmax.learners import Claim, Known
+from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.plan import Plan, plan_for
 
 __all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
@@ -84,24 +85,20 @@ class AuditPlan:
 
 
 def make_plan(
-    look: FirstLook,
+    known: Known,
+    family: Family | None,
     width: int,
     paid: int,
     *,
-    base: Learner,
-    outputs: int | None = None,
     price_per_thousand: float | None = None,
     seconds_per_query: float | None = None,
 ) -> AuditPlan:
-    """The plan for the learner that the first look, or the user by `base`, chose."""
-    if look.answers is not None and not look.answers.exact:
-        learner, chosen = learner_for_answers(look.answers), "single-head"
-    else:
-        chosen = look.family if base.family == "auto" else base.family
-        learner = base if look.answers is None else learner_for(chosen)
-    biased = {"present": True, "none": False}.get(look.value("query bias") or "")
-    planned = plan_for(learner, width, outputs, biased=biased)
-    return AuditPlan(chosen, planned, paid, price_per_thousand, seconds_per_query)
+    """The plan for the learner that is chosen by what the first look knows, and by what the user asks for."""
+    learner = next(choose(known, family)).learner
+    found = None if known.look is None else known.look.value("query bias")
+    biased = {"present": True, "none": False}.get(found or "")
+    planned = plan_for(learner, width, known.outputs, biased=biased)
+    return AuditPlan(str(learner.family), planned, paid, price_per_thousand, seconds_per_query)
 
 
 def cheapest(width: int) -> int:

@@ -2,6 +2,15 @@
 
 from unsoftmax.certify.bounds import error_bound, rounding_limit
 from unsoftmax.certify.certificate import Certificate, certify
+from unsoftmax.certify.fresh_sequences import check_fresh_sequences
 from unsoftmax.certify.recheck import REPLAY_TEST, confirm_target
 
-__all__ = ["REPLAY_TEST", "Certificate", "certify", "confirm_target", "error_bound", "rounding_limit"]
+__all__ = [
+    "REPLAY_TEST",
+    "Certificate",
+    "certify",
+    "check_fresh_sequences",
+    "confirm_target",
+    "error_bound",
+    "rounding_limit",
+]

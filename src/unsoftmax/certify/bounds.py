@@ -8,23 +8,23 @@ from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_hea
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
 from unsoftmax.certify.vector_bound import vector_error_bound
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
 __all__ = ["error_bound", "rounding_limit"]
 
 
-def error_bound(ledger: Ledger, model: Model, rng: np.random.Generator) -> float | None:
+def error_bound(asker: Asker, model: Model, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is
     known."""
     if model.outputs is not None and isinstance(model, SingleHead | MultiHead):
-        return vector_error_bound(ledger, model, rng)
+        return vector_error_bound(asker, model, rng)
     if isinstance(model, SingleHead):
-        return single_head_error_bound(ledger, model, rng)
+        return single_head_error_bound(asker, model, rng)
     if isinstance(model, Transformer):
-        return transformer_error_bound(ledger, model, rng)
+        return transformer_error_bound(asker, model, rng)
     if isinstance(model, MultiHead):
-        return multi_head_error_bound(ledger, model, rng)
+        return multi_head_error_bound(asker, model, rng)
     return None
 
 

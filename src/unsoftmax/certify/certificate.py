@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import Ball, Space
 
@@ -70,7 +70,7 @@ class Certificate:
 
 
 def certify(
-    asker: Ledger,
+    asker: Asker,
     model: Model,
     rng: np.random.Generator,
     *,
@@ -87,7 +87,7 @@ def certify(
     deviation, repeats: see `Learned`. own: sequences of the user's that are compared as well.
     """
     allowed = model.exact_at if allowed is None else allowed
-    sample = draw_sample(model, _domain(asker), rng, max_length=asker.oracle.spec.max_length, own=own)
+    sample = draw_sample(model, _domain(asker), rng, max_length=asker.max_length, own=own)
     ruler = _Ruler(model, allowed, tolerance, deviation)
     errors: list[Array] = []
     ratios: list[Array] = []
@@ -121,12 +121,12 @@ def certify(
     )
 
 
-def _domain(asker: Ledger) -> Space:
+def _domain(asker: Asker) -> Space:
     """All rows that may be sent."""
     return Space(asker.width) if asker.input_bound is None else Ball(asker.width, asker.input_bound)
 
 
-def _median(asker: Ledger, batch: Array, repeats: int) -> Array:
+def _median(asker: Asker, batch: Array, repeats: int) -> Array:
     return np.asarray(np.median([asker.ask(batch) for _ in range(repeats)], axis=0))
 
 
@@ -182,12 +182,12 @@ def _in_words(lengths: tuple[int, ...]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
-def _repeats(ledger: Ledger, model: Model, tolerance: float) -> float | None:
+def _repeats(asker: Asker, model: Model, tolerance: float) -> float | None:
     """Largest change of early answers, relative to what they could show; asked in another order than at
     first."""
     worst: float | None = None
-    for sequence, before in list(reversed(ledger.witnesses))[-8:]:
-        now = ledger.ask(sequence[None])[0]
+    for sequence, before in list(reversed(asker.early_queries))[-8:]:
+        now = asker.ask(sequence[None])[0]
         explained = 2.0 * tolerance + float(model.rounding(sequence[None])[0])
         scale = float(model.sensitivity(sequence[None])[0])
         change = max(float(np.max(np.abs(now - before))) - explained, 0.0)

@@ -7,7 +7,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, ask_fresh_pairs
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.solvers.joint_heads import JointHeads, joint_step
@@ -19,7 +19,7 @@ _FLOOR = 16 * EPS
 _BASE = 2.0**16
 
 
-def joint_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
+def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:
     """Six times the relative change of the worst head in one least-squares step on 1.6 fresh queries a
     parameter; None for large models."""
     d = model.width
@@ -34,17 +34,17 @@ def joint_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator
     )
     heads = JointHeads(W, np.array([head.v for head in model.heads]))
     respond = Responses(
-        ledger,
+        asker,
         model.v,
         float(np.max(model.c)) if np.ndim(model.c) else float(np.asarray(model.c)),
         biased=biased,
     )
-    with ledger.phase(VERIFICATION):
+    with asker.phase(VERIFICATION):
         A, B, shifts, answers = ask_fresh_pairs(
-            respond, heads, _BASE if ledger.input_bound is None else ledger.input_bound / 8, rng
+            respond, heads, _BASE if asker.input_bound is None else asker.input_bound / 8, rng
         )
         silent = np.zeros((1, 1, d))
-        constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(
+        constant = float(np.abs(asker.ask(silent) - model(silent)).max()) / max(
             float(np.linalg.norm(model.v)), float(np.max(np.abs(model.c))), 1e-300
         )
     change = joint_step(heads, A, B, shifts, answers)[1]

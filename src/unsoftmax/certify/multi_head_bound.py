@@ -7,7 +7,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.certify.joint_bound import joint_error_bound
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.isolating_pairs import (
     isolating_pairs,
     mirrored,
@@ -30,7 +30,7 @@ _UNCERTAIN_SCALE = 1e-11  # beyond, the scales are looked at together
 _FLOOR = 16 * EPS
 
 
-def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float | None:
+def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None
     when a head cannot be heard alone.
 
@@ -47,36 +47,34 @@ def multi_head_error_bound(ledger: Ledger, model: MultiHead, rng: np.random.Gene
     matrices = _matrices(heads, biased)
     probes = []
     for h in range(len(heads)):
-        found = _alone(ledger, matrices, heads[h], h, biased, rng)
+        found = _alone(asker, matrices, heads[h], h, biased, rng)
         if found is None:
-            return joint_error_bound(ledger, model, rng)
+            return joint_error_bound(asker, model, rng)
         probes.append(found)
-    plain = _saturated(ledger, matrices, biased, rng) if heads else None
+    plain = _saturated(asker, matrices, biased, rng) if heads else None
     if heads and plain is None:
         return None
     worst, scales = 0.0, []
-    with ledger.phase(VERIFICATION):
+    with asker.phase(VERIFICATION):
         for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
-            missing = (ledger.ask(batch) - model(batch)) / slope
+            missing = (asker.ask(batch) - model(batch)) / slope
             worst = max(worst, rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
             scales.append(rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         if max(scales, default=0.0) > _UNCERTAIN_SCALE:
             scales = np.minimum(
                 scales,
-                _scales_together(ledger, model, matrices, np.array([head.v for head in heads]), biased, rng),
+                _scales_together(asker, model, matrices, np.array([head.v for head in heads]), biased, rng),
             ).tolist()
         worst = max([worst, *scales])
         quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
-        rows = (_BASE if ledger.input_bound is None else ledger.input_bound) * _units(rng, model.width)[
-            :, None
-        ]
-        alone = (ledger.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
+        rows = (_BASE if asker.input_bound is None else asker.input_bound) * _units(rng, model.width)[:, None]
+        alone = (asker.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
         values = rms(alone)
         if plain is not None:
             batch, length = plain
-            values = max(values, rms((ledger.ask(batch) - model(batch)) / length))
+            values = max(values, rms((asker.ask(batch) - model(batch)) / length))
         silent = np.zeros((1, 1, model.width))
-        constant = float(np.abs(ledger.ask(silent) - model(silent)).max()) / max(
+        constant = float(np.abs(asker.ask(silent) - model(silent)).max()) / max(
             quietest, float(np.max(np.abs(model.c)))
         )
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
@@ -113,12 +111,12 @@ def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:
 
 
 def _alone(
-    ledger: Ledger, matrices: list[Array], head: SingleHead, h: int, biased: bool, rng: np.random.Generator
+    asker: Asker, matrices: list[Array], head: SingleHead, h: int, biased: bool, rng: np.random.Generator
 ) -> tuple[Array, Array, Array, Array] | None:
     """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score;
     the second half mirrors the first."""
     A, B = isolating_pairs(
-        matrices, h, head.v, _PROBES, rng, size=_size(ledger), silence=_QUIET, biased=biased
+        matrices, h, head.v, _PROBES, rng, size=_size(asker), silence=_QUIET, biased=biased
     )
     A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)
@@ -127,7 +125,7 @@ def _alone(
     sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
     if (
         not np.isfinite(batch).all()
-        or not _allowed(ledger, batch)
+        or not _allowed(asker, batch)
         or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE
     ):
         return None
@@ -135,25 +133,25 @@ def _alone(
 
 
 def _scales_together(
-    ledger: Ledger, model: MultiHead, matrices: list[Array], v: Array, biased: bool, rng: np.random.Generator
+    asker: Asker, model: MultiHead, matrices: list[Array], v: Array, biased: bool, rng: np.random.Generator
 ) -> Array:
     """Error of every head's scale on short pairs, with twice its uncertainty; where heads are close, those
     that isolate one are too long to tell."""
-    A, B = moderate_pairs(matrices, 4 * len(matrices) + 8, rng, size=_size(ledger), biased=biased)
+    A, B = moderate_pairs(matrices, 4 * len(matrices) + 8, rng, size=_size(asker), biased=biased)
     batch, kappa = _sequences(A, B, biased)
-    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
+    if not np.isfinite(batch).all() or not _allowed(asker, batch):
         return np.full(len(matrices), np.inf)
-    scales, doubt = scale_step(matrices, v, A, B, (ledger.ask(batch) - model(batch)) / kappa)
+    scales, doubt = scale_step(matrices, v, A, B, (asker.ask(batch) - model(batch)) / kappa)
     return np.asarray(np.abs(scales) + 2 * doubt)
 
 
 def _saturated(
-    ledger: Ledger, matrices: list[Array], biased: bool, rng: np.random.Generator
+    asker: Asker, matrices: list[Array], biased: bool, rng: np.random.Generator
 ) -> tuple[Array, Array] | None:
     """Sequences in which every head is on or off, half of them at random, and the size of their first row."""
-    A, B = saturating_pairs(matrices, _PROBES, rng, size=_size(ledger), silence=40.0, biased=biased)
+    A, B = saturating_pairs(matrices, _PROBES, rng, size=_size(asker), silence=40.0, biased=biased)
     batch, kappa = _sequences(A, B, biased)
-    if not np.isfinite(batch).all() or not _allowed(ledger, batch):
+    if not np.isfinite(batch).all() or not _allowed(asker, batch):
         return None
     return batch, np.abs(kappa) * np.linalg.norm(A, axis=1)
 
@@ -167,12 +165,12 @@ def _sequences(A: Array, B: Array, biased: bool) -> tuple[Array, Array]:
     return np.stack([kappa[:, None] * A + asking, asking], axis=1), kappa
 
 
-def _size(ledger: Ledger) -> float:
-    return _BASE if ledger.input_bound is None else ledger.input_bound / 8
+def _size(asker: Asker) -> float:
+    return _BASE if asker.input_bound is None else asker.input_bound / 8
 
 
-def _allowed(ledger: Ledger, batch: Array) -> bool:
-    return ledger.input_bound is None or float(np.linalg.norm(batch, axis=2).max()) <= ledger.input_bound
+def _allowed(asker: Asker, batch: Array) -> bool:
+    return asker.input_bound is None or float(np.linalg.norm(batch, axis=2).max()) <= asker.input_bound
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:

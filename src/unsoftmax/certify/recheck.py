@@ -10,11 +10,11 @@ from unsoftmax.arrays import Array
 from unsoftmax.certify.certificate import Certificate
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["REPLAY_TEST", "confirm_target"]
 
-REPLAY_TEST = "the target still answers as the ledger says"
+REPLAY_TEST = Test("the target still answers as the ledger says")
 _COARSE = 16  # answers that carry little each, such as labels, are asked so many at a time
 
 
@@ -34,7 +34,7 @@ def confirm_target(
     Confirmations of earlier runs are in the ledger too and are replayed first, so each run pays for one. The
     keywords are those of `certify`.
     """
-    length = min(3, ledger.oracle.spec.max_length or 3)
+    length = min(3, ledger.max_length or 3)
     size = certificate.sizes[len(certificate.sizes) // 2]
     allowed = max(10.0 * certificate.max_relative_error, certificate.allowed)
 

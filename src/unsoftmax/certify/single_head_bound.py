@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, rms
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.probes.sizes import choose_scales
 from unsoftmax.models import SingleHead
 
@@ -18,7 +18,7 @@ _FACTOR = 6.0
 _FLOOR = 16 * EPS  # no float64 parameter is better known than that
 
 
-def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> float:
+def single_head_error_bound(asker: Asker, head: SingleHead, rng: np.random.Generator) -> float:
     """A bound on the relative error of W, v (and of w0 and c against them), from 33 fresh queries (49 with a
     query bias).
 
@@ -27,22 +27,19 @@ def single_head_error_bound(ledger: Ledger, head: SingleHead, rng: np.random.Gen
     """
     d = head.width
     w_norm, v_norm = head.matrix.norm(), float(np.linalg.norm(head.v))
-    with ledger.phase(VERIFICATION):
-        v_error, c_error = _value_errors(ledger, head, rng)
+    with asker.phase(VERIFICATION):
+        v_error, c_error = _value_errors(asker, head, rng)
         v_bound = _FACTOR * v_error * np.sqrt(d) / v_norm
         constant = float(np.max(np.abs(head.c)))
-        gamma, beta = _scales(head, ledger.input_bound)
+        gamma, beta = _scales(head, asker.input_bound)
         x, y = (_units(rng, d) for _ in range(2))
-        forms = _form_errors(ledger, head, gamma * x, beta * y) / beta
+        forms = _form_errors(asker, head, gamma * x, beta * y) / beta
         w_bound = _FACTOR * rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
         b_bound = 0.0
         if head.w0 is not None:
             b_norm = float(np.linalg.norm(head.w0))
             alone = _form_errors(
-                ledger,
-                head,
-                _quiet_size(ledger, np.sqrt(d) / b_norm) * _units(rng, d),
-                np.zeros((_PROBES, d)),
+                asker, head, _quiet_size(asker, np.sqrt(d) / b_norm) * _units(rng, d), np.zeros((_PROBES, d))
             )
             b_bound = _FACTOR * rms(alone) * np.sqrt(d) / max(b_norm, w_norm)
     c_bound = c_error / max(constant, v_norm)
@@ -74,23 +71,23 @@ def _scales(head: SingleHead, input_bound: float | None) -> tuple[float, float]:
     )
 
 
-def _quiet_size(ledger: Ledger, size: float) -> float:
-    return size if ledger.input_bound is None else min(size, ledger.input_bound)
+def _quiet_size(asker: Asker, size: float) -> float:
+    return size if asker.input_bound is None else min(size, asker.input_bound)
 
 
-def _value_errors(ledger: Ledger, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
+def _value_errors(asker: Asker, head: SingleHead, rng: np.random.Generator) -> tuple[float, float]:
     """Root mean square of x·(error of v) for unit x, and the error of c."""
     v_norm = float(np.linalg.norm(head.v))
     constant = float(np.max(np.abs(head.c)))
-    size = _quiet_size(ledger, max(1.0, 2.0**10 * constant / v_norm))
+    size = _quiet_size(asker, max(1.0, 2.0**10 * constant / v_norm))
     rows = size * _units(rng, head.width)[:, None]
-    answers = ledger.ask(rows)
+    answers = asker.ask(rows)
     errors = _visible(answers, answers - head(rows)) / size
     silent = np.zeros((1, 1, head.width))
-    return rms(errors), float(np.abs(ledger.ask(silent) - head(silent)).max())
+    return rms(errors), float(np.abs(asker.ask(silent) - head(silent)).max())
 
 
-def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
+def _form_errors(asker: Asker, head: SingleHead, A: Array, B: Array) -> Array:
     """xᵀ(error of the score vector) for unit x, where a = |a| x: the answer's deviation through the sigmoid's
     slope."""
     signs = np.where(A @ head.v < 0, -1.0, 1.0)
@@ -98,10 +95,10 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
     direction = head.v / np.linalg.norm(head.v)
     quiet = np.abs(A @ direction) < 0.5 * size / np.sqrt(head.width)
     A = A + (quiet * signs * 0.5 * size / np.sqrt(head.width))[:, None] * direction
-    if ledger.input_bound is not None:
+    if asker.input_bound is not None:
         A = (
             A
-            * np.minimum(1.0, (ledger.input_bound - np.linalg.norm(B, axis=1)) / np.linalg.norm(A, axis=1))[
+            * np.minimum(1.0, (asker.input_bound - np.linalg.norm(B, axis=1)) / np.linalg.norm(A, axis=1))[
                 :, None
             ]
         )
@@ -109,7 +106,7 @@ def _form_errors(ledger: Ledger, head: SingleHead, A: Array, B: Array) -> Array:
     scores = head.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
     slope = (A @ head.v) / (2.0 + 2.0 * np.cosh(score))
-    answers = ledger.ask(batch)
+    answers = asker.ask(batch)
     return np.asarray(_visible(answers, answers - head(batch)) / np.abs(slope) / np.linalg.norm(A, axis=1))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
 from unsoftmax.models import Transformer
 
@@ -19,7 +19,7 @@ _FLOOR = 16 * EPS
 _PART = 0.4
 
 
-def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.Generator) -> float:
+def transformer_error_bound(asker: Asker, model: Transformer, rng: np.random.Generator) -> float:
     """A bound on the relative error of W (and w0 against it), from 32 fresh queries.
 
     Inside a linear piece the model is a single head, and the deviation of an answer, less that of the one-row
@@ -28,7 +28,7 @@ def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.G
     """
     d = model.width
     folds = model.one_row.folds
-    _, piece, size = _place(ledger.input_bound, model, rng)
+    _, piece, size = _place(asker.input_bound, model, rng)
     a, b = _units(rng, d), _units(rng, d)
     toward = np.sign(a @ piece.gradient)
     slope = piece.gradient / np.linalg.norm(piece.gradient)
@@ -37,9 +37,9 @@ def transformer_error_bound(ledger: Ledger, model: Transformer, rng: np.random.G
     asking = piece.centre + (_PART * piece.room(b))[:, None] * b
     rows = (size * _PART * (1.0 + model.residual) * piece.room(a))[:, None] * a
     batch = np.stack([rows + asking, asking], axis=1)
-    with ledger.phase(VERIFICATION):
-        deviations = ledger.ask(batch) - model(batch)
-        deviations -= ledger.ask(asking[:, None]) - folds(asking)
+    with asker.phase(VERIFICATION):
+        deviations = asker.ask(batch) - model(batch)
+        deviations -= asker.ask(asking[:, None]) - folds(asking)
     scores = model.scores(batch)
     score = np.clip(scores[:, 0] - scores[:, 1], -30.0, 30.0)
     steep = (rows @ piece.gradient) / (1.0 + model.residual) / (2.0 + 2.0 * np.cosh(score))

@@ -8,8 +8,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound
-from unsoftmax.ledger import Ledger
-from unsoftmax.ledger.readout import ReadoutLedger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import MultiHead, SingleHead
 
 __all__ = ["vector_error_bound"]
@@ -17,16 +16,14 @@ __all__ = ["vector_error_bound"]
 _READOUTS = 3
 
 
-def vector_error_bound(
-    ledger: Ledger, model: SingleHead | MultiHead, rng: np.random.Generator
-) -> float | None:
+def vector_error_bound(asker: Asker, model: SingleHead | MultiHead, rng: np.random.Generator) -> float | None:
     """The largest bound over three random readouts: an error of V or W shows in a random weighted sum of the
     answers with its full size."""
     worst = 0.0
-    for _ in range(_READOUTS if ledger.input_bound is None else 1):  # bounded rows make each of them dear
+    for _ in range(_READOUTS if asker.input_bound is None else 1):  # bounded rows make each of them dear
         weights = rng.standard_normal(model.outputs or 1)
         weights /= np.linalg.norm(weights)
-        view = ReadoutLedger(ledger, weights)
+        view = asker.read(weights)
         if isinstance(model, SingleHead):
             bound: float | None = single_head_error_bound(view, _weighed(model, weights, model.c), rng)
         else:

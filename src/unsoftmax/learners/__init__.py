@@ -1,9 +1,6 @@
 """The pairings of a meter and a solver, one file a theorem or setting."""
 
-from unsoftmax.answers.identify import AnswerModel, Finding, identify
-from unsoftmax.learners.answers import ANSWERS_KNOWN, AnswerAwareLearner, learner_for_answers, note
-from unsoftmax.learners.auto import FAMILIES, AutoLearner, learner_for
-from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.learners.base import Known, Learned, Learner, Readout
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.clipped import ClippedLearner, clipped
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
@@ -24,15 +21,10 @@ from unsoftmax.learners.transformer import TransformerLearner
 from unsoftmax.learners.vector_answers import VectorOutputsLearner
 
 __all__ = [
-    "ANSWERS_KNOWN",
-    "FAMILIES",
-    "AnswerAwareLearner",
-    "AnswerModel",
     "Assumption",
-    "AutoLearner",
     "Claim",
     "ClippedLearner",
-    "Finding",
+    "Known",
     "LabelLearner",
     "Learned",
     "Learner",
@@ -42,6 +34,7 @@ __all__ = [
     "NetworkFound",
     "NoiseLearner",
     "QueryCount",
+    "Readout",
     "ReluNetworkLearner",
     "RoundedLearner",
     "SingleHeadLearner",
@@ -56,13 +49,9 @@ __all__ = [
     "appendix_c",
     "clipped",
     "from_labels",
-    "identify",
-    "learner_for",
-    "learner_for_answers",
     "low_precision",
     "milli_2019",
     "noisy",
-    "note",
     "rounded",
     "theorem_4_1",
     "theorem_5_1",

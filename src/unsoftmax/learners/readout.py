@@ -4,57 +4,56 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.arrays import EPS
+from unsoftmax.learners.base import Known, Readout
+from unsoftmax.ledger import Asker
 
 __all__ = ["read_constant", "read_values"]
 
 _LARGEST = 2.0**60
 
 
-def read_constant(ledger: Ledger) -> float:
-    """c = f([0]), one query."""
-    if "constant" not in ledger.known:
-        with ledger.phase("values"):
-            ledger.known["constant"] = float(ledger.ask(np.zeros((1, 1, ledger.width)))[0])
-    return float(ledger.known["constant"])
+def read_constant(asker: Asker, known: Known) -> float:
+    """c = f([0]): one query, or none where it is known."""
+    if known.constant is not None:
+        return known.constant
+    with asker.phase("values"):
+        return float(asker.ask(np.zeros((1, 1, asker.width)))[0])
 
 
-def read_values(ledger: Ledger, rng: np.random.Generator) -> tuple[Array, float]:
-    """(v, c) with d + 1 queries, and a few more when the constant drowns the readout, so that larger rows are
-    needed.
+def read_values(asker: Asker, known: Known, rng: np.random.Generator) -> Readout:
+    """v and c: none where they are known, else d + 1 queries, and a few more when the constant is so large
+    that longer rows are needed.
 
     v comes back as zero when no row that may be sent moves the answer.
     """
-    if "values" in ledger.known:
-        v, c = ledger.known["values"]
-        return v, c
-    d = ledger.width
-    c = read_constant(ledger)
-    with ledger.phase("values"):
-        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound)
+    if known.readout is not None:
+        return known.readout
+    d = asker.width
+    c = read_constant(asker, known)
+    with asker.phase("values"):
+        size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound)
         if c != 0.0:
-            size = _loud_enough(ledger, c, rng)
+            size = _loud_enough(asker, c, rng)
         v = np.empty(d)
-        step = ledger.batch_size(1)
+        step = asker.batch_size(1)
         for start in range(0, d, step):
             stop = min(start + step, d)
-            rows = ledger.blank(stop - start, 1)
+            rows = asker.blank(stop - start, 1)
             rows.fill(0.0)
             rows[np.arange(stop - start), 0, np.arange(start, stop)] = size
-            v[start:stop] = (ledger.ask(rows) - c) / size
-    ledger.known["values"] = (v, c)
-    return v, c
+            v[start:stop] = (asker.ask(rows) - c) / size
+    return Readout(v, c)
 
 
-def _loud_enough(ledger: Ledger, c: float, rng: np.random.Generator) -> float:
+def _loud_enough(asker: Asker, c: float, rng: np.random.Generator) -> float:
     """A power of two at which the readout is heard a thousand times louder than the constant."""
-    largest = _LARGEST if ledger.input_bound is None else ledger.input_bound
-    direction = rng.standard_normal(ledger.width)
+    largest = _LARGEST if asker.input_bound is None else asker.input_bound
+    direction = rng.standard_normal(asker.width)
     direction /= np.linalg.norm(direction)
     size = min(1.0, largest)
     while True:
-        moved = abs(float(ledger.ask((size * direction)[None, None])[0]) - c)
+        moved = abs(float(asker.ask((size * direction)[None, None])[0]) - c)
         if moved > 1e6 * EPS * abs(c):
             return float(min(size * max(1.0, 2.0 ** np.ceil(np.log2(2.0**10 * abs(c) / moved))), largest))
         if size >= largest:

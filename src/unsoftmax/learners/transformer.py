@@ -8,7 +8,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.relu_network.learner import (
@@ -16,7 +17,7 @@ from unsoftmax.learners.relu_network.learner import (
     usual_for_network,
     verification_of_network,
 )
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters import ConeMeter, antisymmetric_meter
 from unsoftmax.models import CanonicalNetwork, ReluNetwork, Transformer
 from unsoftmax.solvers import RangeFinder
@@ -86,7 +87,7 @@ class TransformerLearner:
     Fails when: the network learner does.
     """
 
-    family: ClassVar[str] = "transformer"
+    family: ClassVar[Family] = Family.TRANSFORMER
     network: ReluNetworkLearner = field(default_factory=ReluNetworkLearner)
     meter: Literal["cone", "antisymmetric"] = "cone"
     solver: RangeFinder = field(default_factory=RangeFinder)
@@ -102,31 +103,31 @@ class TransformerLearner:
         formula = "the network's, and 2 (r(2d - r) + d + r) + 96"
         return replace(_CLAIM, queries=QueryCount(formula, "upper", _queries_of_pairs))
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        found = self.network.find(ledger, rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        found = self.network.find(asker, rng)
         folds = found.folds.tidy()
         if folds.count == 0:
-            learned = SingleHeadLearner().learn(ledger, rng)
+            learned = SingleHeadLearner().learn(asker, known, rng)
             return replace(
                 learned,
                 note="the network is linear, so this Transformer is a single head and is given as one",
             )
         if self.meter == "antisymmetric":
-            return Learned(
-                self._through_pairs(ledger, folds, rng), bound_at_least=found.error_bound, caveat=found.caveat
-            )
-        model, doubt = self._through_cone(ledger, folds, rng)
-        return Learned(model, bound_at_least=max(found.error_bound, doubt), caveat=found.caveat)
+            model, error = self._through_pairs(asker, folds, rng), 0.0
+        else:
+            model, error = self._through_cone(asker, folds, rng)
+        least = max(found.error_bound, error)
+        return Learned(model, self.claim, bound_at_least=least, caveat=found.caveat)
 
     def _through_cone(
-        self, ledger: Ledger, folds: CanonicalNetwork, rng: np.random.Generator
+        self, asker: Asker, folds: CanonicalNetwork, rng: np.random.Generator
     ) -> tuple[Transformer, float]:
         """The model, and how far its residual factor and query bias may be off."""
-        with ledger.phase("piece"):
-            meter = ConeMeter(ledger, folds, rng)
-        ledger.expect(ledger.bill.total + ledger.width**2)
-        with ledger.phase("scores"):
-            W = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left)).matrix
+        with asker.phase("piece"):
+            meter = ConeMeter(asker, folds, rng)
+        asker.expect(asker.bill.total + asker.width**2)
+        with asker.phase("scores"):
+            W = self.solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + left)).matrix
             column = W.apply(meter.piece.centre[None])[0]
             w0 = meter.query_bias(column)
         model = Transformer(
@@ -136,10 +137,8 @@ class TransformerLearner:
         doubt = 0.0 if w0 is None else 8.0 * meter.query_bias_error(column) / size
         return model, max(4.0 * meter.residual_error, doubt)
 
-    def _through_pairs(
-        self, ledger: Ledger, folds: CanonicalNetwork, rng: np.random.Generator
-    ) -> Transformer:
-        meter = antisymmetric_meter(ledger, folds, rng)
-        with ledger.phase("scores"):
-            found = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + 2 * left))
+    def _through_pairs(self, asker: Asker, folds: CanonicalNetwork, rng: np.random.Generator) -> Transformer:
+        meter = antisymmetric_meter(asker, folds, rng)
+        with asker.phase("scores"):
+            found = self.solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + 2 * left))
         return Transformer(found.matrix, ReluNetwork.from_folds(folds))

@@ -4,60 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
+from unsoftmax.ledger.asker import Asker, Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
+from unsoftmax.ledger.bill import Bill, Progress
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.ledger.replay import Replay
+from unsoftmax.ledger.views import OnSubspace, Readout, WithinBound
 from unsoftmax.oracles import Oracle, checked_answers, domain_of, retries_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
-__all__ = ["Bill", "Ledger", "Progress"]
+__all__ = ["Ledger"]
 
-VERIFICATION = "verification"
 _BATCH_BYTES = 4 << 20  # stays in the processor's cache between building a batch and answering it
 _WORTHWHILE = 128  # as many sequences as it takes to pay for reading the weights of a wide target ...
 _LARGEST_BATCH_BYTES = 32 << 20  # ... within this memory
-_WITNESSES_PER_PHASE = 2
-
-
-@dataclass(frozen=True)
-class Bill:
-    """What was paid: sequences sent to the oracle, in all and by phase. Retries of an unreliable server are
-    counted apart.
-
-    >>> Bill(MappingProxyType({"values": 5, "verification": 3})).total
-    8
-    """
-
-    by_phase: MappingProxyType[str, int] | dict[str, int] = field(default_factory=dict)
-    retries: int = 0
-
-    @property
-    def total(self) -> int:
-        """All queries."""
-        return sum(self.by_phase.values())
-
-    @property
-    def learning(self) -> int:
-        """All queries but those of verification."""
-        return self.total - self.by_phase.get(VERIFICATION, 0)
-
-
-@dataclass(frozen=True)
-class Progress:
-    """A sign of life after every batch: where the learner is, what is paid, and what it expects to pay in
-    all (if known)."""
-
-    phase: str
-    paid: int
-    expected: int | None
+_KEPT_PER_PHASE = 2
 
 
 class Ledger:
@@ -87,11 +54,8 @@ class Ledger:
         self.domain = domain_of(oracle.spec, width=width, input_bound=input_bound)
         self.width = self.domain.width
         self.budget = _check_budget(budget)
-        self.input_bound = self.domain.bound  # a learner may keep to less for its own reasons ...
-        self._allowed = self.input_bound  # ... but never to more
-        self.expected: int | None = None
-        self.witnesses: list[tuple[Array, Array]] = []
-        self.known: dict[str, Any] = {}  # facts that one learner has paid for and the next need not ask again
+        self._expected: int | None = None
+        self._early: list[Exchange] = []
         self._memory = BatchMemory()
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
@@ -101,7 +65,22 @@ class Ledger:
         self._replay = Replay()
         self._position = 0
         self._phase = "unnamed"
-        self._witnessed: dict[str, int] = {}
+        self._kept: dict[str, int] = {}
+
+    @property
+    def input_bound(self) -> float | None:
+        """Largest norm of a row; None when there is none."""
+        return self.domain.bound
+
+    @property
+    def max_length(self) -> int | None:
+        """Largest number of rows in a sequence; None when there is none."""
+        return self.oracle.spec.max_length
+
+    @property
+    def early_queries(self) -> tuple[Exchange, ...]:
+        """Two queries of every phase with their answers, kept to be asked again at the end."""
+        return tuple(self._early)
 
     @property
     def bill(self) -> Bill:
@@ -134,7 +113,7 @@ class Ledger:
 
     def expect(self, total: int | None) -> None:
         """The learner's present estimate of the whole bill, for progress."""
-        self.expected = total
+        self._expected = total
 
     def batch_size(self, length: int) -> int:
         """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within
@@ -148,7 +127,19 @@ class Ledger:
         """A batch to fill and ask. Its memory serves again afterwards, unless the oracle keeps the batch."""
         return self._memory.blank((n_queries, length, self.width))
 
-    def ask(self, batch: Array, *, check: Callable[[Array, Array], None] | None = None) -> Array:
+    def within(self, bound: float) -> Asker:
+        """A view that sends rows of at most this norm."""
+        return WithinBound(self, bound)
+
+    def on(self, basis: Array) -> Asker:
+        """A view of the subspace spanned by orthonormal columns (d, k)."""
+        return OnSubspace(self, basis)
+
+    def read(self, weights: Array) -> Asker:
+        """A view of vector answers through one readout."""
+        return Readout(self, weights)
+
+    def ask(self, batch: Array, *, check: Check | None = None) -> Array:
         """Answers to a batch, (B, N, d) or token ids (B, N): (B,), or (B, m). Sent in one call, or in several
         when the oracle limits batches.
 
@@ -168,7 +159,7 @@ class Ledger:
             return self._send(batch, check)
         return np.concatenate([self._send(batch[i : i + limit], check) for i in range(0, len(batch), limit)])
 
-    def _send(self, batch: Array, check: Callable[[Array, Array], None] | None = None) -> Array:
+    def _send(self, batch: Array, check: Check | None = None) -> Array:
         n_queries, length = batch.shape[:2]
         width = batch.shape[2] if batch.ndim == 3 else 1  # token ids
         if n_queries == 0:
@@ -206,11 +197,11 @@ class Ledger:
             self._replay.replayed(entry.answers)
         self._retries += entry.retries
         self._position += 1
-        self._witness(batch, entry.answers)
+        self._keep(batch, entry.answers)
         for observer in self._watchers:
             observer(self._phase, batch, entry.answers)
         if self._listener is not None:
-            self._listener(Progress(self._phase, self.bill.total, self.expected))
+            self._listener(Progress(self._phase, self.bill.total, self._expected))
         return entry.answers
 
     def _check_replay(self, entry: Entry, shape: tuple[int, int, int], asked: tuple[float, float]) -> None:
@@ -229,12 +220,12 @@ class Ledger:
 
     def _keep_to_bound(self, batch: Array) -> None:
         """Learners choose rows within the bound; should one fail to, nothing is sent."""
-        if self._allowed is None or not batch.size:
+        if self.input_bound is None or not batch.size:
             return
         longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max()))
-        if longest > self._allowed * (1.0 + 1e-9):
+        if longest > self.input_bound * (1.0 + 1e-9):
             raise Unresolved(
-                f"the next query would hold a row of norm {longest:.6g}, and rows may be {self._allowed:g} "
+                f"the next query would hold a row of norm {longest:.6g}, rows may be {self.input_bound:g} "
                 "long; "
                 "it was not sent. Allow longer rows, or choose another learner"
             )
@@ -245,19 +236,19 @@ class Ledger:
             raise BudgetSpent(
                 f"{paid} of {self.budget} queries are paid and the next batch needs {n_queries} more (phase "
                 f"'{self._phase}')"
-                + (f"; the whole job needs about {self.expected}" if self.expected is not None else "")
+                + (f"; the whole job needs about {self._expected}" if self._expected is not None else "")
                 + "; raise the budget"
             )
 
     def _count(self, n_queries: int) -> None:
         self._counts[self._phase] = self._counts.get(self._phase, 0) + n_queries
 
-    def _witness(self, batch: Array, answers: Array) -> None:
+    def _keep(self, batch: Array, answers: Array) -> None:
         """Keeps a few early queries of every phase, to be asked again at the end."""
-        kept = self._witnessed.get(self._phase, 0)
-        for i in range(min(len(batch), _WITNESSES_PER_PHASE - kept)):
-            self.witnesses.append((batch[i].copy(), answers[i].copy()))
-            self._witnessed[self._phase] = self._witnessed.get(self._phase, 0) + 1
+        kept = self._kept.get(self._phase, 0)
+        for i in range(min(len(batch), _KEPT_PER_PHASE - kept)):
+            self._early.append((batch[i].copy(), answers[i].copy()))
+            self._kept[self._phase] = self._kept.get(self._phase, 0) + 1
 
 
 def _beyond_floats() -> Unresolved:

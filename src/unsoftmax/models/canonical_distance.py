@@ -83,8 +83,8 @@ def fold_distance(mine: CanonicalNetwork, theirs: CanonicalNetwork) -> float:
     >>> fold_distance(one, one.scaled(1.5))
     0.5
     >>> two = CanonicalNetwork(np.array([[0.3, 0.0], [0.7, 7e-8]]), np.zeros(2), np.ones(2), np.zeros(2))
-    >>> f"{fold_distance(two, CanonicalNetwork(np.array([[1.0, 0.0]]), np.zeros(1), np.ones(1), np.zeros(
-    ...     2))):.0e}"
+    >>> sum_of_two = CanonicalNetwork(np.array([[1.0, 0.0]]), np.zeros(1), np.ones(1), np.zeros(2))
+    >>> f"{fold_distance(two, sum_of_two):.0e}"
     '1e-07'
     """
     mine, theirs = mine.tidy(), theirs.tidy()

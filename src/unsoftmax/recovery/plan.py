@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Claim, Learner, Size, VectorOutputsLearner, learner_for
+from unsoftmax.families import Family
+from unsoftmax.learners import Claim, Known, Learner, Size
 from unsoftmax.oracles import check_width
+from unsoftmax.recovery.choose import AUTO, choose, family_named
 from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["Cost", "Plan", "plan", "plan_for"]
@@ -150,12 +152,19 @@ def plan(
     """
     oracle = as_oracle(target, outputs=outputs)
     d = check_width(width if width is not None else oracle.spec.width)
+    auto = learner is None and family == AUTO and oracle.spec.outputs is None
     if learner is None:
-        learner = learner_for(family) if oracle.spec.outputs is None else VectorOutputsLearner()
+        known = Known(outputs=oracle.spec.outputs, max_length=oracle.spec.max_length)
+        learner = next(choose(known, family_named(family))).learner
     if size is not None and size.width != d:
         raise UsageError(f"width {d} but the size says {size.width}; leave one of them out")
     sizes = None if size is None else (replace(size, outputs=oracle.spec.outputs),)
-    return plan_for(learner, d, oracle.spec.outputs, sizes)
+    planned = plan_for(learner, d, oracle.spec.outputs, sizes)
+    if not auto:
+        return planned
+    others = (Family.MULTI_HEAD, Family.TRANSFORMER)
+    formulas = {str(each): next(choose(Known(), each)).learner.claim.queries.formula for each in others}
+    return replace(planned, family=AUTO, otherwise=formulas)
 
 
 def plan_for(
@@ -166,8 +175,7 @@ def plan_for(
     biased: bool | None = None,
 ) -> Plan:
     """The plan for one learner: for the sizes that are known, or by size. biased: None where nobody knows."""
-    claim, auto = learner.claim, learner.family == "auto" and outputs is None
-    family = "single-head" if auto else learner.family
+    claim, family = learner.claim, learner.family
     costs = (
         [_cost(claim, size, size) for size in sizes]
         if sizes is not None
@@ -176,15 +184,7 @@ def plan_for(
             for size in _table(family, width, outputs)
         ]
     )
-    others = ("multi-head", "transformer") if auto else ()
-    return Plan(
-        width=width,
-        family=learner.family,
-        claim=claim,
-        costs=tuple(costs),
-        paper=width + width**2,
-        otherwise={name: learner_for(name).claim.queries.formula for name in others},
-    )
+    return Plan(width=width, family=str(family), claim=claim, costs=tuple(costs), paper=width + width**2)
 
 
 def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
@@ -201,12 +201,12 @@ def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
     )
 
 
-def _table(family: str, width: int, outputs: int | None) -> list[Size]:
+def _table(family: Family, width: int, outputs: int | None) -> list[Size]:
     """Sizes to plan for where nothing is known: by rank, by heads of a usual layer, by neurons."""
-    if family in ("transformer", "relu-network"):
-        ranks = () if family == "relu-network" else (width,)
+    if family in (Family.TRANSFORMER, Family.RELU_NETWORK):
+        ranks = () if family is Family.RELU_NETWORK else (width,)
         return [Size(width, ranks, neurons=max(1, m)) for m in (width // 2, width, 2 * width, 4 * width)]
-    if family == "multi-head" or outputs is not None:
+    if family is Family.MULTI_HEAD or outputs is not None:
         heads = [h for h in _HEADS if h <= width] or [2]
         several = [Size(width, (max(1, width // h),) * h, outputs=outputs) for h in heads]
         return several if outputs is None else [Size(width, (width,), outputs=outputs), *several]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from unsoftmax.answers import Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
-from unsoftmax.learners import Claim, Finding
+from unsoftmax.learners import Claim
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.learners import Learned, Learner
+from unsoftmax.learners import Known, Learned, Learner
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, SingleHead
 from unsoftmax.oracles import Oracle
@@ -98,7 +98,7 @@ def learn_raw(learner: Learner, target: Model | Oracle, seed: int) -> tuple[Any,
     errors that `recover` would refuse."""
     ledger = Ledger(as_oracle(target))
     try:
-        learned: Learned = learner.learn(ledger, np.random.default_rng([seed, 0xAB]))
+        learned: Learned = learner.learn(ledger, Known(), np.random.default_rng([seed, 0xAB]))
     except Stop as stop:
         return None, ledger.bill.total, stop.reason
     return learned.model, ledger.bill.total, ""

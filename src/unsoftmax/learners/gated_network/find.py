@@ -18,12 +18,12 @@ from unsoftmax.learners.smooth_network.profiles import Profiles, choose_activati
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, products
 from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.parts import GELU, GELU_TANH, SIGMOID, SILU, TANH, Activation
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["GATE_TEST", "FoundGatedNetwork", "find_gated_network"]
 
-GATE_TEST = "second derivatives span two dimensions a gated unit"
+GATE_TEST = Test("second derivatives span two dimensions a gated unit")
 CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
 
 # of all quadratic forms: in fuller spans the power method stops between gates

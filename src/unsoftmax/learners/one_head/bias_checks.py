@@ -6,24 +6,24 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.one_head.labels import Labeller
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["EVEN_TEST", "alike_labels", "moved_by_bias", "refused_bias", "refused_labels"]
 
-EVEN_TEST = "rows around a row of zeros share evenly"
+EVEN_TEST = Test("rows around a row of zeros share evenly")
 _ROWS = 4
 _TINY = 1e-11  # a bias so small against W is not heard; shorter rows would be lost in rounding
 
 
-def moved_by_bias(ledger: Ledger, v: Array, size: float, smallest: float, rng: np.random.Generator) -> float:
+def moved_by_bias(asker: Asker, v: Array, size: float, smallest: float, rng: np.random.Generator) -> float:
     """How far [a; -a; 0] is answered from zero; 0 where float64 rounding explains it. smallest: positive
     number that an answer can be."""
     A = _rows_that_hear(v, size, rng)
-    with ledger.phase(VERIFICATION):
-        moved = float(np.abs(ledger.ask(odd_rows(A, np.zeros_like(A)))).max())
+    with asker.phase(VERIFICATION):
+        moved = float(np.abs(asker.ask(odd_rows(A, np.zeros_like(A)))).max())
     allowed = 64 * EPS * np.sqrt(len(v)) * size * float(np.linalg.norm(v)) + smallest
     return moved if moved > allowed else 0.0
 

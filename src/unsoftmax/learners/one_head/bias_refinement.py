@@ -8,10 +8,10 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.one_head.bias_scores import BiasedSolution
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.query_bias.refined import LONGEST, ZeroVectors
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["BiasedRefinement"]
@@ -48,7 +48,7 @@ class BiasedRefinement:
     all that the carrier hears.
     """
 
-    ledger: Ledger
+    asker: Asker
     vectors: ZeroVectors
     v: Array
     bound: float | None = None
@@ -63,7 +63,7 @@ class BiasedRefinement:
         W, w0 = rough.scores.matrix.dense(), rough.w0
         errors = rough.scores.error / np.sqrt(len(w0)), rough.w0_error  # of W b for a usual unit b, and of w0
         last, longest, floor = np.inf, 0.0, 0.0
-        with self.ledger.phase("refine"):
+        with self.asker.phase("refine"):
             for _ in range(passes):
                 B = self._rows(W, w0, rng, errors)
                 length = float(np.linalg.norm(B[0]))
@@ -90,7 +90,7 @@ class BiasedRefinement:
         size, bias = W.norm(), float(np.linalg.norm(w0))
         if size == 0.0:
             return np.inf
-        with self.ledger.phase(VERIFICATION):
+        with self.asker.phase(VERIFICATION):
             B = np.concatenate([self._rows(dense, w0, rng)[:1] for _ in range(_CHECKS)])
             B *= np.where(np.arange(_CHECKS) % 2, -1.0, 1.0)[:, None]
             Z = B @ dense.T + w0
@@ -99,7 +99,7 @@ class BiasedRefinement:
         seen = float(np.sqrt(np.mean(np.sum((found - Z) ** 2, axis=1))))
         if not seen <= _HOPELESS * float(np.sqrt(np.mean(np.sum(Z**2, axis=1)))) + 10.0 * unseen:
             raise OutsideClass(
-                "answers vanish, step or turn where the scores predict",
+                Test("answers vanish, step or turn where the scores predict"),
                 f"at fresh asking rows, scores are off by {seen / float(np.linalg.norm(Z[0])):.2g} of their "
                 "size: another family, or a target that "
                 "computes in low precision",

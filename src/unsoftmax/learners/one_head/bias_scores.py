@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.query_bias.within_tolerance import BiasedToleranceMeter
 from unsoftmax.solvers import BoundedRangeFinder, Solution
@@ -38,7 +38,7 @@ class BiasedSolution:
 
 
 def learn_biased_scores(
-    ledger: Ledger,
+    asker: Asker,
     readout: MeasuredReadout,
     solver: BoundedRangeFinder,
     rng: np.random.Generator,
@@ -47,17 +47,17 @@ def learn_biased_scores(
 ) -> BiasedSolution:
     """W and w0 with their errors. One carrier is silent for the bias and for all b orthogonal to its row of
     W; the last b has its own."""
-    d = ledger.width
-    with ledger.phase("range"):
-        ledger.expect(ledger.bill.total + d * d + 6 * d + 60)
-        meter = BiasedToleranceMeter(ledger, readout, rng, repeats=repeats)
+    d = asker.width
+    with asker.phase("range"):
+        asker.expect(asker.bill.total + d * d + 6 * d + 60)
+        meter = BiasedToleranceMeter(asker, readout, rng, repeats=repeats)
     length, direction = float(np.linalg.norm(meter.row)), meter.row_direction
-    with ledger.phase("scores"):
+    with asker.phase("scores"):
         column, column_error = meter.measure_alone(direction)
         floor = meter.row_error * np.sqrt(d) * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
         floor = 0.0 if floor > _FAINT * meter.resolution() * d else floor
         solver = replace(solver, floor=floor, within=meter.null_basis())
-        found = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
+        found = solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + left))
     whole = found.plus_column(column, direction, column_error)
     w0 = meter.bias - whole.matrix.apply(meter.origin[None])[0]
     return BiasedSolution(whole, w0, meter.bias_error + whole.error * float(np.linalg.norm(meter.origin)))

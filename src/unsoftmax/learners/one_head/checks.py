@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array, logit
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.families import Family
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.one_head.exact import SIGMOID_TEST
 from unsoftmax.meters.probes.balanced_probes import direction_that_sees
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = [
     "CONSTANT_TEST",
@@ -22,24 +23,25 @@ __all__ = [
     "check_repeatable",
 ]
 
-CONSTANT_TEST = "sequences move the answer only if single rows do"
-ONE_ROW_TEST = "one-row answers are affine"
-REPEAT_TEST = "the same query gets the same answer"
-ORDER_TEST = "the order of earlier rows does not matter"
-SOFTMAX_TEST = "three rows share by softmax"
+_ONE_HEAD = frozenset({Family.SINGLE_HEAD})
+CONSTANT_TEST = Test("sequences move the answer only if single rows do", _ONE_HEAD)
+ONE_ROW_TEST = Test("one-row answers are affine", frozenset({Family.SINGLE_HEAD, Family.MULTI_HEAD}))
+REPEAT_TEST = Test("the same query gets the same answer")
+ORDER_TEST = Test("the order of earlier rows does not matter")
+SOFTMAX_TEST = Test("three rows share by softmax", _ONE_HEAD)
 
 _RTOL = 1e-9  # what a float64 computation of the function never exceeds, relative to the sizes involved
 
 
-def check_one_row_affine(ledger: Ledger, v: Array, c: float, rng: np.random.Generator) -> None:
+def check_one_row_affine(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> None:
     """f([x]) = c + x·v on fresh rows of several sizes."""
     sizes = np.array([0.1, 1.0, 1.0, 30.0])
-    if ledger.input_bound is not None:
-        sizes = ledger.input_bound * np.array([0.1, 0.5, 0.5, 1.0])
-    rows = rng.standard_normal((len(sizes), ledger.width))
+    if asker.input_bound is not None:
+        sizes = asker.input_bound * np.array([0.1, 0.5, 0.5, 1.0])
+    rows = rng.standard_normal((len(sizes), asker.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(rows[:, None])
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(rows[:, None])
     allowed = _RTOL * (abs(c) + np.linalg.norm(rows, axis=1) * np.linalg.norm(v))
     excess = np.abs(answers - c - rows @ v)
     worst = int(np.argmax(excess - allowed))
@@ -51,23 +53,23 @@ def check_one_row_affine(ledger: Ledger, v: Array, c: float, rng: np.random.Gene
         )
 
 
-def check_repeatable(ledger: Ledger, v: Array, c: float) -> None:
+def check_repeatable(asker: Asker, v: Array, c: float) -> None:
     """The first queries, asked again: an exact oracle gives the same answers."""
-    sequences = [(sequence, answer) for sequence, answer in ledger.witnesses if len(sequence) == 1][:4]
-    with ledger.phase(VERIFICATION):
+    sequences = [(sequence, answer) for sequence, answer in asker.early_queries if len(sequence) == 1][:4]
+    with asker.phase(VERIFICATION):
         for sequence, before in sequences:
-            now = float(ledger.ask(sequence[None])[0])
+            now = float(asker.ask(sequence[None])[0])
             allowed = 1e-12 * (abs(c) + float(np.linalg.norm(sequence) * np.linalg.norm(v)))
             if abs(now - float(before)) > allowed:
                 raise OutsideClass(REPEAT_TEST, f"one was answered {float(before):.12g} and later {now:.12g}")
 
 
-def check_constant(ledger: Ledger, c: float, rng: np.random.Generator) -> None:
+def check_constant(asker: Asker, c: float, rng: np.random.Generator) -> None:
     """When no single row moves the answer, no sequence does."""
-    size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / (4 * np.sqrt(ledger.width)))
-    with ledger.phase(VERIFICATION):
+    size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / (4 * np.sqrt(asker.width)))
+    with asker.phase(VERIFICATION):
         for length in (1, 2, 3, 6):
-            answers = ledger.ask(size * np.clip(rng.standard_normal((4, length, ledger.width)), -4, 4))
+            answers = asker.ask(size * np.clip(rng.standard_normal((4, length, asker.width)), -4, 4))
             if np.abs(answers - c).max() > 1e-12 * abs(c):
                 raise OutsideClass(
                     CONSTANT_TEST,
@@ -77,17 +79,17 @@ def check_constant(ledger: Ledger, c: float, rng: np.random.Generator) -> None:
 
 
 def check_attention_shape(
-    ledger: Ledger, v: Array, c: float, scales: tuple[float, float], rng: np.random.Generator
+    asker: Asker, v: Array, c: float, scales: tuple[float, float], rng: np.random.Generator
 ) -> None:
     """Scores grow in proportion to a row, and three rows share by softmax, in any order."""
     gamma, beta = scales
-    d = ledger.width
+    d = asker.width
     b = rng.standard_normal(d)
     b *= beta / np.linalg.norm(b)
     first, second = (gamma * direction_that_sees(v, rng) for _ in range(2))
     batch = np.stack([np.stack([row + b, b]) for row in (first, 0.5 * first, -first, second)])
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(batch)
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(batch)
         rows = (first, 0.5 * first, -first, second)
         signals = np.array([row @ v for row in rows])
         scores = logit((answers - c - b @ v) / signals)
@@ -103,7 +105,7 @@ def check_attention_shape(
                 )
         if not np.abs(scores).max() < 12.0:
             return
-        three = ledger.ask(
+        three = asker.ask(
             np.stack([np.stack([first + b, second + b, b]), np.stack([second + b, first + b, b])])
         )
     weights = np.exp(scores[[0, 3]])

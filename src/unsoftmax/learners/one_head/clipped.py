@@ -8,18 +8,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.answers.identify import limits_in_words
+from unsoftmax.answers import Answers, Exact, limits_in_words
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, Size
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import SingleHead
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["ClippedLearner", "clipped"]
 
-BEYOND_TEST = "longer rows are answered as by a head with these limits"
+BEYOND_TEST = Test("longer rows are answered as by a head with these limits")
 _SAFE = 0.9
 _PRECISE = 1e-6
 _FAR = 1e3
@@ -36,7 +37,7 @@ class ClippedLearner:
     Departs from the paper: not in it. Fails when: the limit is within the answers' other errors.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     limits: tuple[float, float] = (-1.0, 1.0)
     inner: Learner = field(default_factory=SingleHeadLearner)
 
@@ -69,73 +70,62 @@ class ClippedLearner:
             verification=lambda size: claim.verification(size) + 80,
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        longest = self._longest(ledger, rng)
-        before = ledger.input_bound
-        ledger.input_bound = longest if before is None else min(before, longest)
-        ledger.known.pop("values", None)
-        learned = self.inner.learn(ledger, rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        longest = self._longest(asker, rng)
+        inside = asker.within(longest)
+        learned = self.inner.learn(inside, replace(known, readout=None), rng)
         note = (
-            f"{limits_in_words(self.limits)}; rows were kept to a norm of {ledger.input_bound:.3g}, where "
+            f"{limits_in_words(self.limits)}; rows were kept to a norm of {inside.input_bound:.3g}, where "
             "none does"
         )
+        note = f"{note}; {learned.note}" if learned.note else note
+        learned = replace(learned, claim=self.claim, within=inside.input_bound, note=note)
         head = learned.model
-        if isinstance(head, SingleHead):
-            learned = replace(
-                learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits)
-            )
-            self._check_beyond(ledger, learned, head, longest, before, rng)
-        return replace(learned, note=f"{note}; {learned.note}" if learned.note else note, exact_answers=False)
+        if not isinstance(head, SingleHead):
+            return learned
+        learned = replace(learned, model=SingleHead(head.matrix, head.v, head.w0, head.c, clip=self.limits))
+        self._check_beyond(asker, learned, longest, known.answers or Exact(), rng)
+        return learned
 
     def _check_beyond(
-        self,
-        ledger: Ledger,
-        learned: Learned,
-        head: SingleHead,
-        inside: float,
-        bound: float | None,
-        rng: np.random.Generator,
+        self, asker: Asker, learned: Learned, inside: float, answers: Answers, rng: np.random.Generator
     ) -> None:
         """Longer rows, which the limits cut off, are answered by the same head and stop at the limits; a
         network with flat ends bends before."""
-        kept = ledger.input_bound
-        ledger.input_bound = bound
+        bound, model = asker.input_bound, learned.model
+        length_of_v = float(np.linalg.norm(model.v)) if isinstance(model, SingleHead) else 0.0
         error = max(_PRECISE, 2.0 * (learned.error_bound or 0.0))
         for length, count in ((1, 48), (2, 8), (3, 8)):
-            if ledger.oracle.spec.max_length is not None and length > ledger.oracle.spec.max_length:
+            if asker.max_length is not None and length > asker.max_length:
                 continue
             farthest = bound if bound is not None else max(50.0 * inside, _FAR)
             sizes = np.geomspace(min(1.05 * inside, farthest), farthest, count)
-            rows = rng.standard_normal((count, length, ledger.width))
+            rows = rng.standard_normal((count, length, asker.width))
             rows *= (sizes[:, None] / np.linalg.norm(rows, axis=2))[:, :, None]
-            with ledger.phase(VERIFICATION):
-                answers = ledger.ask(rows)
-            values = learned.model(rows)
-            deviations = (
-                np.abs(answers - values) if learned.deviation is None else learned.deviation(answers, values)
-            )
-            loud = np.abs(values) + sizes * float(np.linalg.norm(head.v))  # no scores are in single rows
-            allowed = learned.tolerance + error * (
-                loud if length == 1 else np.asarray(learned.model.sensitivity(rows))
-            )
-            worst = int(np.argmax(deviations - allowed))
-            if not deviations[worst] <= allowed[worst]:
+            with asker.phase(VERIFICATION):
+                given = asker.ask(rows)
+            values = model(rows)
+            off = np.abs(given - values) if answers.deviation is None else answers.deviation(given, values)
+            # single rows hold no scores
+            reach = np.abs(values) + sizes * length_of_v if length == 1 else model.sensitivity(rows)
+            allowed = answers.tolerance + error * np.asarray(reach)
+            worst = int(np.argmax(off - allowed))
+            if not off[worst] <= allowed[worst]:
                 text = (
                     f"{length} rows up to {sizes[worst] / inside:.3g} times as long are answered "
-                    f"{answers[worst]:.6g} instead of {values[worst]:.6g}"
+                    f"{given[worst]:.6g} instead of {values[worst]:.6g}"
                 )
                 raise OutsideClass(BEYOND_TEST, text)
-        ledger.input_bound = kept
 
-    def _longest(self, ledger: Ledger, rng: np.random.Generator) -> float:
+    def _longest(self, asker: Asker, rng: np.random.Generator) -> float:
         """A norm at which no row's value reaches a limit, from the length of v as rows in a random basis tell
         it."""
-        d = ledger.width
+        d = asker.width
         low, high = self.limits
         basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound)
-        with ledger.phase("limits"):
-            c = float(ledger.ask(np.zeros((1, 1, d)))[0])
+        size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound)
+        with asker.phase("limits"):
+            c = float(asker.ask(np.zeros((1, 1, d)))[0])
             room = min(high - c, c - low)
             if not room > 0.0:
                 raise Unresolved(
@@ -143,11 +133,11 @@ class ClippedLearner:
                     "row shows what is beyond it"
                 )
             for _ in range(80):
-                answers = ledger.ask(size * basis[:, None]) - c
+                answers = asker.ask(size * basis[:, None]) - c
                 loudest = float(np.abs(answers).max())
                 if loudest >= _SAFE * room:
                     size *= 0.1
-                elif loudest < 0.02 * room and (ledger.input_bound is None or size < ledger.input_bound):
+                elif loudest < 0.02 * room and (asker.input_bound is None or size < asker.input_bound):
                     size *= 5.0
                 else:
                     break

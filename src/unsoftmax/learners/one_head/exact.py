@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import (
     check_attention_shape,
@@ -16,7 +17,7 @@ from unsoftmax.learners.one_head.checks import (
     check_repeatable,
 )
 from unsoftmax.learners.readout import read_values
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import NotIdentifiable, Stop, Unresolved
@@ -83,39 +84,40 @@ class SingleHeadLearner:
     then it ends as OUTSIDE_CLASS.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     solver: RangeFinder = field(default_factory=RangeFinder)
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
-        v, c = read_values(ledger, rng)
-        check_repeatable(ledger, v, c)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
+        readout = read_values(asker, known, rng)
+        v, c = readout.v, readout.c
+        check_repeatable(asker, v, c)
         if not v.any():
-            check_constant(ledger, c, rng)
-            raise _nothing_moves(ledger, c)
-        check_one_row_affine(ledger, v, c, rng)
-        with ledger.phase("bias"):
-            w0 = SigmoidMeter(ledger, v, c, rng=rng).query_bias()
-        meter = SigmoidMeter(ledger, v, c, w0, rng=rng)
-        with ledger.phase("range"):
+            check_constant(asker, c, rng)
+            raise _nothing_moves(asker, c)
+        check_one_row_affine(asker, v, c, rng)
+        with asker.phase("bias"):
+            w0 = SigmoidMeter(asker, v, c, rng=rng).query_bias()
+        meter = SigmoidMeter(asker, v, c, w0, rng=rng)
+        with asker.phase("range"):
             scales = meter.sizes()
-        check_attention_shape(ledger, v, c, scales, rng)
-        ledger.expect(ledger.bill.total + d * d)
-        with ledger.phase("scores"):
-            found = self.solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + left))
-        return Learned(SingleHead(found.matrix, v, w0, c))
+        check_attention_shape(asker, v, c, scales, rng)
+        asker.expect(asker.bill.total + d * d)
+        with asker.phase("scores"):
+            found = self.solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + left))
+        return Learned(SingleHead(found.matrix, v, w0, c), self.claim)
 
 
-def _nothing_moves(ledger: Ledger, c: float) -> Stop:
+def _nothing_moves(asker: Asker, c: float) -> Stop:
     """No row moves the answer: v = 0, unless answers are so coarse, and rows so short, that none could."""
     coarse = c == round(c, 3)
-    if coarse and ledger.input_bound is not None:
+    if coarse and asker.input_bound is not None:
         return Unresolved(
-            f"every row up to the largest norm allowed, {ledger.input_bound:g}, is answered {c:.6g}: v = 0, "
+            f"every row up to the largest norm allowed, {asker.input_bound:g}, is answered {c:.6g}: v = 0, "
             "or answers too coarse for them; "
             "longer rows (input_bound) or finer answers would tell"
         )

@@ -11,23 +11,24 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.answers import Labels, votes_needed
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_checks import alike_labels, refused_labels
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import BiasedSolution
-from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.one_head.labels import Labeller, LabelMeter
 from unsoftmax.meters.one_head.sign_change import EDGE
-from unsoftmax.meters.probes.bisection import Bisection, Locator, ProbabilisticBisection, votes_needed
+from unsoftmax.meters.probes.bisection import Bisection, Locator, ProbabilisticBisection
 from unsoftmax.meters.query_bias.from_labels import LabelVectors
 from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers import RangeFinder, Solution
 from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
@@ -42,7 +43,6 @@ _PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
 _PASSES = 3
 _BISECTED = 1e-9  # part of a correction that bisected labels leave
 _ROUGH = 2.0**-21  # relative error of scores that signs alone tell
-_FLIP_MARGIN = 0.015  # an underestimated flip rate would make the belief too sure of itself
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"
 
 
@@ -54,14 +54,14 @@ def _labels_a_number(bits: int, flip: float) -> int:
     """Labels that tell a number to so many bits: one a bit, or what the channel's capacity takes."""
     if flip == 0.0:
         return bits
-    wrong = flip + _FLIP_MARGIN
+    wrong = Labels(flip).most_flipped
     capacity = 1.0 + wrong * np.log2(wrong) + (1.0 - wrong) * np.log2(1.0 - wrong)
     return int(np.ceil(1.1 * (bits + _CERTAIN_BITS) / capacity))
 
 
 def _queries(size: Size, bits: int, flip: float) -> int:
     d, r = size.width, size.rank
-    votes = votes_needed(flip + _FLIP_MARGIN) if flip > 0.0 else 1
+    votes = Labels(flip).repeats
     if size.biased:
         return _BIASED_LABELS * d * (d + 1) + max(0, bits - 48) * d + 1000
     numbers = size.matrix_parameters + d + r + 16 + size.weak_column
@@ -81,7 +81,7 @@ def _usual(size: Size, bits: int, flip: float) -> int:
 def _verification(size: Size, flip: float) -> int:
     if size.biased:
         return 300 + 120 * size.width
-    return 331 if flip == 0.0 else 290 * votes_needed(flip + _FLIP_MARGIN)
+    return 331 if flip == 0.0 else 290 * Labels(flip).repeats
 
 
 _CLAIM = Claim(
@@ -120,7 +120,7 @@ class LabelLearner:
     constant moves the zero.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     bits: int = 48
     flip: float = 0.0
     middle: float = 0.5
@@ -135,36 +135,36 @@ class LabelLearner:
             verification=partial(_verification, flip=self.flip),
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
-        flip = self.flip + _FLIP_MARGIN if self.flip > 0.0 else 0.0
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
+        flip = Labels(self.flip).most_flipped
         if flip > 0.4:
             raise Unresolved(
                 f"{self.flip:.0%} of the labels are flipped, which leaves hardly any information; ask a "
                 "target with less than 40 %"
             )
         votes = votes_needed(flip)
-        labeller = Labeller(ledger, self.middle, votes)
-        ledger.expect(ledger.bill.total + self.bits * (d * d + d) * (1 if not flip else 2))
-        with ledger.phase("values"):
-            self._check_zero(ledger, labeller, rng)
-            v = self._direction(ledger, labeller, self._locator(flip, _MORE_FOR_V))
+        labeller = Labeller(asker, self.middle, votes)
+        asker.expect(asker.bill.total + self.bits * (d * d + d) * (1 if not flip else 2))
+        with asker.phase("values"):
+            self._check_zero(asker, labeller, rng)
+            v = self._direction(asker, labeller, self._locator(flip, _MORE_FOR_V))
         alike = alike_labels(
-            labeller, v, 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2), rng
+            labeller, v, 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2), rng
         )
         if alike:
             if d < 2 or flip > 0.0:
                 raise refused_labels(alike)
-            head, bound = self._with_bias(ledger, labeller, v, rng)
-            with ledger.phase(VERIFICATION):
-                bound = max(bound, self._bound_of_v(ledger, labeller, v, rng))
-            return self._learned(ledger, head, bound, votes, rng)
+            head, bound = self._with_bias(asker, labeller, v, rng)
+            with asker.phase(VERIFICATION):
+                bound = max(bound, self._bound_of_v(asker, labeller, v, rng))
+            return self._learned(head, bound)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
-        with ledger.phase("range"):
+        with asker.phase("range"):
             meter.typical_score()
-        with ledger.phase("scores"):
+        with asker.phase("scores"):
             found = RangeFinder(again=meter.column_near).solve(
-                meter, rng, lambda left: ledger.expect(ledger.bill.total + self.bits * left)
+                meter, rng, lambda left: asker.expect(asker.bill.total + self.bits * left)
             )
         head = SingleHead(found.matrix, v)
         if head.matrix.norm() == 0.0:
@@ -172,39 +172,31 @@ class LabelLearner:
                 f"no score is told from zero at {self.bits} bits of rows of any length allowed; either W = "
                 "0, or longer rows are needed"
             )
-        with ledger.phase(VERIFICATION):
-            bound = self._bound(ledger, labeller, head, meter, rng)
-        return self._learned(ledger, head, bound, votes, rng)
+        with asker.phase(VERIFICATION):
+            bound = self._bound(asker, labeller, head, meter, rng)
+        return self._learned(head, bound)
 
-    def _learned(
-        self, ledger: Ledger, head: SingleHead, bound: float, votes: int, rng: np.random.Generator
-    ) -> Learned:
+    def _learned(self, head: SingleHead, bound: float) -> Learned:
         if not np.isfinite(bound):
             raise OutsideClass(
-                "labels turn where the scores predict",
+                Test("labels turn where the scores predict"),
                 "fresh labels contradict the recovered scores by more than a whole score",
             )
-        if votes == 1:
-            check_fresh_sequences(ledger, head, bound, np.zeros_like, rng, deviation=self._deviation)
-        return Learned(head, bound, 0.0, _NOTE, exact_answers=False, deviation=self._deviation, repeats=votes)
-
-    def _deviation(self, answers: Array, values: Array) -> Array:
-        """A wrong label means that the value is off by at least its size."""
-        return np.where((answers > self.middle) == (values > 0.0), 0.0, np.abs(values))
+        return Learned(head, self.claim, bound, note=_NOTE)
 
     def _with_bias(
-        self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator
+        self, asker: Asker, labeller: Labeller, v: Array, rng: np.random.Generator
     ) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: vectors of scores from signs, then the
         missing bits where labels should turn."""
-        ledger.expect(ledger.bill.total + 80 * ledger.width * (ledger.width + 1))
-        vectors = LabelVectors(labeller, v, rng, ledger.input_bound)
-        with ledger.phase("range"):
+        asker.expect(asker.bill.total + 80 * asker.width * (asker.width + 1))
+        vectors = LabelVectors(labeller, v, rng, asker.input_bound)
+        with asker.phase("range"):
             length = vectors.usual_length()
-        with ledger.phase("scores"):
+        with asker.phase("scores"):
             rough = self._rough(vectors, v, length, rng)
-        turns = ZeroVectors(ledger, v, rng, Steps(0.0, self.middle), ledger.input_bound)
-        refinement = BiasedRefinement(ledger, turns, v, ledger.input_bound, gain=_BISECTED)
+        turns = ZeroVectors(asker, v, rng, Steps(0.0, self.middle), asker.input_bound)
+        refinement = BiasedRefinement(asker, turns, v, asker.input_bound, gain=_BISECTED)
         sharp, w0 = refinement.refine(rough, _PASSES, rng)
         return SingleHead(sharp, v, w0), refinement.relative_error(sharp, w0, rng)
 
@@ -234,10 +226,10 @@ class LabelLearner:
             else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)
         )
 
-    def _check_zero(self, ledger: Ledger, labeller: Labeller, rng: np.random.Generator) -> None:
+    def _check_zero(self, asker: Asker, labeller: Labeller, rng: np.random.Generator) -> None:
         """Opposite tiny rows get opposite labels; a constant would label them alike."""
-        x = rng.standard_normal(ledger.width)
-        tiny = 1e-9 if ledger.input_bound is None else min(1e-9, 1e-3 * ledger.input_bound)
+        x = rng.standard_normal(asker.width)
+        tiny = 1e-9 if asker.input_bound is None else min(1e-9, 1e-3 * asker.input_bound)
         x *= tiny / np.linalg.norm(x)
         first, second = labeller(np.stack([x, -x])[:, None])
         if first == second:
@@ -245,12 +237,12 @@ class LabelLearner:
                 f"rows of norm {tiny:.0e} and opposite sign are both labelled {int(first)}: a constant, or "
                 "v = 0"
             )
-            raise OutsideClass("opposite tiny rows get opposite labels", evidence)
+            raise OutsideClass(Test("opposite tiny rows get opposite labels"), evidence)
 
-    def _direction(self, ledger: Ledger, labeller: Labeller, locator: Locator) -> Array:
+    def _direction(self, asker: Asker, labeller: Labeller, locator: Locator) -> Array:
         """v/|v|: a tournament for the largest entry, then every other one as a part of it."""
-        d = ledger.width
-        unit = np.eye(d) * (1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2))
+        d = asker.width
+        unit = np.eye(d) * (1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2))
         signs = np.where(labeller(unit[:, None]), 1.0, -1.0)
         left = np.arange(d)
         while len(left) > 1:
@@ -274,15 +266,15 @@ class LabelLearner:
             v[others] = locator.locate(above, d - 1, 1.01 if self.flip == 0.0 else 1.5)[0]
         return np.asarray(v / np.linalg.norm(v))
 
-    def _bound_of_v(self, ledger: Ledger, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
+    def _bound_of_v(self, asker: Asker, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
         """How wrong v can be: fresh rows across it whose labels must turn within a margin that grows until
         they do."""
-        d = ledger.width
+        d = asker.width
         across = rng.standard_normal((_CHECKS, d))
         across -= np.outer(across @ v, v)
         length = np.linalg.norm(across, axis=1)[:, None]
         across = across / length if d > 1 else np.zeros((_CHECKS, d))
-        size = 1.0 if ledger.input_bound is None else min(1.0, ledger.input_bound / 2)
+        size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2)
 
         def turns(margin: float) -> bool:
             rows = size * np.concatenate([across + margin * v, across - margin * v])
@@ -293,17 +285,12 @@ class LabelLearner:
         return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
 
     def _bound(
-        self,
-        ledger: Ledger,
-        labeller: Labeller,
-        head: SingleHead,
-        meter: LabelMeter,
-        rng: np.random.Generator,
+        self, asker: Asker, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator
     ) -> float:
         """How wrong v and W can be: fresh pairs whose labels must turn where the model says, within a margin
         likewise."""
-        d = ledger.width
-        of_v = self._bound_of_v(ledger, labeller, head.v, rng)
+        d = asker.width
+        of_v = self._bound_of_v(asker, labeller, head.v, rng)
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.typical_score() / 8)
@@ -311,8 +298,8 @@ class LabelLearner:
             np.resize(_SIZES, _CHECKS) / typical
         )  # several heads, seen as one, turn elsewhere at other sizes
         c = np.minimum(sizes, 0.9 * EDGE / np.maximum(np.abs(forms), 1e-300))
-        if ledger.input_bound is not None:
-            c = np.minimum(c, (ledger.input_bound / 23.0) ** 2)
+        if asker.input_bound is not None:
+            c = np.minimum(c, (asker.input_bound / 23.0) ** 2)
 
         def crosses(margin: float) -> bool:
             return bool(

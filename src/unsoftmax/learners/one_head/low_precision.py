@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
+from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
-from unsoftmax.learners.base import Learned
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_checks import moved_by_bias, refused_bias
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
 from unsoftmax.learners.one_head.checks import ONE_ROW_TEST
-from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.one_head.low_precision import PASSES, ZeroCentredMeter
 from unsoftmax.meters.probes.bisection import halve
 from unsoftmax.meters.query_bias.refined import Zeros, ZeroVectors
 from unsoftmax.models import SingleHead
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, RangeFinder
 
 __all__ = ["LowPrecisionLearner", "low_precision"]
@@ -98,7 +98,7 @@ class LowPrecisionLearner:
     precision inside; then the bound says so.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     precision: str = "float32"
 
     @property
@@ -107,86 +107,72 @@ class LowPrecisionLearner:
         count, usual = partial(_queries, passes=passes), partial(_usual, passes=passes)
         return replace(_CLAIM, queries=replace(_CLAIM.queries, count=count, usual=usual))
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
         passes = PASSES[self.precision]
-        ledger.expect(ledger.bill.total + passes * (d * d + d))
-        direction, size = self._direction(ledger, passes)
-        length, length_error = self._length(ledger, direction, size)
+        asker.expect(asker.bill.total + passes * (d * d + d))
+        direction, size = self._direction(asker, passes)
+        length, length_error = self._length(asker, direction, size)
         v = length * direction
-        moved = moved_by_bias(ledger, v, size, FloatFormat(self.precision).smallest, rng)
+        moved = moved_by_bias(asker, v, size, FloatFormat(self.precision).smallest, rng)
         if moved > 0.0:
             if d < 2:
                 raise refused_bias(moved)
-            head, bound = self._with_bias(ledger, v, rng)
-            bound = max(bound, length_error, self._bound_of_v(ledger, v, size, rng))
-            return self._learned(ledger, head, bound, rng)
-        meter = ZeroCentredMeter(ledger, v, rng, self.precision)
-        with ledger.phase("range"):
+            head, bound = self._with_bias(asker, v, rng)
+            bound = max(bound, length_error, self._bound_of_v(asker, v, size, rng))
+            return self._learned(head, bound)
+        meter = ZeroCentredMeter(asker, v, rng, self.precision)
+        with asker.phase("range"):
             meter.typical_score()
-        with ledger.phase("scores"):
+        with asker.phase("scores"):
             solver = RangeFinder(again=meter.column_near if self.precision == "float32" else None)
-            found = solver.solve(meter, rng, lambda left: ledger.expect(ledger.bill.total + passes * left))
+            found = solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + passes * left))
         head = SingleHead(found.matrix, v)
-        return self._learned(
-            ledger, head, max(self._bound(ledger, head, meter, size, rng), length_error), rng
-        )
+        bound = max(self._bound(asker, head, meter, size, rng), length_error)
+        return self._learned(head, bound)
 
-    def _learned(self, ledger: Ledger, head: SingleHead, bound: float, rng: np.random.Generator) -> Learned:
+    def _learned(self, head: SingleHead, bound: float) -> Learned:
         if bound > _HOPELESS[self.precision]:
             raise OutsideClass(
-                "answers vanish where the scores predict",
+                Test("answers vanish where the scores predict"),
                 f"fresh probes at predicted zeros leave a relative error of {bound:.2g} in W",
             )
-        longest = self._longest(float(np.linalg.norm(head.v)))
-        check_fresh_sequences(ledger, head, bound, self._stored_off, rng, longest=longest)
-        if self.precision == "float16":  # the certificate's rows shall be answered with numbers, too
-            ledger.input_bound = longest if ledger.input_bound is None else min(ledger.input_bound, longest)
-        note = f"answers are {self.precision} numbers"
-        return Learned(head, bound, 0.0, note, exact_answers=False, deviation=self._deviation)
+        longest = None
+        if self.precision == FloatFormat.FLOAT16:  # longer rows are not answered with numbers
+            longest = self._longest(float(np.linalg.norm(head.v)))
+        return Learned(head, self.claim, bound, within=longest, note=f"answers are {self.precision} numbers")
 
     def _longest(self, length: float) -> float:
         """The norm of rows up to which answers stay inside the format, for a v of that length."""
         return (_LARGEST_ANSWER if self.precision == "float16" else _ENDLESS) / length
 
-    def _deviation(self, answers: Array, values: Array) -> Array:
-        """How far answers are from values beyond what storing them explains."""
-        return np.maximum(np.abs(answers - values) - self._stored_off(values), 0.0)
-
-    def _stored_off(self, values: Array) -> Array:
-        """How far a stored number can be from the value."""
-        return np.asarray(
-            FloatFormat(self.precision).unit * np.abs(values) * (1 + 1e-6)
-            + FloatFormat(self.precision).smallest
-        )
-
-    def _with_bias(self, ledger: Ledger, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
+    def _with_bias(self, asker: Asker, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size
         allow, then through zeros."""
         unit, smallest = FloatFormat(self.precision).unit, FloatFormat(self.precision).smallest
         length = float(np.linalg.norm(v))
         longest = self._longest(length)
-        longest = longest if ledger.input_bound is None else min(longest, ledger.input_bound)
+        longest = longest if asker.input_bound is None else min(longest, asker.input_bound)
         readout = MeasuredReadout(v, 0.0, smallest, longest, sharp=4.0 * EPS * length, relative=unit)
-        rough = learn_biased_scores(ledger, readout, BoundedRangeFinder(), rng)
-        vectors = ZeroVectors(ledger, v, rng, Zeros(), ledger.input_bound)
-        refinement = BiasedRefinement(ledger, vectors, v, ledger.input_bound, smallest=smallest, unit=unit)
+        rough = learn_biased_scores(asker, readout, BoundedRangeFinder(), rng)
+        vectors = ZeroVectors(asker, v, rng, Zeros(), asker.input_bound)
+        refinement = BiasedRefinement(asker, vectors, v, asker.input_bound, smallest=smallest, unit=unit)
         W, w0 = refinement.refine(rough, PASSES[self.precision] + _MORE_PASSES, rng)
         return SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
 
-    def _direction(self, ledger: Ledger, passes: int) -> tuple[Array, float]:
+    def _direction(self, asker: Asker, passes: int) -> tuple[Array, float]:
         """v/|v| by ratios to the largest entry, and a size of rows at which answers are loud."""
-        d = ledger.width
-        bound = np.inf if ledger.input_bound is None else ledger.input_bound / 2
+        d = asker.width
+        bound = np.inf if asker.input_bound is None else asker.input_bound / 2
         size = float(min(1.0, bound))
-        with ledger.phase("values"):
-            if abs(float(ledger.ask(np.zeros((1, 1, d)))[0])) > 0.0:
+        with asker.phase("values"):
+            if abs(float(asker.ask(np.zeros((1, 1, d)))[0])) > 0.0:
                 raise OutsideClass(
-                    "a row of zeros is answered zero",
+                    Test("a row of zeros is answered zero"),
                     "a constant is only recovered from exact answers or within a tolerance",
                 )
             for _ in range(30):
-                answers = ledger.ask(size * np.eye(d)[:, None])
+                answers = asker.ask(size * np.eye(d)[:, None])
                 loudest = float(np.abs(answers).max())
                 if 2.0**-6 <= loudest <= 2.0**14 or (loudest < 1.0 and size >= bound):
                     break
@@ -204,16 +190,16 @@ class LowPrecisionLearner:
                 rows = size * np.eye(d)[others]
                 rows[:, pivot] = -size * ratios[others]
                 longest = np.maximum(1.0, np.linalg.norm(rows, axis=1) / (2 * bound))
-                ratios[others] += ledger.ask((rows / longest[:, None])[:, None]) * longest / (size * slope)
+                ratios[others] += asker.ask((rows / longest[:, None])[:, None]) * longest / (size * slope)
         v = np.sign(slope) * ratios
         return np.asarray(v / np.linalg.norm(v)), size
 
-    def _length(self, ledger: Ledger, direction: Array, size: float) -> tuple[float, float]:
+    def _length(self, asker: Asker, direction: Array, size: float) -> tuple[float, float]:
         """|v| and its relative error, from two rounding thresholds: the rows at which the stored answer steps
         to the next number."""
         steps = 54 - FloatFormat(self.precision).mantissa_bits
-        with ledger.phase("values"):
-            answer = float(ledger.ask((size * direction)[None, None])[0])
+        with asker.phase("values"):
+            answer = float(asker.ask((size * direction)[None, None])[0])
             if not answer > 0.0:
                 raise OutsideClass(
                     ONE_ROW_TEST,
@@ -224,11 +210,11 @@ class LowPrecisionLearner:
             size *= (
                 (1.5 if answer >= 1.5 * binade else 0.75) * binade / answer
             )  # clear of the powers of two, where steps change
-            first = float(ledger.ask((size * direction)[None, None])[0])
+            first = float(asker.ask((size * direction)[None, None])[0])
             second = FloatFormat(self.precision).next_after(first)
             third = FloatFormat(self.precision).next_after(second)
             crossings = [
-                self._crossing(ledger, direction, size * (lower + upper) / 2 / first, lower, upper, steps)
+                self._crossing(asker, direction, size * (lower + upper) / 2 / first, lower, upper, steps)
                 for lower, upper in ((first, second), (second, third))
             ]
         apart = abs((first + second) / crossings[0] / ((second + third) / crossings[1]) - 1.0)
@@ -238,48 +224,48 @@ class LowPrecisionLearner:
         return length, 0.0 if apart <= 2.0**-22 else apart
 
     def _crossing(
-        self, ledger: Ledger, direction: Array, middle: float, lower: float, upper: float, steps: int
+        self, asker: Asker, direction: Array, middle: float, lower: float, upper: float, steps: int
     ) -> float:
         """The length of a row along v at which the stored answer steps from `lower` to `upper`."""
         reach = np.array([1.5 * (upper - lower) / lower * middle])
 
         def above(moved: Array) -> NDArray[np.bool_]:
-            return np.asarray(ledger.ask(((middle + moved)[:, None] * direction)[:, None]) >= upper)
+            return np.asarray(asker.ask(((middle + moved)[:, None] * direction)[:, None]) >= upper)
 
         low, high = halve(above, -reach, reach, steps)
         return float(middle + (low[0] + high[0]) / 2)
 
     def _bound(
-        self, ledger: Ledger, head: SingleHead, meter: ZeroCentredMeter, size: float, rng: np.random.Generator
+        self, asker: Asker, head: SingleHead, meter: ZeroCentredMeter, size: float, rng: np.random.Generator
     ) -> float:
         """How wrong W and v can be, from fresh rows across v and fresh probes at predicted zeros."""
-        of_v = self._bound_of_v(ledger, head.v, size, rng)
+        of_v = self._bound_of_v(asker, head.v, size, rng)
         w_norm = head.matrix.norm()
-        with ledger.phase(VERIFICATION):
+        with asker.phase(VERIFICATION):
             G, B = meter.random_pairs(_CHECKS)
             expected = np.einsum("nd,nd->n", G, head.matrix.apply(B))
             forms = meter.residual_forms(G, B, expected)
         of_W = _FACTOR * float(np.sqrt(np.mean(forms**2))) * head.width / (w_norm if w_norm > 0.0 else 1.0)
         return float(max(of_W, of_v)) + 32 * EPS
 
-    def _bound_of_v(self, ledger: Ledger, v: Array, size: float, rng: np.random.Generator) -> float:
+    def _bound_of_v(self, asker: Asker, v: Array, size: float, rng: np.random.Generator) -> float:
         """How wrong v can be, from fresh rows across it and along it."""
-        d = ledger.width
+        d = asker.width
         v_norm = float(np.linalg.norm(v))
         unit, smallest = FloatFormat(self.precision).unit, FloatFormat(self.precision).smallest
-        with ledger.phase(VERIFICATION):
+        with asker.phase(VERIFICATION):
             across = rng.standard_normal((_CHECKS, d))
             across -= np.outer(across @ v, v) / v_norm**2
             lengths = np.linalg.norm(across, axis=1)
             of_direction = 0.0
             if d > 1:
                 answers = (
-                    np.abs(ledger.ask((size * across / lengths[:, None])[:, None])) + smallest / 2
+                    np.abs(asker.ask((size * across / lengths[:, None])[:, None])) + smallest / 2
                 ) / size
                 of_direction = _FACTOR * float(np.sqrt(np.mean(answers**2))) * np.sqrt(d) / v_norm
             rows = rng.standard_normal((_CHECKS, d))
             rows *= size / np.linalg.norm(rows, axis=1)[:, None]
-            excess = np.abs(ledger.ask(rows[:, None]) - rows @ v) - unit * np.abs(rows @ v) * (1 + 1e-9)
+            excess = np.abs(asker.ask(rows[:, None]) - rows @ v) - unit * np.abs(rows @ v) * (1 + 1e-9)
         wrong = float(excess.max()) / (size * v_norm / np.sqrt(d))
         if wrong > 0.02:
             raise OutsideClass(

@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.answers.identify import identify
+from unsoftmax.answers import Noisy, identify
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.readout_with_errors import (
     check_linear_within,
@@ -18,7 +19,6 @@ from unsoftmax.learners.one_head.readout_with_errors import (
     read_loud_values,
 )
 from unsoftmax.learners.one_head.within_tolerance import (
-    check_learnt,
     learn_scores,
     learn_with_bias,
     queries_within_tolerance,
@@ -26,7 +26,7 @@ from unsoftmax.learners.one_head.within_tolerance import (
     relative_bound,
     usual_within_tolerance,
 )
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters import ToleranceMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.solvers import BoundedRangeFinder
@@ -74,7 +74,7 @@ class NoiseLearner:
     `claim`. Fails when: R|v|/sigma is below about 100.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     sigma: float | None = None
     repeats: int | None = None
     accuracy: float | None = None
@@ -99,36 +99,35 @@ class NoiseLearner:
             ),
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        sigma = self.sigma if self.sigma is not None else identify(ledger, rng).sigma
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        sigma = self.sigma if self.sigma is not None else _measured_sigma(asker, rng)
         off = _CERTAIN * sigma
         repeats = self.repeats or 1
         readout = read_loud_values(
-            ledger, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, silent=off / np.sqrt(repeats)
+            asker, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, silent=off / np.sqrt(repeats)
         )
         if self.repeats is None and self.accuracy is not None:
             wanted = (_TYPICAL * sigma / (readout.bound * readout.norm * self.accuracy)) ** 2
             repeats = int(np.clip(np.ceil(wanted), 1, _MOST_REPEATS))
             if repeats > 1:
                 readout = read_loud_values(
-                    ledger,
+                    asker,
                     _BAR * sigma / np.sqrt(repeats),
                     rng,
                     repeats=repeats,
                     silent=off / np.sqrt(repeats),
                 )
-        check_linear_within(ledger, readout, rng, off)
-        moved = moved_by_query_bias(ledger, readout, rng, off)
+        check_linear_within(asker, readout, rng, off)
+        moved = moved_by_query_bias(asker, readout, rng, off)
         w0 = None
         if moved > 0.0:
-            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved, repeats)
+            found, w0, bound = learn_with_bias(asker, readout, self.solver, rng, moved, repeats)
         else:
-            with ledger.phase("values"):
-                meter = ToleranceMeter(ledger, readout, rng, repeats=repeats)
-            found = learn_scores(ledger, meter, self.solver, rng)
+            with asker.phase("values"):
+                meter = ToleranceMeter(asker, readout, rng, repeats=repeats)
+            found = learn_scores(asker, meter, self.solver, rng)
             bound = relative_bound(found, readout)
         bound *= _COVER
-        check_learnt(ledger, readout, found, w0, bound, off, rng, 2.0 / _CERTAIN)
         refuse_noise(bound, readout)
         note = (
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside "
@@ -136,7 +135,14 @@ class NoiseLearner:
             f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
         head = SingleHead(found.matrix, readout.v, w0, readout.c)
-        return Learned(head, bound, off, note, exact_answers=False, constant_bound=2.0 * off)
+        v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
+        return Learned(head, self.claim, bound, v_bound=float(v_bound), constant_bound=2.0 * off, note=note)
+
+
+def _measured_sigma(asker: Asker, rng: np.random.Generator) -> float:
+    """The standard deviation of the answers' errors; 0 where they repeat."""
+    found = identify(asker, rng).answers
+    return found.sigma if isinstance(found, Noisy) else 0.0
 
 
 def noisy(

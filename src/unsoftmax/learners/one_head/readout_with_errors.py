@@ -8,7 +8,7 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.one_head.bias_checks import EVEN_TEST
 from unsoftmax.learners.one_head.checks import ONE_ROW_TEST
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters import MeasuredReadout
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -20,7 +20,7 @@ _LONGEST = 1e12
 
 
 def read_loud_values(
-    ledger: Ledger, tau: float, rng: np.random.Generator, *, repeats: int = 1, silent: float | None = None
+    asker: Asker, tau: float, rng: np.random.Generator, *, repeats: int = 1, silent: float | None = None
 ) -> MeasuredReadout:
     """The readout from d + 1 queries; with no bound on rows, they grow until the signal is 1e13 times the
     tolerance.
@@ -29,14 +29,14 @@ def read_loud_values(
     averaged for each row. Raises `Unresolved` when v cannot be told from zero, with the norm of rows that
     would do.
     """
-    d = ledger.width
-    bound = ledger.input_bound
+    d = asker.width
+    bound = asker.input_bound
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
 
     def ask(rows: Array) -> Array:
-        return np.asarray(np.mean([ledger.ask(rows[:, None]) for _ in range(repeats)], axis=0))
+        return np.asarray(np.mean([asker.ask(rows[:, None]) for _ in range(repeats)], axis=0))
 
-    with ledger.phase("values"):
+    with asker.phase("values"):
         c = float(ask(np.zeros((1, d)))[0])
         if bound is None:
             bound = 1.0
@@ -64,19 +64,19 @@ def read_loud_values(
 
 
 def moved_by_query_bias(
-    ledger: Ledger, readout: MeasuredReadout, rng: np.random.Generator, off: float | None = None
+    asker: Asker, readout: MeasuredReadout, rng: np.random.Generator, off: float | None = None
 ) -> float:
     """How far answers move where rows around an asking row of zeros should share evenly; 0 where the answers'
     own errors explain it.
 
     off: how far single answers may be off (None: tau).
     """
-    d = ledger.width
+    d = asker.width
     beside = rng.standard_normal((3, d))
     A = readout.v / readout.norm + 0.5 * beside / np.linalg.norm(beside, axis=1)[:, None]
     A *= 0.99 * readout.bound / np.linalg.norm(A, axis=1)[:, None]
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(odd_rows(A, np.zeros((3, d))))
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(odd_rows(A, np.zeros((3, d))))
     moved = float(np.abs(answers - readout.c).max())
     allowed = 1.05 * (readout.tau if off is None else off) + 64 * EPS * readout.bound * readout.norm
     return moved if moved > allowed else 0.0
@@ -92,19 +92,19 @@ def refused_query_bias(moved: float, readout: MeasuredReadout) -> OutsideClass:
 
 
 def check_linear_within(
-    ledger: Ledger, readout: MeasuredReadout, rng: np.random.Generator, off: float | None = None
+    asker: Asker, readout: MeasuredReadout, rng: np.random.Generator, off: float | None = None
 ) -> None:
     """f([x]) = c + x·v on fresh rows of several sizes, as far as the tolerance tells. off: see
     `moved_by_query_bias`."""
     sizes = readout.bound * np.array([0.01, 0.1, 0.5, 0.99])
-    rows = rng.standard_normal((4, ledger.width))
+    rows = rng.standard_normal((4, asker.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(rows[:, None])
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(rows[:, None])
     excess = np.abs(answers - readout.c - rows @ readout.v)
     allowed = (readout.tau if off is None else off) * (1.0 + 5.0 * sizes / readout.bound) + 64 * np.finfo(
         float
-    ).eps * sizes * readout.norm * np.sqrt(ledger.width)
+    ).eps * sizes * readout.norm * np.sqrt(asker.width)
     worst = int(np.argmax(excess / allowed))
     if excess[worst] > allowed[worst]:
         raise OutsideClass(

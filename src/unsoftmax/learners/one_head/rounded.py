@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
-from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
 from unsoftmax.learners.one_head.readout_with_errors import (
     check_linear_within,
     moved_by_query_bias,
@@ -28,13 +28,13 @@ from unsoftmax.learners.one_head.within_tolerance import (
     refuse_noise,
     relative_bound,
 )
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters import MeasuredReadout, ToleranceMeter
 from unsoftmax.meters.one_head.rounded import RoundingMeter, bracketed_step
 from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense, Factors, Matrix
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers import BoundedRangeFinder, FacingBasis, RangeFinder
 from unsoftmax.solvers.orthogonal_correction import refine
 
@@ -100,79 +100,74 @@ class RoundedLearner:
     with the norm that would do).
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     decimals: int = 2
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         step = 10.0**-self.decimals
         if (
-            ledger.input_bound is None
+            asker.input_bound is None
         ):  # rows may be so long that one pass within the tolerance is float64 already
-            return ToleranceLearner(step / 2).learn(ledger, rng)
-        rough = read_loud_values(ledger, step / 2, rng)
+            return ToleranceLearner(step / 2).learn(asker, known, rng)
+        rough = read_loud_values(asker, step / 2, rng)
         if rough.c != 0.0:
-            return ToleranceLearner(step / 2).learn(ledger, rng)
-        check_linear_within(ledger, rough, rng)
-        moved = moved_by_query_bias(ledger, rough, rng)
+            return ToleranceLearner(step / 2).learn(asker, known, rng)
+        check_linear_within(asker, rough, rng)
+        moved = moved_by_query_bias(asker, rough, rng)
         if moved > 0.0:
-            return self._with_bias(ledger, rough, rng, moved)
-        with ledger.phase("values"):
-            first = ToleranceMeter(ledger, rough, rng)
-        found = learn_scores(ledger, first, BoundedRangeFinder(), rng)
+            return self._with_bias(asker, known, rough, rng, moved)
+        with asker.phase("values"):
+            first = ToleranceMeter(asker, rough, rng)
+        found = learn_scores(asker, first, BoundedRangeFinder(), rng)
         _refuse_rough(relative_bound(found, rough), rough)
-        with ledger.phase("values"):
-            v = self._sharpen(ledger, rough, step, rng)
+        with asker.phase("values"):
+            v = self._sharpen(asker, rough, step, rng)
         if not self._steps_alike(
-            ledger, v, rough.bound, step
+            asker, v, rough.bound, step
         ):  # a constant that rounding hides: one more error of half a step
-            return ToleranceLearner(step).learn(ledger, rng)
+            return ToleranceLearner(step).learn(asker, known, rng)
         readout = MeasuredReadout(v, 0.0, step / 2, rough.bound, sharp=4 * EPS * rough.norm)
         W, error = found.matrix, found.error
-        rank = found.rank if isinstance(W, Factors) else ledger.width
+        rank = found.rank if isinstance(W, Factors) else asker.width
         if readout.tau / (readout.bound * readout.norm) < _LONG and _heard_beside(W, v, rng) > _QUIET:
-            W, error = self._refine(ledger, readout, W, error, rank, step, rng)
+            W, error = self._refine(asker, readout, W, error, rank, step, rng)
         else:
-            meter = RoundingMeter(ledger, v, rough.bound, step, W, error, rng)
-            with ledger.phase("steps"):
+            meter = RoundingMeter(asker, v, rough.bound, step, W, error, rng)
+            with asker.phase("steps"):
                 W = RangeFinder(near=W).solve(meter, rng).matrix
         head = SingleHead(W, v)
-        with ledger.phase(VERIFICATION):
-            bound = self._bound(ledger, head, rough.bound, step, rng)
-        return self._learned(ledger, head, bound, rough, rng)
+        with asker.phase(VERIFICATION):
+            bound = self._bound(asker, head, rough.bound, step, rng)
+        return self._learned(head, bound, rough)
 
-    def _learned(
-        self, ledger: Ledger, head: SingleHead, bound: float, rough: MeasuredReadout, rng: np.random.Generator
-    ) -> Learned:
-        check_fresh_sequences(
-            ledger, head, bound, lambda values: np.full(len(values), 0.5001 * 10.0**-self.decimals), rng
-        )
+    def _learned(self, head: SingleHead, bound: float, rough: MeasuredReadout) -> Learned:
         note = (
             f"answers are rounded to {self.decimals} decimals, and rows of norm {rough.bound:.3g} were asked"
         )
-        return Learned(head, bound, 0.5 * 10.0**-self.decimals * (1 + 1e-9), note, exact_answers=False)
+        return Learned(head, self.claim, bound, note=note)
 
     def _with_bias(
-        self, ledger: Ledger, rough: MeasuredReadout, rng: np.random.Generator, moved: float
+        self, asker: Asker, known: Known, rough: MeasuredReadout, rng: np.random.Generator, moved: float
     ) -> Learned:
         """The same with a query bias: a pass within the tolerance, then the vectors of scores of d + 1 asking
         rows from steps."""
         step = 2.0 * rough.tau
-        if ledger.width < 2:
+        if asker.width < 2:
             raise refused_query_bias(moved, rough)
-        first = learn_biased_scores(ledger, rough, BoundedRangeFinder(), rng)
+        first = learn_biased_scores(asker, rough, BoundedRangeFinder(), rng)
         bound = first.relative_bound()
         _refuse_rough(bound, rough)
-        with ledger.phase("values"):
-            v = self._sharpen(ledger, rough, step, rng)
-        if not self._steps_alike(ledger, v, rough.bound, step):
-            return ToleranceLearner(step).learn(ledger, rng)
-        vectors = ZeroVectors(ledger, v, rng, Steps(step / 2), rough.bound)
+        with asker.phase("values"):
+            v = self._sharpen(asker, rough, step, rng)
+        if not self._steps_alike(asker, v, rough.bound, step):
+            return ToleranceLearner(step).learn(asker, known, rng)
+        vectors = ZeroVectors(asker, v, rng, Steps(step / 2), rough.bound)
         refinement = BiasedRefinement(
-            ledger, vectors, v, rough.bound, gain=_BISECTED, least=_LEAST_STEPS * step
+            asker, vectors, v, rough.bound, gain=_BISECTED, least=_LEAST_STEPS * step
         )
         try:
             W, w0 = refinement.refine(first, _PASSES, rng)
@@ -185,13 +180,11 @@ class RoundedLearner:
             )
         else:
             head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
-        return self._learned(ledger, head, bound, rough, rng)
+        return self._learned(head, bound, rough)
 
-    def _sharpen(
-        self, ledger: Ledger, rough: MeasuredReadout, step: float, rng: np.random.Generator
-    ) -> Array:
+    def _sharpen(self, asker: Asker, rough: MeasuredReadout, step: float, rng: np.random.Generator) -> Array:
         """v to float64: along a basis that hears v alike, the length at which the answer steps."""
-        d = ledger.width
+        d = asker.width
         basis = FacingBasis(d, rng, rough.v).columns(0, d).T
         longest = rough.bound * (1.0 - 1e-9)
         heard = basis @ rough.v
@@ -203,31 +196,31 @@ class RoundedLearner:
             )
 
         def above(lengths: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
-            return np.asarray(ledger.ask((lengths[:, None] * basis[which])[:, None]) > threshold[which])
+            return np.asarray(asker.ask((lengths[:, None] * basis[which])[:, None]) > threshold[which])
 
         spread = np.full(d, 4.0 * rough.tau / (longest * float(heard.min())))
         lengths, lost = bracketed_step(above, threshold / heard, spread, np.zeros(d), np.full(d, longest))
         if lost.any():
             raise OutsideClass(
-                "one-row answers step where x·v does",
+                Test("one-row answers step where x·v does"),
                 f"{int(lost.sum())} of {d} rows never reach the step that their value predicts",
             )
         return np.asarray(basis.T @ (threshold / lengths))
 
-    def _steps_alike(self, ledger: Ledger, v: Array, longest: float, step: float) -> bool:
+    def _steps_alike(self, asker: Asker, v: Array, longest: float, step: float) -> bool:
         """Whether the row -x steps where x does, for x along v: with a constant, one of them steps
         earlier."""
         size = float(np.linalg.norm(v))
         threshold = (np.floor(0.9 * longest * size / step) - 0.5) * step
         lengths = threshold / size * np.array([1.0 - _ALIKE, 1.0 + _ALIKE])
         rows = np.outer(np.concatenate([lengths, -lengths]), v / size)
-        with ledger.phase(VERIFICATION):
-            beyond = np.abs(ledger.ask(rows[:, None])) > threshold
+        with asker.phase(VERIFICATION):
+            beyond = np.abs(asker.ask(rows[:, None])) > threshold
         return bool((beyond == np.array([False, True, False, True])).all())
 
     def _refine(
         self,
-        ledger: Ledger,
+        asker: Asker,
         readout: MeasuredReadout,
         W: Matrix,
         error: float,
@@ -236,37 +229,37 @@ class RoundedLearner:
         rng: np.random.Generator,
     ) -> tuple[Matrix, float]:
         """Two passes beside W, then its scale from a few steps."""
-        meter = ToleranceMeter(ledger, readout, rng)
+        meter = ToleranceMeter(asker, readout, rng)
         dense = W.dense()
-        with ledger.phase("refine"):
-            for _ in range(2 if ledger.width > 2 else 0):
+        with asker.phase("refine"):
+            for _ in range(2 if asker.width > 2 else 0):
                 dense = refine(meter, dense, error, rng)
                 error = max(
                     error * 8.0 * readout.tau / (readout.bound * readout.norm),
                     1e-14 * float(np.linalg.norm(dense)),
                 )
-        if rank < ledger.width:
+        if rank < asker.width:
             left, values, right = np.linalg.svd(dense)
             W = Factors(left[:, :rank] * values[:rank], right[:rank].T)
         else:
             W = Dense(dense)
         rough_scale = 16.0 * readout.tau / (readout.bound * readout.norm) * W.norm()
-        steps = RoundingMeter(ledger, readout.v, readout.bound, step, W, rough_scale, rng)
-        with ledger.phase("steps"):
-            if ledger.width <= 2:
+        steps = RoundingMeter(asker, readout.v, readout.bound, step, W, rough_scale, rng)
+        with asker.phase("steps"):
+            if asker.width <= 2:
                 return RangeFinder().solve(steps, rng).matrix, error
-            B = rng.standard_normal((2, ledger.width)) + 2.0 * np.sqrt(ledger.width) * steps.towards
+            B = rng.standard_normal((2, asker.width)) + 2.0 * np.sqrt(asker.width) * steps.towards
             B /= np.linalg.norm(B, axis=1)[:, None]
             A = np.tile(steps.carrier, (2, 1))
             ratio = float(np.mean(steps.pairs(A, B) / np.einsum("nd,nd->n", A, W.apply(B))))
         return (Dense(ratio * W.array) if isinstance(W, Dense) else Factors(ratio * W.left, W.right)), error
 
     def _bound(
-        self, ledger: Ledger, head: SingleHead, longest: float, step: float, rng: np.random.Generator
+        self, asker: Asker, head: SingleHead, longest: float, step: float, rng: np.random.Generator
     ) -> float:
         """Fresh probes must step where the model says, within a margin that grows until they do."""
         norm = head.matrix.norm()
-        meter = RoundingMeter(ledger, head.v, longest, step, head.matrix, 0.0, rng)
+        meter = RoundingMeter(asker, head.v, longest, step, head.matrix, 0.0, rng)
         margin = 2.0**-44
         while margin < 0.1:
             holds, form = meter.steps_where_predicted(margin, _CHECKS)
@@ -274,7 +267,7 @@ class RoundedLearner:
                 return float(_FACTOR * form * head.width / norm) + 16 * EPS
             margin *= 4.0
         raise OutsideClass(
-            "answers step where the scores predict",
+            Test("answers step where the scores predict"),
             "fresh probes step more than 10 % away from where the recovered head says",
         )
 

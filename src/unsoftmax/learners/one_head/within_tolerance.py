@@ -8,20 +8,20 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.answers.identify import identify
+from unsoftmax.answers import identify
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
-from unsoftmax.learners.one_head.fresh_sequences import check_fresh_sequences
 from unsoftmax.learners.one_head.readout_with_errors import (
     check_linear_within,
     moved_by_query_bias,
     read_loud_values,
     refused_query_bias,
 )
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters import MeasuredReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -97,7 +97,7 @@ class ToleranceLearner:
     the R or tau that would do).
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     tau: float | None = None
     solver: BoundedRangeFinder = field(default_factory=BoundedRangeFinder)
 
@@ -105,50 +105,52 @@ class ToleranceLearner:
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        tau = self.tau if self.tau is not None else identify(ledger, rng).tau
-        readout = read_loud_values(ledger, tau, rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        tau = _told_or_found(self.tau, asker, rng)
+        readout = read_loud_values(asker, tau, rng)
         try:
-            check_linear_within(ledger, readout, rng)
+            check_linear_within(asker, readout, rng)
         except OutsideClass:
             if readout.c != 0.0:
                 raise
             readout = replace(
                 readout, tau=2.0 * readout.tau
             )  # a constant that the tolerance hides is in every answer
-            check_linear_within(ledger, readout, rng)
-        moved = moved_by_query_bias(ledger, readout, rng)
+            check_linear_within(asker, readout, rng)
+        moved = moved_by_query_bias(asker, readout, rng)
         w0 = None
         if moved > 0.0:
-            found, w0, bound = learn_with_bias(ledger, readout, self.solver, rng, moved)
+            found, w0, bound = learn_with_bias(asker, readout, self.solver, rng, moved)
         else:
-            with ledger.phase("values"):
-                meter = ToleranceMeter(ledger, readout, rng)
-            found = learn_scores(ledger, meter, self.solver, rng)
+            with asker.phase("values"):
+                meter = ToleranceMeter(asker, readout, rng)
+            found = learn_scores(asker, meter, self.solver, rng)
             bound = relative_bound(found, readout)
-        check_learnt(ledger, readout, found, w0, bound, readout.tau, rng)
         refuse_noise(bound, readout)
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and "
             f"rows of norm {readout.bound:.3g} were asked"
         )
         head = SingleHead(found.matrix, readout.v, w0, readout.c)
-        return Learned(head, bound, readout.tau, note, exact_answers=False, constant_bound=2.0 * readout.tau)
+        v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
+        return Learned(
+            head, self.claim, bound, v_bound=float(v_bound), constant_bound=2.0 * readout.tau, note=note
+        )
 
 
 def learn_scores(
-    ledger: Ledger, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator
+    asker: Asker, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator
 ) -> Solution:
     """W with its error: first the row z = Wᵀu that the loudest direction u hears, then everything orthogonal
     to z, where u is silent."""
     d = meter.width
-    with ledger.phase("range"):
-        ledger.expect(ledger.bill.total + d * d + 3 * d)
+    with asker.phase("range"):
+        asker.expect(asker.bill.total + d * d + 3 * d)
         meter.typical_score()
         z, z_error = meter.carrier_row()
     length = float(np.linalg.norm(z))
     direction = z / length if length > 0.0 else np.eye(d)[0]
-    with ledger.phase("scores"):
+    with asker.phase("scores"):
         column, column_error = meter.measure(None, direction[:, None])
         floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
         if floor > _FAINT * meter.resolution() * d:
@@ -156,14 +158,12 @@ def learn_scores(
             # be found
             floor = 0.0
         solver = replace(solver, floor=floor, within=_turned_complement(direction, rng))
-        found = solver.solve(
-            meter.beside(direction), rng, lambda left: ledger.expect(ledger.bill.total + left)
-        )
+        found = solver.solve(meter.beside(direction), rng, lambda left: asker.expect(asker.bill.total + left))
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
 
 
 def learn_with_bias(
-    ledger: Ledger,
+    asker: Asker,
     readout: MeasuredReadout,
     solver: BoundedRangeFinder,
     rng: np.random.Generator,
@@ -172,36 +172,15 @@ def learn_with_bias(
 ) -> tuple[Solution, Array, float]:
     """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that
     are refused."""
-    if ledger.width < 2:
+    if asker.width < 2:
         raise refused_query_bias(moved, readout)
-    found = learn_biased_scores(ledger, readout, solver, rng, repeats=repeats)
+    found = learn_biased_scores(asker, readout, solver, rng, repeats=repeats)
     return found.scores, found.w0, max(found.relative_bound(), relative_bound(found.scores, readout))
 
 
-def check_learnt(
-    ledger: Ledger,
-    readout: MeasuredReadout,
-    found: Solution,
-    w0: Array | None,
-    bound: float,
-    off: float,
-    rng: np.random.Generator,
-    usual: float = 1.0,
-) -> None:
-    """Fresh sequences, wherever the bound is worth something. off: how far an answer may be off by itself,
-    and `usual` the part that is usual."""
-    if bound <= _USEFUL:
-        head = SingleHead(found.matrix, readout.v, w0, readout.c)
-        v_error = readout.tau * np.sqrt(ledger.width) / (readout.bound * readout.norm)
-        check_fresh_sequences(
-            ledger,
-            head,
-            bound,
-            lambda values: np.full(len(values), 1.05 * off),
-            rng,
-            v_error=v_error,
-            usual=usual,
-        )
+def _told_or_found(tau: float | None, asker: Asker, rng: np.random.Generator) -> float:
+    """How far answers may be off: as the user says, or as an identification finds."""
+    return identify(asker, rng).answers.tolerance if tau is None else tau
 
 
 def relative_bound(found: Solution, readout: MeasuredReadout) -> float:

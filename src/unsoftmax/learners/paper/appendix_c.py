@@ -11,11 +11,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned, Learner
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.paper.theorem_4_1 import Theorem41
-from unsoftmax.ledger import Ledger
-from unsoftmax.ledger.subspace import SubspaceLedger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import NotIdentifiable, Unresolved
 from unsoftmax.solvers.block_diagonal import common_blocks
@@ -39,7 +39,7 @@ class KnownSubspaces:
     it).
     """
 
-    family: ClassVar[str] = "multi-head"
+    family: ClassVar[Family] = Family.MULTI_HEAD
     bases: tuple[Array, ...]
     inner: Learner = field(default_factory=Theorem41)
 
@@ -55,11 +55,11 @@ class KnownSubspaces:
             symmetry="order of heads",
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         heads = []
         for basis in self.bases:
             try:
-                part = self.inner.learn(SubspaceLedger(ledger, basis), rng).model
+                part = self.inner.learn(asker.on(basis), Known(), rng).model
             except NotIdentifiable:
                 continue  # v = 0 there: a head that says nothing
             assert isinstance(part, SingleHead)
@@ -68,7 +68,7 @@ class KnownSubspaces:
             raise NotIdentifiable(
                 "no head says anything inside its subspace: v = 0 in all of them, and W leaves no trace"
             )
-        return Learned(MultiHead(heads))
+        return Learned(MultiHead(heads), self.claim)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class HiddenSubspaces:
     orthogonal (one common block).
     """
 
-    family: ClassVar[str] = "multi-head"
+    family: ClassVar[Family] = Family.MULTI_HEAD
     step: float = 2e-4
     largest_width: int = 32
 
@@ -103,28 +103,28 @@ class HiddenSubspaces:
             departs="finite differences stand for Hessians",
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
         if d > self.largest_width:
             raise Unresolved(
                 f"common blocks are searched up to width {self.largest_width}, not {d}; the multi-head "
                 "learner needs no subspaces"
             )
-        with ledger.phase("second differences"):
-            curvatures = second_differences(ledger, self.step)
+        with asker.phase("second differences"):
+            curvatures = second_differences(asker, self.step)
         blocks = common_blocks(curvatures, rng)
         if not blocks:
             raise Unresolved("no second difference of the answers is seen: no head reacts to the asking row")
-        learned = KnownSubspaces(tuple(blocks)).learn(ledger, rng)
+        learned = KnownSubspaces(tuple(blocks)).learn(asker, known, rng)
         size = float(np.max(np.linalg.norm(curvatures, axis=(1, 2))))
         blur = self.step**2 + 4e-16 * (1.0 + size) / (self.step**2 * size)
         note = f"{len(blocks)} subspaces of dimensions {sorted(block.shape[1] for block in blocks)}"
-        return Learned(learned.model, error_bound=100 * d * blur, note=note)
+        return Learned(learned.model, self.claim, error_bound=100 * d * blur, note=note)
 
 
-def second_differences(ledger: Ledger, step: float) -> Array:
+def second_differences(asker: Asker, step: float) -> Array:
     """(d, d, d): for every asking row e_j the second differences of f([u + e_j; e_j]) at u = 0, symmetric."""
-    d = ledger.width
+    d = asker.width
     rows, columns = np.triu_indices(d)
     unit = step * np.eye(d)
     moves = np.concatenate([np.zeros((1, d)), unit, unit[rows] + unit[columns]])
@@ -133,7 +133,7 @@ def second_differences(ledger: Ledger, step: float) -> Array:
         asking = np.zeros(d)
         asking[j] = 1.0
         batch = np.stack([moves + asking, np.broadcast_to(asking, moves.shape)], axis=1)
-        answers = ledger.ask(batch)
+        answers = asker.ask(batch)
         pairs = (answers[1 + d :] - answers[1 + rows] - answers[1 + columns] + answers[0]) / step**2
         found[j, rows, columns] = found[j, columns, rows] = pairs
     return found

@@ -9,13 +9,14 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.relu_network.circle import HalfCircle, RowFunction
 from unsoftmax.learners.relu_network.row_tests import look_along_rays, one_row_function
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import ReluNetwork
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["Milli2019", "milli_2019"]
 
@@ -56,32 +57,32 @@ class Milli2019:
     Fails when: rows are dependent or parallel (it says so), or kinks nearly meet.
     """
 
-    family: ClassVar[str] = "relu-network"
+    family: ClassVar[Family] = Family.RELU_NETWORK
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        function, d = one_row_function(ledger), ledger.width
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        function, d = one_row_function(asker), asker.width
         if d == 1:
             raise Unresolved(
                 "with one column all rows of A are parallel, and this learner needs independent ones; use "
                 "the default learner"
             )
-        with ledger.phase("shape"):
+        with asker.phase("shape"):
             shape = look_along_rays(function, d, 1.0, np.inf, rng)
         if not shape.homogeneous:
             raise Unresolved(
                 "the network has biases, which this learner does not treat; use the default learner"
             )
         circle = HalfCircle(function, d, False, rng)
-        with ledger.phase("kinks"):
-            kinks = _changes(circle, ledger.width)
+        with asker.phase("kinks"):
+            kinks = _changes(circle, asker.width)
         edges = np.concatenate([[0.0], kinks, [np.pi]])
         middles = (edges[1:] + edges[:-1]) / 2
         steps = 0.01 * np.diff(edges)
-        with ledger.phase("gradients"):
+        with asker.phase("gradients"):
             gradients, size = _gradients(circle, middles, steps)
         network = _oriented(np.diff(gradients, axis=0), gradients[0], _point(circle, middles[1:]))
         error = (
@@ -91,7 +92,7 @@ class Milli2019:
             * float(np.sqrt(np.square(1.0 / steps).sum()))
             / max(float(np.linalg.norm(network.folds.normals)), 1e-300)
         )
-        return Learned(network, error_bound=error)
+        return Learned(network, self.claim, error_bound=error)
 
 
 def milli_2019() -> Milli2019:
@@ -140,7 +141,7 @@ def _changes(circle: HalfCircle, width: int) -> Array:
         low, high, at_low, at_high = low[~narrow], high[~narrow], at_low[~narrow], at_high[~narrow]
         if len(found) + len(low) > min(_INTERVALS, 4 * width + 64):
             raise OutsideClass(
-                "gradients change at few points",
+                Test("gradients change at few points"),
                 f"more than {4 * width + 64} changes along one line; {width} independent rows make at most "
                 f"{width}",
             )

@@ -9,10 +9,11 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.paper.unit_rows import read_unit_rows, refuse_zero
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -43,21 +44,21 @@ class Theorem41:
     (ends as UNRESOLVED).
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     probes: Literal["gaussian", "structured"] = "gaussian"
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
-        ledger.expect(self.claim.queries(Size(d)))
-        v = read_unit_rows(ledger)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
+        asker.expect(self.claim.queries(Size(d)))
+        v = read_unit_rows(asker)
         refuse_zero(v)
         solver = Columns(structured_probes(v) if self.probes == "structured" else gaussian_probes)
-        with ledger.phase("scores"):
-            W = solver.solve(TwoRowMeter(ledger, v), rng).matrix.dense()
+        with asker.phase("scores"):
+            W = solver.solve(TwoRowMeter(asker, v), rng).matrix.dense()
         if not np.isfinite(W).all():
             columns = int((~np.isfinite(W)).any(axis=0).sum())
             raise Unresolved(
@@ -65,7 +66,7 @@ class Theorem41:
                 "nothing can be read; "
                 "the default learner chooses its sizes and does not saturate"
             )
-        return Learned(SingleHead(W, v))
+        return Learned(SingleHead(W, v), self.claim)
 
 
 def theorem_4_1(probes: Literal["gaussian", "structured"] = "gaussian") -> Theorem41:

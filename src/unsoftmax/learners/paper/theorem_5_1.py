@@ -11,10 +11,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.paper.unit_rows import read_unit_rows, refuse_zero
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.paper.scaled_pairs import ScaledPairs
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -38,7 +39,7 @@ class Theorem51:
     rank: UNRESOLVED).
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     rank: int
     C: float = 3.0
     solver: NuclearNorm = field(default_factory=NuclearNorm)
@@ -71,18 +72,18 @@ class Theorem51:
         """Number of two-row queries."""
         return ceil(2 * self.C * self.rank * width - 1e-9)
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        d = ledger.width
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        d = asker.width
         if self.rank > d:
             raise UsageError(f"rank {self.rank} but the width is {d}; pass a rank of at most {d}")
         total = self.measurements(d)
-        ledger.expect(d + total)
-        v = read_unit_rows(ledger)
+        asker.expect(d + total)
+        v = read_unit_rows(asker)
         refuse_zero(v)
-        with ledger.phase("scores"):
-            before = ledger.bill.total
-            meter = ScaledPairs(ledger, v, rng)
-            left = max(total - (ledger.bill.total - before), 0)
+        with asker.phase("scores"):
+            before = asker.bill.total
+            meter = ScaledPairs(asker, v, rng)
+            left = max(total - (asker.bill.total - before), 0)
             solver = replace(self.solver, measurements=left, draw=_pairs_that_see(v))
             found = solver.solve(meter, rng)
         if found.measurements < left // 2:
@@ -96,7 +97,7 @@ class Theorem51:
                 f"rank {found.rank}, not {self.rank} (residuals {found.primal:.1g} and {found.dual:.1g}); "
                 f"C = {self.C:g} is too small for this head, or its rank is larger"
             )
-        return Learned(SingleHead(found.matrix, v))
+        return Learned(SingleHead(found.matrix, v), self.claim)
 
 
 def _pairs_that_see(v: Array) -> PairDraw:

@@ -11,10 +11,11 @@ from scipy.special import expit
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.paper.unit_rows import read_unit_rows
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -52,7 +53,7 @@ class Theorem61:
     exceeds W, which is usual (UNRESOLVED).
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     B: float
     mu: float
     tau: float
@@ -61,44 +62,39 @@ class Theorem61:
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        head, zeros = self.estimate(ledger)
-        error = self.proven_error(ledger.width, zeros)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        head, zeros = self.estimate(asker)
+        error = self.proven_error(asker.width, zeros)
         size = head.matrix.norm()
         of_W = error / (size - error) if size > error else np.inf
         of_v = (
             self.tau
-            * np.sqrt(ledger.width)
-            / max(float(np.linalg.norm(head.v)) - self.tau * np.sqrt(ledger.width), 1e-300)
+            * np.sqrt(asker.width)
+            / max(float(np.linalg.norm(head.v)) - self.tau * np.sqrt(asker.width), 1e-300)
         )
         if not of_W <= 0.1:
             raise Unresolved(
                 f"the theorem's bound on the Frobenius error of W is {error:.3g}, and W is of size "
                 f"{size:.3g}; "
-                f"tau = {self.tau_for(0.1 * size, ledger.width):.1g} instead of {self.tau:.1g} would make "
+                f"tau = {self.tau_for(0.1 * size, asker.width):.1g} instead of {self.tau:.1g} would make "
                 "it a tenth of that"
             )
-        return Learned(
-            head,
-            float(max(of_W, of_v)),
-            self.tau,
-            f"Theorem 6.1 with B = {self.B:g}, mu = {self.mu:g}, tau = {self.tau:g}",
-            exact_answers=False,
-        )
+        note = f"Theorem 6.1 with B = {self.B:g}, mu = {self.mu:g}, tau = {self.tau:g}"
+        return Learned(head, self.claim, float(max(of_W, of_v)), note=note)
 
-    def estimate(self, ledger: Ledger) -> tuple[SingleHead, int]:
+    def estimate(self, asker: Asker) -> tuple[SingleHead, int]:
         """The theorem's estimate, and how many entries of v are read as zero."""
-        d = ledger.width
-        ledger.expect(self.claim.queries(Size(d)))
-        v = read_unit_rows(ledger)
+        d = asker.width
+        asker.expect(self.claim.queries(Size(d)))
+        v = read_unit_rows(asker)
         v = np.where(np.abs(v) < self.mu / 2, 0.0, v)
         if not v.any():
             raise Unresolved(
                 f"every entry of v is below the margin mu = {self.mu:g}; a smaller mu (and tau) is needed, "
                 "or v = 0"
             )
-        with ledger.phase("scores"):
-            W = Columns(self._probes(v)).solve(TwoRowMeter(ledger, v, 1.0), np.random.default_rng(0)).matrix
+        with asker.phase("scores"):
+            W = Columns(self._probes(v)).solve(TwoRowMeter(asker, v, 1.0), np.random.default_rng(0)).matrix
         return SingleHead(W, v), int((v == 0.0).sum())
 
     def _probes(self, v: Array) -> ProbeRows:

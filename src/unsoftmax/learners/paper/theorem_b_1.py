@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit, gammaln
 
-from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.paper.sign_bisection import SignBisection
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -33,7 +33,7 @@ class TheoremB1:
     Fails when: eps ≥ mu, or its bound exceeds W.
     """
 
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     B: float
     mu: float
     eps: float
@@ -95,9 +95,9 @@ class TheoremB1:
         last = self._range * 2.0**-self.steps / 2.0
         return float(d * self.B * (2.0 * last + 2.0 * self._drift) / (1.0 - _TOP))
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        head = self.estimate(ledger, rng)
-        error, size = self.proven_error(ledger.width), head.matrix.norm()
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        head = self.estimate(asker, rng)
+        error, size = self.proven_error(asker.width), head.matrix.norm()
         bound = error / (size - error) if size > error else np.inf
         if not bound <= 0.1:
             raise Unresolved(
@@ -106,29 +106,25 @@ class TheoremB1:
                 f"eps = {0.1 * self.eps * size / error:.1g} instead of {self.eps:.1g} would make it a tenth "
                 "of that"
             )
-
-        def deviation(answers: Array, values: Array) -> Array:
-            return np.where((answers > 0.5) == (values > 0.0), 0.0, np.abs(values))
-
         note = "labels show only the direction of v (returned with length 1); W is complete"
-        return Learned(head, max(bound, self.eps), 0.0, note, exact_answers=False, deviation=deviation)
+        return Learned(head, self.claim, max(bound, self.eps), note=note)
 
-    def estimate(self, ledger: Ledger, rng: np.random.Generator) -> SingleHead:
+    def estimate(self, asker: Asker, rng: np.random.Generator) -> SingleHead:
         """The theorem's estimate."""
-        d = ledger.width
-        ledger.expect(self.claim.queries(Size(d)))
+        d = asker.width
+        asker.expect(self.claim.queries(Size(d)))
         total = np.zeros(d)
         left = self.samples(d)
-        with ledger.phase("values"):
+        with asker.phase("values"):
             while left > 0:
-                n = min(left, ledger.batch_size(1))
+                n = min(left, asker.batch_size(1))
                 u = rng.standard_normal((n, d))
                 u /= np.linalg.norm(u, axis=1)[:, None]
-                total += np.where(ledger.ask(u[:, None]) > 0.5, 1.0, -1.0) @ u
+                total += np.where(asker.ask(u[:, None]) > 0.5, 1.0, -1.0) @ u
                 left -= n
         v = total / np.linalg.norm(total)
-        meter = SignBisection(ledger, v, 1.0 / self.B, reach=self._range / 2, steps=self.steps)
-        with ledger.phase("scores"):
+        meter = SignBisection(asker, v, 1.0 / self.B, reach=self._range / 2, steps=self.steps)
+        with asker.phase("scores"):
             W = Columns(lambda width, rng: np.eye(width)).solve(meter, rng).matrix
         return SingleHead(W, v)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import NotIdentifiable
 
 __all__ = ["read_unit_rows", "refuse_zero"]
 
 
-def read_unit_rows(ledger: Ledger) -> Array:
+def read_unit_rows(asker: Asker) -> Array:
     """v from the answers to the unit vectors."""
-    with ledger.phase("values"):
-        return ledger.ask(np.eye(ledger.width)[:, None])
+    with asker.phase("values"):
+        return asker.ask(np.eye(asker.width)[:, None])
 
 
 def refuse_zero(v: Array) -> None:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.relu_network.circle import HalfCircle, rounding_at
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["PIECES_TEST", "Flags", "Indices", "Kinks", "find_kinks"]
 
-PIECES_TEST = "one-row answers are piecewise linear"
+PIECES_TEST = Test("one-row answers are piecewise linear")
 SLACK = 8.0  # an answer agrees with a line when it is off by no more than this many rounding levels
 _SHORT, _LONG = (
     2e-3,

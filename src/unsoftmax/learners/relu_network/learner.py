@@ -10,13 +10,14 @@ import numpy as np
 
 from unsoftmax.arrays import EPS
 from unsoftmax.errors import UsageError
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.relu_network.circle import RowFunction
 from unsoftmax.learners.relu_network.found import NetworkFound
 from unsoftmax.learners.relu_network.row_tests import check_pieces, look_along_rays, one_row_function
 from unsoftmax.learners.relu_network.search import HYPERPLANE_TEST, Search
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import CanonicalNetwork, ReluNetwork
 from unsoftmax.outcomes import Unresolved
 
@@ -90,7 +91,7 @@ class ReluNetworkLearner:
     max_neurons: where the search for kinks gives up.
     """
 
-    family: ClassVar[str] = "relu-network"
+    family: ClassVar[Family] = Family.RELU_NETWORK
     polish: float = 0.03
     goal: float = 1e-10
     thoroughness: float = 1.0
@@ -114,33 +115,33 @@ class ReluNetworkLearner:
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        found = self.find(ledger, rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        found = self.find(asker, rng)
         model = ReluNetwork.from_folds(found.folds.tidy())
-        return Learned(model, error_bound=found.error_bound, caveat=found.caveat)
+        return Learned(model, self.claim, error_bound=found.error_bound, caveat=found.caveat)
 
-    def find(self, ledger: Ledger, rng: np.random.Generator) -> NetworkFound:
+    def find(self, asker: Asker, rng: np.random.Generator) -> NetworkFound:
         """The network that one-row queries show."""
-        function, d = one_row_function(ledger), ledger.width
-        bound = ledger.input_bound
+        function, d = one_row_function(asker), asker.width
+        bound = asker.input_bound
         unit = 1.0 if bound is None else min(1.0, bound / (8.0 * np.sqrt(d)))
-        with ledger.phase("shape"):
+        with asker.phase("shape"):
             check_pieces(function, d, unit, rng)
             shape = look_along_rays(function, d, unit, np.inf if bound is None else bound, rng)
         if shape.homogeneous and d == 1:
-            return self._one_dimension(ledger, function, unit)
+            return self._one_dimension(asker, function, unit)
         if not shape.homogeneous and bound is not None:
             raise Unresolved(
                 "one-row answers are not homogeneous, so the network has biases, and rows are limited to "
                 f"norm {bound:.3g}: "
                 "its kinks are found along whole lines only; raise or drop input_bound"
             )
-        return Search(self, ledger, function, not shape.homogeneous, shape.unit, rng).run()
+        return Search(self, asker, function, not shape.homogeneous, shape.unit, rng).run()
 
-    def _one_dimension(self, ledger: Ledger, function: RowFunction, unit: float) -> NetworkFound:
+    def _one_dimension(self, asker: Asker, function: RowFunction, unit: float) -> NetworkFound:
         """Homogeneous on a line: two slopes, each measured at three sizes, whose spread is the rounding."""
         sizes = unit * np.array([1.0, 0.83, 0.71])
-        with ledger.phase("gradients"):
+        with asker.phase("gradients"):
             slopes = function(np.concatenate([sizes, -sizes])[:, None]).reshape(2, 3) / sizes
         right, left = slopes.mean(axis=1)
         noise = float(np.ptp(slopes, axis=1).max())

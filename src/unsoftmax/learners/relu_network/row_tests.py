@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.relu_network.circle import RowFunction
 from unsoftmax.learners.relu_network.kinks import PIECES_TEST
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
@@ -23,13 +23,13 @@ _MOST = 0.95
 _STEP = 1e-4
 
 
-def one_row_function(ledger: Ledger) -> RowFunction:
+def one_row_function(asker: Asker) -> RowFunction:
     """x -> f([x]) on the rows of an array, in batches, billed."""
 
     def ask(rows: Array) -> Array:
-        step = ledger.batch_size(1)
+        step = asker.batch_size(1)
         return np.concatenate(
-            [ledger.ask(rows[i : i + step, None]) for i in range(0, max(len(rows), 1), step)]
+            [asker.ask(rows[i : i + step, None]) for i in range(0, max(len(rows), 1), step)]
         )
 
     return ask

@@ -18,13 +18,13 @@ from unsoftmax.learners.relu_network.group_testing import repair
 from unsoftmax.learners.relu_network.line_search import LineSearch
 from unsoftmax.learners.relu_network.residual_bumps import learn_leftover
 from unsoftmax.learners.relu_network.sharpen_gradients import polish
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import CanonicalNetwork, ReluNetwork
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["HYPERPLANE_TEST", "Effort", "Search"]
 
-HYPERPLANE_TEST = "kinks lie on whole hyperplanes"
+HYPERPLANE_TEST = Test("kinks lie on whole hyperplanes")
 
 _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
@@ -73,14 +73,14 @@ class Search:
     def __init__(
         self,
         effort: Effort,
-        ledger: Ledger,
+        asker: Asker,
         function: RowFunction,
         biased: bool,
         unit: float,
         rng: np.random.Generator,
     ) -> None:
-        self.effort, self.ledger, self.function, self.rng = effort, ledger, function, rng
-        self.width = ledger.width
+        self.effort, self.asker, self.function, self.rng = effort, asker, function, rng
+        self.width = asker.width
         self.sketcher = LineSearch(
             function, self.width, biased, rng, unit=unit, limit=12 * effort.max_neurons + 2000
         )
@@ -100,10 +100,10 @@ class Search:
         pieces, through = 8, None
         found: NetworkFound | None = None
         for _ in range(_ROUNDS):
-            with self.ledger.phase("kinks"):
+            with self.asker.phase("kinks"):
                 circle, arcs = self._line(pieces, through)
-            self.ledger.expect(self.ledger.bill.total + (arcs.count + 1) * circle.dimensions)
-            with self.ledger.phase("gradients"):
+            self.asker.expect(self.asker.bill.total + (arcs.count + 1) * circle.dimensions)
+            with self.asker.phase("gradients"):
                 sketch = self.sketcher.gradients(circle, arcs)
             folds, errors = self._polished(sketch)
             if self._other_unit(folds, _TOO_SHORT, _TOO_LONG):
@@ -174,7 +174,7 @@ class Search:
     def _refute(self, folds: CanonicalNetwork, row: Array) -> None:
         """Exact answers and a large deviation that line after line does not explain: kinks are there, but not
         on hyperplanes."""
-        with self.ledger.phase(VERIFICATION):
+        with self.asker.phase(VERIFICATION):
             off = float(self._deviations(folds, row[None], self.function(row[None]))[0])
         size = self.sketcher.size
         if self.sketcher.noise <= 1e-11 * size and off > 1e-4 * size and _decades(folds) < _ORDERLY:
@@ -189,7 +189,7 @@ class Search:
         """Random rows of the line's own unit, a third of them much further out, a sixth much nearer; and
         those that deviated before."""
         rows = self.sketcher.unit * self.rng.standard_normal((n, self.width))
-        bound = self.ledger.input_bound
+        bound = self.asker.input_bound
         far, near = n // 3, n // 6
         rows[:far] *= 10.0 ** self.rng.uniform(0.0, 4.0 if bound is None else 0.3, (far, 1))
         rows[far : far + near] *= 10.0 ** self.rng.uniform(-3.0, 0.0, (near, 1))
@@ -209,7 +209,7 @@ class Search:
         """The folds of a sketch, its worst gradients measured once more, and the errors that are left."""
         folds, errors = sketch.folds(), sketch.uncertainty()
         if self.effort.polish > 0.0 and folds.count:
-            with self.ledger.phase("polish"):
+            with self.asker.phase("polish"):
                 better = polish(
                     sketch,
                     folds,
@@ -232,7 +232,7 @@ class Search:
         it, so that row is checked, too."""
         if not self._many_deviate or sketch.arcs.count == 0:
             return False
-        with self.ledger.phase("repair"):
+        with self.asker.phase("repair"):
             arc, direction = repair(sketch, self.rng, shrink)
         self._remember(sketch.rows(arc[:_SUSPECTS], direction[:_SUSPECTS]))
         return len(arc) > 0
@@ -253,7 +253,7 @@ class Search:
         largest."""
         if not self.biased or self.sketcher.unit * float(np.linalg.norm(folds.linear)) > doubt:
             return False
-        with self.ledger.phase("shape"):
+        with self.asker.phase("shape"):
             answers = self.function(self._far_pairs())
         return bool((np.abs(answers - folds.constant) <= 1e-9 * abs(folds.constant)).all())
 
@@ -268,7 +268,7 @@ class Search:
         ):  # all lost: what the function is at the origin, against its steepness, tells where they are
             if folds.count == 0:
                 return False
-            with self.ledger.phase("shape"):
+            with self.asker.phase("shape"):
                 value = abs(float(self.function(np.zeros((1, self.width)))[0]))
             best = value / float(np.hypot(np.linalg.norm(folds.normals), np.linalg.norm(folds.linear)))
         if best == 0.0 or 1.0 / too_long <= best / self.sketcher.unit <= too_short:
@@ -284,7 +284,7 @@ class Search:
         deviates, if any."""
         limit = min(self._allowed(errors), _CAP * self.sketcher.size) if self.sketcher.size > 0 else 0.0
         for _ in range(1 + _LEFTOVERS):
-            with self.ledger.phase(VERIFICATION):
+            with self.asker.phase(VERIFICATION):
                 looks = self._looks(folds, sketch)
                 beyond = self._far_pairs()
                 rows = np.vstack([beyond, looks, self._rows(_CHECKS)])
@@ -302,7 +302,7 @@ class Search:
             stretch = _FAR if worst < len(beyond) and not others.any() else 1.0
             rounding = 4.0 * self.sketcher.noise
             slack = max(rounding, quiet / 4.0)
-            with self.ledger.phase("bumps"):
+            with self.asker.phase("bumps"):
                 better = learn_leftover(
                     self.function,
                     folds,
@@ -348,7 +348,7 @@ class Search:
 
     def _has_biases(self, row: Array) -> bool:
         """Whether the function is not homogeneous after all, seen on one ray."""
-        with self.ledger.phase("shape"):
+        with self.asker.phase("shape"):
             answers = self.function(np.stack([row, 2.0**12 * row, 2.0**-12 * row]))
         ratios = answers * np.array([1.0, 2.0**-12, 2.0**12])
         return bool(np.ptp(ratios) > 1e-10 * np.abs(ratios).max())

@@ -5,26 +5,26 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["OPPOSITE_TEST", "answer_rounding", "check_opposite_rows", "has_query_bias"]
 
-OPPOSITE_TEST = "opposite first rows share the whole readout"
+OPPOSITE_TEST = Test("opposite first rows share the whole readout")
 
 
-def check_opposite_rows(ledger: Ledger, v: Array, c: float, rng: np.random.Generator) -> float:
+def check_opposite_rows(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
     """f([b+a; b]) - f([b-a; b]) = a·v̄ for every sum of heads, because σ(t) + σ(-t) = 1. Returns the rounding
     of the answers."""
-    d = ledger.width
+    d = asker.width
     sizes = 2.0 ** np.array([-6.0, -2.0, 0.0, 1.0, 3.0, 6.0])
-    if ledger.input_bound is not None:
-        sizes = ledger.input_bound * np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.45])
+    if asker.input_bound is not None:
+        sizes = asker.input_bound * np.array([0.01, 0.05, 0.1, 0.2, 0.3, 0.45])
     a, b = rng.standard_normal((2, len(sizes), d))
     a *= (sizes / np.linalg.norm(a, axis=1))[:, None]
     b *= (sizes / np.linalg.norm(b, axis=1))[:, None]
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(np.concatenate([np.stack([b + a, b], axis=1), np.stack([b - a, b], axis=1)]))
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(np.concatenate([np.stack([b + a, b], axis=1), np.stack([b - a, b], axis=1)]))
     rounding = answer_rounding(answers)
     above, below = np.split(answers, 2)
     excess = np.abs(above - below - a @ v)
@@ -52,15 +52,15 @@ def answer_rounding(answers: Array) -> float:
     return float(np.finfo(np.float32).eps) / 2 if single and len(set(moved.tolist())) >= 8 else EPS
 
 
-def has_query_bias(ledger: Ledger, v: Array, c: float, rounding: float, rng: np.random.Generator) -> bool:
+def has_query_bias(asker: Asker, v: Array, c: float, rounding: float, rng: np.random.Generator) -> bool:
     """Without query biases a row of zeros shares evenly with any first row, of any size."""
     sizes = 2.0 ** np.array([0.0, 16.0, 32.0])
-    if ledger.input_bound is not None:
-        sizes = ledger.input_bound * np.array([0.1, 0.5, 1.0])
-    rows = rng.standard_normal((len(sizes), ledger.width))
+    if asker.input_bound is not None:
+        sizes = asker.input_bound * np.array([0.1, 0.5, 1.0])
+    rows = rng.standard_normal((len(sizes), asker.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
-    with ledger.phase("bias"):
-        answers = ledger.ask(np.stack([rows, np.zeros_like(rows)], axis=1))
+    with asker.phase("bias"):
+        answers = asker.ask(np.stack([rows, np.zeros_like(rows)], axis=1))
     excess = np.abs(answers - c - rows @ v / 2)
     return bool(
         np.any(excess > 1e4 * rounding * (abs(c) + np.abs(answers) + sizes * float(np.linalg.norm(v))))

@@ -77,12 +77,12 @@ def isolate_heads(
     respond: Responses, rng: np.random.Generator, tolerance: float
 ) -> tuple[Heads, HeadSwitches]:
     """All heads from one base row and one circle, or a `Restart`."""
-    ledger = respond.ledger
+    asker = respond.ledger
     respond.unit = 1.0
     respond.flat = np.zeros(respond.width)
-    with ledger.phase("staircase"):
+    with asker.phase("staircase"):
         stairs = find_staircase(respond, draw_circle(respond, rng))
-    with ledger.phase("rows"):
+    with asker.phase("rows"):
         rows = measure_rows(respond, stairs, rng)
     if respond.biased:
         ratio = np.sqrt(np.mean(rows[:, -1] ** 2) / np.mean(rows[:, :-1] ** 2))
@@ -94,16 +94,16 @@ def isolate_heads(
         Isolation(rows, respond.rounding, biased=respond.biased) if len(rows) <= respond.columns else None
     )
     if isolation is not None and isolation.condition <= _WORST_CONDITION:
-        with ledger.phase("head values"):
+        with asker.phase("head values"):
             readouts, respond.flat = read_head_values(respond, stairs, isolation, left, rng)
         points = [isolation.points(h, rng) for h in range(len(rows))]
     else:
         crowd = CrowdedIsolation(rows, respond.rounding, biased=respond.biased)
-        with ledger.phase("head values"):
+        with asker.phase("head values"):
             readouts, respond.flat = read_crowded_values(respond, stairs, crowd, left, rng)
         points = [crowd.points(h, rng) for h in range(len(rows))]
     heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
-    with ledger.phase("second look"):
+    with asker.phase("second look"):
         return refine_heads(respond, heads, rows, a, rng), stairs
 
 

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import check_repeatable
 from unsoftmax.learners.readout import read_values
@@ -16,7 +17,7 @@ from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_c
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
 from unsoftmax.learners.several_heads.isolate import isolate_heads
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.outcomes import Unresolved
@@ -84,20 +85,20 @@ class MultiHeadLearner:
     float64 (ends as UNRESOLVED).
     """
 
-    family: ClassVar[str] = "multi-head"
+    family: ClassVar[Family] = Family.MULTI_HEAD
     attempts: int = 6
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        v, c = read_values(ledger, rng)
-        if "repeatable" not in ledger.known:
-            check_repeatable(ledger, v, c)
-        rounding = check_opposite_rows(ledger, v, c, rng)
-        biased = has_query_bias(ledger, v, c, rounding, rng)
-        respond = Responses(ledger, v, c, biased=biased, rounding=rounding)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        readout = read_values(asker, known, rng)
+        v, c = readout.v, readout.c
+        check_repeatable(asker, v, c)
+        rounding = check_opposite_rows(asker, v, c, rng)
+        biased = has_query_bias(asker, v, c, rounding, rng)
+        respond = Responses(asker, v, c, biased=biased, rounding=rounding)
         reasons: list[str] = []
         best: tuple[float, MultiHead] | None = None
         copies = 0  # attempts by copies that are still due
@@ -117,7 +118,7 @@ class MultiHeadLearner:
                     copies = _COPIES
                 reasons.append(str(reason))
                 continue
-            deviation = fresh_deviation(ledger, model, rng)
+            deviation = fresh_deviation(asker, model, rng)
             if best is None or deviation < best[0]:
                 best = (deviation, model)
             if deviation <= max(1e-10, 1e3 * rounding):
@@ -133,31 +134,27 @@ class MultiHeadLearner:
             )
         model = best[1].canonical()
         if rounding < 1e-12:
-            return Learned(model)
-        with ledger.phase(VERIFICATION):
-            return Learned(
-                model,
-                error_bound=parameter_error(respond, model, rng),
-                exact_answers=False,
-                note="answers are float32 numbers",
-            )
+            return Learned(model, self.claim)
+        with asker.phase(VERIFICATION):
+            error = parameter_error(respond, model, rng)
+        return Learned(model, self.claim, error_bound=error, note="answers are float32 numbers")
 
 
-def fresh_deviation(ledger: Ledger, model: MultiHead, rng: np.random.Generator) -> float:
+def fresh_deviation(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float:
     """Largest deviation on fresh sequences of 2 and 5 rows, at the sizes where the weakest, the usual and the
     strongest head have moderate scores."""
     strengths = np.array(
         [head.score_strength() for head in model.heads if head.score_strength() > 0] or [1.0]
     )
     sizes = np.sqrt(2.0 / (np.quantile(strengths, [0.0, 0.5, 1.0]) * model.width))
-    if ledger.input_bound is not None:
-        sizes = np.minimum(sizes, ledger.input_bound / (2 * np.sqrt(model.width)))
+    if asker.input_bound is not None:
+        sizes = np.minimum(sizes, asker.input_bound / (2 * np.sqrt(model.width)))
     worst = 0.0
-    with ledger.phase(VERIFICATION):
+    with asker.phase(VERIFICATION):
         for size in sizes:
             for length in (2, 5):
                 batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
-                answers = ledger.ask(batch)
+                answers = asker.ask(batch)
                 gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
                 unexplained = np.maximum(gap - model.rounding(batch), 0.0)
                 worst = max(worst, float((unexplained / model.sensitivity(batch)).max()))

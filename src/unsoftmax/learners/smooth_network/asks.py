@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 
 __all__ = ["Asks", "FunctionAsks", "rows_of"]
 
@@ -51,13 +51,13 @@ class FunctionAsks:
         return np.asarray(self.function(points), dtype=np.float64).reshape(len(points), self.outputs)
 
 
-def rows_of(ledger: Ledger) -> FunctionAsks:
+def rows_of(asker: Asker) -> FunctionAsks:
     """The one-row sequences of a target; a single number as answer becomes a vector of length 1."""
 
     def ask(points: Array) -> Array:
-        size = ledger.batch_size(1)
-        parts = [ledger.ask(points[i : i + size, None]) for i in range(0, len(points), size)]
+        size = asker.batch_size(1)
+        parts = [asker.ask(points[i : i + size, None]) for i in range(0, len(points), size)]
         return np.concatenate(parts)
 
-    bound = np.inf if ledger.input_bound is None else ledger.input_bound
-    return FunctionAsks(ask, ledger.width, 1 if ledger.outputs is None else ledger.outputs, bound)
+    bound = np.inf if asker.input_bound is None else asker.input_bound
+    return FunctionAsks(ask, asker.width, 1 if asker.outputs is None else asker.outputs, bound)

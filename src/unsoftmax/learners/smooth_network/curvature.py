@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.smooth_network.asks import Asks
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["Region", "Stencil", "survey", "symmetric_directions", "symmetric_from"]
 
@@ -129,7 +129,9 @@ def survey(asks: Asks, rng: np.random.Generator) -> Region:
         if straight > 1e-9 * float(np.abs(stack).max()):
             bent[i] = float(np.linalg.norm(_beside(3) @ stack)) / straight
     if not bent.any():
-        raise OutsideClass("the function bends", f"answers to rows of norm up to {sizes[-1]:.3g} are affine")
+        raise OutsideClass(
+            Test("the function bends"), f"answers to rows of norm up to {sizes[-1]:.3g} are affine"
+        )
     size = float(sizes[np.argmax(bent > _BENT * bent.max())])
     near = size * lines[:1] * (0.5 + 1e-9 * np.arange(12.0))[:, None]
     close = asks(near)

@@ -10,11 +10,11 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.learners.smooth_network.curvature import Region, Stencil, symmetric_directions, symmetric_from
 from unsoftmax.learners.smooth_network.rank_one import as_vectors
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["CURVATURE_TEST", "HessianTable", "measure_hessians"]
 
-CURVATURE_TEST = "second derivatives span as many dimensions as there are neurons"
+CURVATURE_TEST = Test("second derivatives span as many dimensions as there are neurons")
 
 _SPARE = 6  # Hessians beyond the rank that must add nothing
 _GAP = 30.0  # ratio of neighbouring singular values that ends the span

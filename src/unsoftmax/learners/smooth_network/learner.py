@@ -7,12 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.gated_network.find import find_gated_network
 from unsoftmax.learners.smooth_network.asks import rows_of
 from unsoftmax.learners.smooth_network.find import find_network
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.outcomes import Unresolved
 
@@ -41,7 +42,7 @@ class SmoothNetworkLearner:
     0.6·d(d + 1)/2 neurons (UNRESOLVED), or two neurons nearly coincide.
     """
 
-    family: ClassVar[str] = "network"
+    family: ClassVar[Family] = Family.NETWORK
 
     @property
     def claim(self) -> Claim:
@@ -55,16 +56,16 @@ class SmoothNetworkLearner:
             departs="no theorem of the paper speaks of it",
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        with ledger.phase("network"):
-            found = find_network(rows_of(ledger), rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        with asker.phase("network"):
+            found = find_network(rows_of(asker), rng)
         _check_fit(found.residual, found.answers, found.noise)
         network = found.network
-        if ledger.outputs is None:
+        if asker.outputs is None:
             linear = None if network.linear is None else network.linear[:, 0]
             parts = (network.A, network.U[:, 0], network.b, np.asarray(network.c)[0], linear)
             network = Network(*parts, activation=network.activation)
-        return Learned(network)
+        return Learned(network, self.claim)
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class GatedNetworkLearner:
     units.
     """
 
-    family: ClassVar[str] = "gated-network"
+    family: ClassVar[Family] = Family.NETWORK
 
     @property
     def claim(self) -> Claim:
@@ -91,12 +92,12 @@ class GatedNetworkLearner:
             departs="no theorem of the paper speaks of it",
         )
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        with ledger.phase("network"):
-            found = find_gated_network(rows_of(ledger), rng)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        with asker.phase("network"):
+            found = find_gated_network(rows_of(asker), rng)
         _check_fit(found.residual, found.answers, found.noise)
         network = found.network
-        if ledger.outputs is None:
+        if asker.outputs is None:
             network = GatedNetwork(
                 network.gate,
                 network.up,
@@ -106,7 +107,7 @@ class GatedNetworkLearner:
                 np.asarray(network.c)[0],
                 activation=network.activation,
             )
-        return Learned(network)
+        return Learned(network, self.claim)
 
 
 def _check_fit(residual: float, answers: np.ndarray, noise: float) -> None:

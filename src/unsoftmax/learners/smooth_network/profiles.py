@@ -10,11 +10,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["ACTIVATION_TEST", "Profiles", "choose_activation", "fit_profiles"]
 
-ACTIVATION_TEST = "second derivatives along a neuron's direction are those of a known activation"
+ACTIVATION_TEST = Test("second derivatives along a neuron's direction are those of a known activation")
 CANDIDATES = (
     GELU,
     GELU_TANH,

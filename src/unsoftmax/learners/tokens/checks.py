@@ -10,7 +10,7 @@ from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.meters.tokens import PairRequest, TokenPairMeter, TokenSequences
 from unsoftmax.oracles import Ids
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = [
     "MIXING_TEST",
@@ -21,8 +21,8 @@ __all__ = [
     "refuse_other_functions",
 ]
 
-ORDER_TEST = "answers do not depend on the order of tokens before the last, nor on doubling all of them"
-MIXING_TEST = "three tokens are answered as their scores in pairs predict"
+ORDER_TEST = Test("answers do not depend on the order of tokens before the last, nor on doubling all of them")
+MIXING_TEST = Test("three tokens are answered as their scores in pairs predict")
 _SEQUENCES = 8
 _ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
 _MARGIN = 3.0  # of a root mean square over 16 to 32 differences

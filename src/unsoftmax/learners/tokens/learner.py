@@ -9,7 +9,7 @@ import numpy as np
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.models import TokenHeads
 
 __all__ = ["TokenLearner"]
@@ -31,6 +31,6 @@ class TokenLearner:
         """What is promised."""
         return TOKEN_HEAD_CLAIM
 
-    def learn(self, ledger: Ledger, longest: int, rng: np.random.Generator) -> LearnedTokens:
+    def learn(self, asker: Asker, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only. longest: the most tokens of a sequence."""
-        return self.one_head.learn(ledger, longest, rng)
+        return self.one_head.learn(asker, longest, rng)

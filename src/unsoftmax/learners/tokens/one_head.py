@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.checks import MIXING_TEST, agreement, mixes_as_one_head, refuse_other_functions
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
@@ -39,45 +39,45 @@ class OneTokenHead:
 
     solver: CrossApproximation = field(default_factory=CrossApproximation)
 
-    def learn(self, ledger: Ledger, longest: int, rng: np.random.Generator) -> LearnedTokens:
+    def learn(self, asker: Asker, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only."""
-        plain = TokenSequences(ledger, longest)
-        with ledger.phase("values"):
+        plain = TokenSequences(asker, longest)
+        with asker.phase("values"):
             values = plain.values()
-        meter = self.meter(ledger, longest, values, rng)
+        meter = self.meter(asker, longest, values, rng)
         if meter is None:
             return LearnedTokens(_constant(values), 0.0, 0.0)
         if longest >= 3:
-            with ledger.phase("class tests"):
+            with asker.phase("class tests"):
                 fits, evidence = mixes_as_one_head(meter, rng)
             if not fits:
                 raise OutsideClass(MIXING_TEST, evidence)
-        return self.scores(ledger, meter, values, rng)
+        return self.scores(asker, meter, values, rng)
 
     def meter(
-        self, ledger: Ledger, longest: int, values: Array, rng: np.random.Generator
+        self, asker: Asker, longest: int, values: Array, rng: np.random.Generator
     ) -> TokenPairMeter | None:
         """What reads scores; None where all values are equal, so that no score can show."""
         readout = readout_of(values)
-        sequences = TokenSequences(ledger, longest, readout)
+        sequences = TokenSequences(asker, longest, readout)
         read = values if readout is None else np.asarray(values @ readout)
         spread, size = float(read.max() - read.min()), float(np.abs(read).max())
         if longest < 2:
             raise NotIdentifiable(
                 "single tokens show the values of tokens, and no score; a target that takes two would"
             )
-        with ledger.phase("class tests"):
+        with asker.phase("class tests"):
             found = agreement(sequences, read, rng)
         refuse_other_functions(found, spread, size)
         return None if spread <= found.noise else TokenPairMeter(sequences, read, found.noise)
 
     def scores(
-        self, ledger: Ledger, meter: TokenPairMeter, values: Array, rng: np.random.Generator
+        self, asker: Asker, meter: TokenPairMeter, values: Array, rng: np.random.Generator
     ) -> LearnedTokens:
         """The table of scores, and the model."""
-        with ledger.phase("scores"):
-            paid = ledger.bill.total
-            table = self.solver.solve(meter, rng, lambda left: ledger.expect(paid + left))
+        with asker.phase("scores"):
+            paid = asker.bill.total
+            table = self.solver.solve(meter, rng, lambda left: asker.expect(paid + left))
         if not table.resolved:
             raise Unresolved(f"the scores have a rank above {table.keys.shape[1]}; allow a larger rank")
         return LearnedTokens(

@@ -6,9 +6,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit
 
+from unsoftmax.learners.base import Known
 from unsoftmax.learners.several_heads.learner import MultiHeadLearner
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
-from unsoftmax.ledger.readout import ReadoutLedger
 from unsoftmax.meters.several_heads.isolating_pairs import saturating_pairs
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import Unresolved
@@ -25,10 +25,10 @@ def learn_by_readout(
     respond: VectorResponses, learner: MultiHeadLearner, rng: np.random.Generator
 ) -> MultiHead:
     """All heads through a random readout, then V_h from 1.2·H·d pairs at which every head is on or off."""
-    ledger, d = respond.ledger, respond.width
+    asker, d = respond.asker, respond.width
     weights = rng.standard_normal(len(respond.c))
-    view = ReadoutLedger(ledger, weights / np.linalg.norm(weights))
-    learned = learner.learn(view, rng).model
+    view = asker.read(weights / np.linalg.norm(weights))
+    learned = learner.learn(view, Known(), rng).model
     assert isinstance(learned, MultiHead)
     heads = learned.heads
     flat = [head for head in heads if head.matrix.norm() == 0.0 and head.w0 is None]
@@ -44,7 +44,7 @@ def learn_by_readout(
         np.column_stack([head.W, np.zeros(d) if head.w0 is None else head.w0]) if biased else head.W
         for head in scored
     ]
-    bound = ledger.input_bound
+    bound = asker.input_bound
     A, B = saturating_pairs(
         matrices,
         int(_SURPLUS * H * d) + 8,
@@ -56,7 +56,7 @@ def learn_by_readout(
     kappa = B[:, -1:] if biased else np.ones((len(B), 1))
     asking = B[:, :-1] / kappa if biased else B
     on = np.column_stack([expit(np.einsum("qi,qi->q", A @ matrix, B)) for matrix in matrices])
-    with ledger.phase("outputs"):
+    with asker.phase("outputs"):
         found = respond((kappa * A)[:, None], asking) / kappa
     if flat:  # a head that always takes half: its part is half of what the others leave of the whole
         found = found - 0.5 * A @ respond.V

@@ -8,7 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.base import Learned
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.class_tests import answer_rounding
@@ -20,13 +21,13 @@ from unsoftmax.learners.vector_answers.plateau_rows import Separation, find_plat
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses, read_vector_values
 from unsoftmax.learners.vector_answers.scores import Unmixing, measure_scores
 from unsoftmax.learners.vector_answers.unmix_by_copies import separate_by_copies
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test, Unresolved
 
 __all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
 
-ONE_ROW_VECTOR_TEST = "one-row answers are affine"
+ONE_ROW_VECTOR_TEST = Test("one-row answers are affine")
 
 _RANK_TOLERANCES = (
     1e-5,
@@ -65,19 +66,19 @@ class VectorOutputsLearner:
     overlap; then one readout is learnt as a scalar oracle, and the rest of V from it.
     """
 
-    family: ClassVar[str] = "auto"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
     attempts: int = 4
 
     @property
     def claim(self) -> Claim:
         return _CLAIM
 
-    def learn(self, ledger: Ledger, rng: np.random.Generator) -> Learned:
-        V, c = read_vector_values(ledger)
-        rounding = _check_one_row(ledger, V, c, rng)
-        respond = VectorResponses(ledger, V, c, rounding)
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        V, c = read_vector_values(asker)
+        rounding = _check_one_row(asker, V, c, rng)
+        respond = VectorResponses(asker, V, c, rounding)
         if V.any() and _looks_like_one_head(respond, rng):
-            return Learned(_one_head(respond, rng))
+            return Learned(_one_head(respond, rng), self.claim)
         if not V.any() and not _answers_move(respond, rng):
             raise NotIdentifiable(
                 "V = 0: every answer is the constant c, which is recovered, but W and w0 leave no trace in "
@@ -93,9 +94,9 @@ class VectorOutputsLearner:
                 if "dimensions in all" in str(reason):
                     break
                 continue
-            deviation = fresh_deviation(ledger, model, rng)
+            deviation = fresh_deviation(asker, model, rng)
             if deviation <= max(1e-9, 1e3 * rounding):
-                return Learned(model.canonical())
+                return Learned(model.canonical(), self.claim)
             reasons.append(f"fresh queries deviate by {deviation:.1g}")
         try:
             model = learn_by_readout(respond, MultiHeadLearner(), rng)
@@ -104,20 +105,20 @@ class VectorOutputsLearner:
                 f"all heads at once: {'; '.join(dict.fromkeys(reasons))}. One readout of the answers: "
                 f"{last.reason}"
             ) from None
-        return Learned(model.canonical())
+        return Learned(model.canonical(), self.claim)
 
 
-def _check_one_row(ledger: Ledger, V: Array, c: Array, rng: np.random.Generator) -> float:
+def _check_one_row(asker: Asker, V: Array, c: Array, rng: np.random.Generator) -> float:
     """f([x]) = c + Vᵀx on fresh rows; returns the answers' relative rounding."""
     sizes = (
         np.array([0.1, 1.0, 30.0])
-        if ledger.input_bound is None
-        else ledger.input_bound * np.array([0.1, 0.5, 1.0])
+        if asker.input_bound is None
+        else asker.input_bound * np.array([0.1, 0.5, 1.0])
     )
-    rows = rng.standard_normal((3, ledger.width))
+    rows = rng.standard_normal((3, asker.width))
     rows *= (sizes / np.linalg.norm(rows, axis=1))[:, None]
-    with ledger.phase(VERIFICATION):
-        answers = ledger.ask(rows[:, None])
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(rows[:, None])
     rounding = answer_rounding(answers.ravel())
     excess = np.abs(answers - c - rows @ V).max(axis=1)
     allowed = max(1e-9, 1e3 * rounding) * (np.abs(c).max() + sizes * float(np.linalg.norm(V)))
@@ -135,11 +136,11 @@ def _looks_like_one_head(respond: VectorResponses, rng: np.random.Generator) -> 
     """One head's response to a first row a is a multiple of V̄ᵀa, between 0 and 1, at every size."""
     sizes = (
         4.0 ** np.arange(-3.0, 4.0)
-        if respond.ledger.input_bound is None
-        else respond.ledger.input_bound * 4.0 ** np.arange(-6.0, 0.0) / 2
+        if respond.asker.input_bound is None
+        else respond.asker.input_bound * 4.0 ** np.arange(-6.0, 0.0) / 2
     )
     A, B = rng.standard_normal((2, len(sizes), respond.width)) * (sizes / np.sqrt(respond.width))[:, None]
-    with respond.ledger.phase(VERIFICATION):
+    with respond.asker.phase(VERIFICATION):
         found = respond(A[:, None], B)
     alone = A @ respond.V
     share = np.einsum("qm,qm->q", found, alone) / np.einsum("qm,qm->q", alone, alone)
@@ -153,7 +154,7 @@ def _looks_like_one_head(respond: VectorResponses, rng: np.random.Generator) -> 
 
 def _answers_move(respond: VectorResponses, rng: np.random.Generator) -> bool:
     A, B = rng.standard_normal((2, 6, respond.width))
-    with respond.ledger.phase(VERIFICATION):
+    with respond.asker.phase(VERIFICATION):
         return bool(np.abs(respond(A[:, None], B)).max() > 1e-12 * (1.0 + np.abs(respond.c).max()))
 
 
@@ -161,7 +162,7 @@ def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
     left, sizes, _ = np.linalg.svd(respond.V.T, full_matrices=False)
     unmixing = Unmixing(Separation([left[:, sizes > 1e-10 * sizes[0]]]), respond.V)
     try:
-        with respond.ledger.phase("scores"):
+        with respond.asker.phase("scores"):
             book = measure_scores(respond, unmixing, rng, max(1e-9, 1e3 * respond.rounding))
     except Restart as reason:
         raise Unresolved(f"one head, but {reason}") from None
@@ -171,26 +172,26 @@ def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
 
 def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Generator) -> MultiHead:
     """Saturation tells the heads apart where rows may be large, copies of rows where they may not."""
-    ledger = respond.ledger
-    large = ledger.input_bound is None
+    asker = respond.asker
+    large = asker.input_bound is None
     if large:
-        with ledger.phase("plateaus"):
+        with asker.phase("plateaus"):
             voices = find_plateaus(respond, rng)
-        with ledger.phase("outputs"):
+        with asker.phase("outputs"):
             separation = separate_by_plateaus(respond, voices, rng)
     else:
-        with ledger.phase("copies"):
+        with asker.phase("copies"):
             separation = separate_by_copies(respond, rng)
     if separation.condition > 1e8:
         raise Restart(
             f"the heads' outputs have {separation.joined.shape[1]} dimensions in all, nearly dependent"
         )
     unmixing = Unmixing(separation, respond.V)
-    with ledger.phase("scores"):
+    with asker.phase("scores"):
         book = measure_scores(respond, unmixing, rng, tolerance)
     matrices, biases, ranks = book.solve(unmixing, tolerance)
     if large:
-        with ledger.phase("polish"):
+        with asker.phase("polish"):
             separation = polished_separation(respond, separation, matrices, biases, rng)
         unmixing = Unmixing(separation, respond.V)
         matrices, biases, ranks = book.solve(unmixing, tolerance)

@@ -28,7 +28,7 @@ def polished_separation(
     if H < 2:
         raise Restart("the plateaus show one head, and one head does not explain the answers")
     most = max(block.shape[1] for block in separation.blocks)
-    bound = respond.ledger.input_bound
+    bound = respond.asker.input_bound
     size = _SIZE if bound is None else bound / 8
     rows = np.linalg.qr(rng.standard_normal((d, most)))[0].T * size
     biased = any(

@@ -63,7 +63,7 @@ def find_plateaus(respond: VectorResponses, rng: np.random.Generator) -> Plateau
     """Bisection of a line of asking rows until the number of steps equals the rank of the answers'
     differences."""
     d = respond.width
-    bound = respond.ledger.input_bound
+    bound = respond.asker.input_bound
     base = _BASE if bound is None else bound / 2
     a = rng.standard_normal(d)
     a *= base / np.linalg.norm(a)

@@ -114,7 +114,7 @@ def measure_scores(
     inside what they showed."""
     d = respond.width
     size, scale = _sizes(respond, unmixing, rng)
-    bound = respond.ledger.input_bound
+    bound = respond.asker.input_bound
     if bound is not None:
         size = min(size, bound / 3)
     longest = np.inf if bound is None else bound / 3

@@ -73,7 +73,7 @@ def lift(
 def separate_by_copies(respond: VectorResponses, rng: np.random.Generator) -> Separation:
     """T_h of every head, from moderate rows alone; about (r + 1)(H² + 3H + 24) queries."""
     d = respond.width
-    asking = 2.0**4 if respond.ledger.input_bound is None else respond.ledger.input_bound / 2
+    asking = 2.0**4 if respond.asker.input_bound is None else respond.asker.input_bound / 2
     size = _moderate_size(respond, asking, rng)
     a = _unit(rng, d) * size
     count = 8
@@ -129,7 +129,7 @@ def _both(respond: VectorResponses, a: Array, B: Array, copies: Array) -> tuple[
 
 def _moderate_size(respond: VectorResponses, asking: float, rng: np.random.Generator) -> float:
     """Size of the first row at which the weights move away from one half, but not to the ends."""
-    bound = respond.ledger.input_bound
+    bound = respond.asker.input_bound
     largest = 2.0**12 if bound is None else bound / 2
     sizes = largest * 2.0 ** -np.arange(0.0, 24.0)
     moved = []

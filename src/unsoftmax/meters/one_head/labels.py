@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
 from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.bisection import Locator
@@ -27,13 +27,14 @@ _LARGEST_C = 1e60
 class Labeller:
     """Asks for labels through the ledger: True where the answer is above `middle`; the majority of `votes`.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import Labels, as_oracle
     >>> labeller = Labeller(Ledger(Labels(as_oracle("demo:single-head?d=4"))))
     >>> labeller(np.zeros((1, 1, 4)))
     array([False])
     """
 
-    def __init__(self, ledger: Ledger, middle: float = 0.5, votes: int = 1) -> None:
+    def __init__(self, ledger: Asker, middle: float = 0.5, votes: int = 1) -> None:
         self.ledger = ledger
         self.middle = middle
         self.votes = votes
@@ -56,6 +57,7 @@ class LabelMeter(CrossingMeter):
     """Measures aᵀWb from labels: c·gᵀWb lies above m exactly when the sequence whose zero is at m is labelled
     1.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import Labels, SingleHead, as_oracle
     >>> from unsoftmax.meters.probes.bisection import Bisection
     >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.6, 0.8]))

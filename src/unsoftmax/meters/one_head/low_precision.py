@@ -8,7 +8,7 @@ from scipy.special import expit
 
 from unsoftmax.arrays import EPS, Array, logit, rms
 from unsoftmax.float_formats import FloatFormat
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size
 from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.ladder import Moderate, climb
@@ -30,6 +30,7 @@ _MODERATE = Moderate(faint=0.5, strong=3.5, aim=1.5, least=2.0, shrink=0.25, unr
 class ZeroCentredMeter(CrossingMeter):
     """Secant passes: each answer says how far the zero is, and the next query is asked there.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import LowPrecision, SingleHead, as_oracle
     >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
     >>> ledger = Ledger(LowPrecision(as_oracle(head), "bfloat16"))
@@ -39,7 +40,7 @@ class ZeroCentredMeter(CrossingMeter):
            [3., 4.]])
     """
 
-    def __init__(self, ledger: Ledger, v: Array, rng: np.random.Generator, precision: str) -> None:
+    def __init__(self, ledger: Asker, v: Array, rng: np.random.Generator, precision: str) -> None:
         super().__init__(ledger, v, rng)
         self._size = float(np.linalg.norm(v))
         self._precision = precision

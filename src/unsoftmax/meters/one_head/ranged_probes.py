@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, logit, rms
+from unsoftmax.families import Family
 from unsoftmax.meters.base import Answers
 from unsoftmax.meters.probes.balanced_probes import Indices, Probes
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["LARGEST_SCORE", "SIGMOID_TEST", "RangedProbes", "TwoRowAnswers", "two_rows"]
 
-SIGMOID_TEST = "two-row answers follow a sigmoid"
+SIGMOID_TEST = Test("two-row answers follow a sigmoid", frozenset({Family.SINGLE_HEAD}))
 
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
 _UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best

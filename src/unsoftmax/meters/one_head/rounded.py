@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.balanced_basis import columns_that_see
@@ -74,7 +74,7 @@ class RoundingMeter(Meter):
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Asker,
         v: Array,
         bound: float,
         step: float,

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.special import expit
 
 from unsoftmax.arrays import Array, rms
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, columns_that_see, even_rows_for
 
@@ -40,7 +40,7 @@ class CrossingMeter(Meter):
     """Measures aᵀWb by zero crossings; subclasses say how a crossing is found. v may have any length: only
     its direction enters."""
 
-    def __init__(self, ledger: Ledger, v: Array, rng: np.random.Generator) -> None:
+    def __init__(self, ledger: Asker, v: Array, rng: np.random.Generator) -> None:
         self._ledger = ledger
         self._v = v / np.linalg.norm(v)
         self._rng = rng

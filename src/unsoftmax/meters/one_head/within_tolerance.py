@@ -8,7 +8,7 @@ from copy import copy
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, complement, rms
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import BoundedMeter
 from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.ladder import Moderate, climb
@@ -36,6 +36,7 @@ class ToleranceMeter(BoundedMeter):
     measured. The g's are a simplex, so their sum removes what all probes have in common and their mean
     measures pᵀWb.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import SingleHead, WithinTolerance, as_oracle
     >>> head = SingleHead(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.6, 0.8]))
     >>> ledger = Ledger(WithinTolerance(as_oracle(head), 0.05))
@@ -46,7 +47,7 @@ class ToleranceMeter(BoundedMeter):
     """
 
     def __init__(
-        self, ledger: Ledger, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
+        self, ledger: Asker, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
     ) -> None:
         self._ledger = ledger
         self._rng = rng

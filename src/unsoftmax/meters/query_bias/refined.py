@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from unsoftmax.arrays import Array, complement, logit
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.rounded import bracketed_step
 from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.simplex import simplex
@@ -88,6 +88,7 @@ class ZeroVectors:
     Probes are a = A·p + s·g, with a carrier p near v but orthogonal to the rough z, and g in a simplex; A is
     what makes the answer balance.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import LowPrecision, SingleHead, as_oracle
     >>> head = SingleHead(np.diag([1.0, 2.0, 3.0]), np.array([0.6, 0.8, 0.0]), np.array([0.5, 1.0, -1.0]))
     >>> ledger = Ledger(LowPrecision(as_oracle(head), "float32"))
@@ -99,7 +100,7 @@ class ZeroVectors:
     """
 
     def __init__(
-        self, ledger: Ledger, v: Array, rng: np.random.Generator, balance: Balance, bound: float | None = None
+        self, ledger: Asker, v: Array, rng: np.random.Generator, balance: Balance, bound: float | None = None
     ) -> None:
         self._ledger = ledger
         self._v = v

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, score_interval
 from unsoftmax.meters.readout import MeasuredReadout
 
@@ -26,6 +26,7 @@ class ScoreIntervals:
     rounding of its parts, and long rows make these large: `learn_sizes` says how long w0 and Wb are, as far
     as it is known. origin: the asking row at which the length of the bias was measured.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import SingleHead, WithinTolerance, as_oracle
     >>> head = SingleHead(np.eye(2), np.array([0.6, 0.8]), np.array([1.0, -0.75]))
     >>> ledger = Ledger(WithinTolerance(as_oracle(head), 0.01))
@@ -36,7 +37,7 @@ class ScoreIntervals:
     """
 
     def __init__(
-        self, ledger: Ledger, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
+        self, ledger: Asker, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
     ) -> None:
         self._ledger = ledger
         self._readout = readout

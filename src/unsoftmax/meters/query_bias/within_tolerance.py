@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array, complement, rms
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import BoundedMeter
 from unsoftmax.meters.probes.ladder import Moderate, climb
 from unsoftmax.meters.probes.moderate_grid import MODERATE_SCORE
@@ -35,6 +35,7 @@ class BiasedToleranceMeter(BoundedMeter):
     to `row` = Wᵀp. `bias` is z at the row `origin` (zeros, unless v is along w0); what is measured elsewhere,
     less the bias, is W's. Building it asks for all of these.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import SingleHead, WithinTolerance, as_oracle
     >>> head = SingleHead(np.diag([1.0, 2.0, 3.0]), np.array([0.6, 0.8, 0.0]), np.array([0.5, 1.0, -1.0]))
     >>> ledger = Ledger(WithinTolerance(as_oracle(head), 0.01))
@@ -49,7 +50,7 @@ class BiasedToleranceMeter(BoundedMeter):
     """
 
     def __init__(
-        self, ledger: Ledger, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
+        self, ledger: Asker, readout: MeasuredReadout, rng: np.random.Generator, *, repeats: int = 1
     ) -> None:
         self._rng = rng
         self._scores = ScoreIntervals(ledger, readout, rng, repeats=repeats)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 
 __all__ = ["Responses"]
 
@@ -19,6 +19,7 @@ class Responses:
     is the same sum with [W_h, w0_h/unit] in place of W_h. `flat` is the readout of a head with W = 0, which
     always takes half: it is subtracted.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import SingleHead
     >>> from unsoftmax.oracles import FunctionOracle
     >>> head = SingleHead(np.zeros((2, 2)), np.ones(2))
@@ -27,7 +28,7 @@ class Responses:
     """
 
     def __init__(
-        self, ledger: Ledger, v: Array, c: float = 0.0, *, biased: bool = False, rounding: float = EPS
+        self, ledger: Asker, v: Array, c: float = 0.0, *, biased: bool = False, rounding: float = EPS
     ) -> None:
         self.ledger = ledger
         self.v = v

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.exact import SigmoidMeter
 from unsoftmax.models import CanonicalNetwork
 from unsoftmax.outcomes import Unresolved
@@ -18,6 +18,7 @@ class AntisymmetricPairs:
     """Asks every sequence and its negative, and answers with the difference: relu(z) - relu(-z) = z, and
     scores do not change.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import random_transformer
     >>> from unsoftmax.oracles import FunctionOracle
     >>> ledger = Ledger(FunctionOracle(random_transformer(3, 5, seed=0)), width=3)
@@ -27,7 +28,7 @@ class AntisymmetricPairs:
     (True, 4)
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Asker) -> None:
         self._ledger = ledger
 
     @property
@@ -45,7 +46,7 @@ class AntisymmetricPairs:
         return np.asarray(answers[: len(batch)] - answers[len(batch) :])
 
 
-def antisymmetric_meter(ledger: Ledger, folds: CanonicalNetwork, rng: np.random.Generator) -> SigmoidMeter:
+def antisymmetric_meter(ledger: Asker, folds: CanonicalNetwork, rng: np.random.Generator) -> SigmoidMeter:
     """A meter of W through pairs, or a refusal with the reason: it is blind when Aᵀu = 0, and biases break
     the symmetry."""
     if folds.biased:

@@ -8,17 +8,17 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, logit
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
 from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["PIECE_TEST", "ConeMeter"]
 
-PIECE_TEST = "inside a linear piece of the network two rows share by softmax"
+PIECE_TEST = Test("inside a linear piece of the network two rows share by softmax")
 
 _PART = 0.45  # of the room, for b and for a each: together they stay inside
 _LARGEST_SCORE = 5.5
@@ -39,6 +39,7 @@ class ConeMeter(Meter):
     the column of b0 leave aᵀWe. It does not need Aᵀu ≠ 0, works under biases, and costs one query a
     measurement.
 
+    >>> from unsoftmax import Ledger
     >>> from unsoftmax import random_transformer
     >>> from unsoftmax.oracles import FunctionOracle
     >>> model = random_transformer(4, 6, seed=0)
@@ -48,7 +49,7 @@ class ConeMeter(Meter):
     True
     """
 
-    def __init__(self, ledger: Ledger, folds: CanonicalNetwork, rng: np.random.Generator) -> None:
+    def __init__(self, ledger: Asker, folds: CanonicalNetwork, rng: np.random.Generator) -> None:
         self._ledger, self._folds, self._rng = ledger, folds, rng
         self._mixing = 1.0  # 1 + residual
         self.residual_error = 0.0  # how far the residual factor may be off
@@ -327,7 +328,7 @@ class ConeMeter(Meter):
         predicted = self._folds(rows)
         if np.abs(answers - predicted).max() > 1e-6 * self._folds.magnitude(rows).max():
             raise OutsideClass(
-                "one-row answers are piecewise linear",
+                Test("one-row answers are piecewise linear"),
                 "a piece that the network's kinks enclose is not linear inside",
             )
         return replace(piece, gradient=((answers[1:] - answers[0]) / steps) @ basis, value=float(answers[0]))

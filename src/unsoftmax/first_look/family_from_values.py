@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from unsoftmax.answers import Constant
 from unsoftmax.arrays import Array
-from unsoftmax.audit.first_look.asking import FirstLookAsker
+from unsoftmax.families import Family
+from unsoftmax.first_look.asking import FirstLookAsker
 
-__all__ = ["UNKNOWN", "family_from_values"]
+__all__ = ["NONE", "UNKNOWN", "family_from_values"]
 
-UNKNOWN = "unknown"
+UNKNOWN = "unknown"  # as a finding: the look cannot tell
+NONE = "none"  # as a finding of the family: the target is none of those that are known
 _ENOUGH = 12  # points: each says that two heads would have been told at least every second time
 _MODERATE = 4  # points of a pair whose scores can be read well ...
 _FAINTLY = 3.0
@@ -24,22 +27,22 @@ _TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
 
-def family_from_values(look: FirstLookAsker) -> str:
+def family_from_values(look: FirstLookAsker) -> Family:
     """Adds the findings on single rows, query bias and family; the family that learning should begin with."""
     if look.longest == 1:
         look.add("family", lambda: ("relu-network", "the target takes single rows only"))
-        return "relu-network"
+        return Family.RELU_NETWORK
     if look.add("single rows", lambda: _single_rows(look)) == "curved":
         look.add("family", lambda: _network_on_top(look))
-        return "transformer"
+        return Family.TRANSFORMER
     bias = look.add("query bias", lambda: _query_bias(look))
     found = look.add("family", lambda: _heads(look, bias == "present"))
-    return "multi-head" if found == "multi-head" else "single-head"
+    return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
 
 
 def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
     """On a line, or along a curve?"""
-    clipped = look.answers is not None and look.answers.clip is not None
+    clipped = look.limits is not None
     origin = look.origin()
     size = look.signal_size()
     sizes = size * np.array([1.0, 10.0, 3.0] if look.exact or clipped else [1.0, 1.0, 1.0])
@@ -100,7 +103,7 @@ def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
                 f"a row of zeros asks, and a row of norm {size:.3g} weighs more or less than half: "
                 f"{gap:.3g} off the mean",
             )
-    if look.answers is not None and look.answers.kind == "constant":
+    if isinstance(look.answers, Constant):
         return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
     return "none", "a row of zeros asks, and every other row weighs as much as it"
 
@@ -114,7 +117,7 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
     when there are several. Opposite rows have opposite scores, so that their weights add up to one under any
     heads.
     """
-    if look.answers is not None and look.answers.kind == "constant":
+    if isinstance(look.answers, Constant):
         return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
     if look.exact:
         uneven = ""
@@ -182,7 +185,7 @@ def _sizes(look: FirstLookAsker, biased: bool) -> Iterator[tuple[float, float]]:
     """Sizes of a row and of the asking row: equal ones where answers are exact; else long rows, so that the
     signal stands out of the errors."""
     scores = np.array([1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0, 0.01])
-    if look.exact or (look.answers is not None and look.answers.clip is not None):
+    if look.exact or look.limits is not None:
         longest = look.far / 3 if look.exact else 0.5 * look.near
         sizes = [(size, size) for size in np.minimum(look.near * scores, longest)]
     else:

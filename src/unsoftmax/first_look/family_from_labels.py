@@ -8,9 +8,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.answers import Labels
 from unsoftmax.arrays import Array
-from unsoftmax.audit.first_look.asking import FirstLookAsker
-from unsoftmax.audit.first_look.family_from_values import UNKNOWN
+from unsoftmax.families import Family
+from unsoftmax.first_look.asking import FirstLookAsker
+from unsoftmax.first_look.family_from_values import UNKNOWN
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
 
 __all__ = ["family_from_labels", "sure_labels"]
@@ -20,7 +22,6 @@ Bools = NDArray[np.bool_]
 _TINY = 1e-9  # a constant so small against v is not looked for
 _SHORT = 1e-11  # an asking row so short is nothing beside a query bias
 _WRONG = 3e-5  # chance that a voted label is wrong
-_FLIP_MARGIN = 0.015  # the measured share of flipped labels may be too low
 _MOST_VOTES = 99
 _DRAWS = 12
 _RAYS = 3
@@ -35,12 +36,12 @@ _FINE_BESIDE = 3e-11
 _PAIRS = 48
 
 
-def family_from_labels(look: FirstLookAsker) -> str:
+def family_from_labels(look: FirstLookAsker) -> Family:
     """Adds the findings on constant, single rows, query bias and family; the family that learning should
     begin with."""
     if look.longest == 1:
         look.add("family", lambda: ("relu-network", "the target takes single rows only"))
-        return "relu-network"
+        return Family.RELU_NETWORK
     constant = look.add("constant", lambda: _constant(look))
     boundary = _Boundary(look)
     shape = look.add("single rows", boundary.shape)
@@ -52,28 +53,29 @@ def family_from_labels(look: FirstLookAsker) -> str:
                 "no two rows were labelled differently; one head is tried, and the certificate decides",
             ),
         )
-        return "single-head"
+        return Family.SINGLE_HEAD
     if shape == "curved":
         look.add("family", boundary.made_of_flat_pieces)
-        return "transformer"
+        return Family.TRANSFORMER
     look.add(
         "query bias", lambda: _bias_beside_constant(look) if constant == "present" else _bias_alone(look)
     )
-    return "multi-head" if look.add("family", boundary.heads) == "multi-head" else "single-head"
+    found = look.add("family", boundary.heads)
+    return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
 
 
 def sure_labels(look: FirstLookAsker, batch: Array) -> Bools:
     """True where the function is positive. Labels that are flipped now and then are asked again until one
     answer leads by enough."""
-    assert look.answers is not None
-    flip = min(look.answers.flip + _FLIP_MARGIN, 0.45)
-    lead = 1 if look.answers.flip == 0.0 else int(np.ceil(np.log(_WRONG) / np.log(flip / (1.0 - flip))))
+    kind = look.inner if isinstance(look.inner, Labels) else Labels()
+    flip = min(kind.most_flipped, 0.45)
+    lead = 1 if flip == 0.0 else int(np.ceil(np.log(_WRONG) / np.log(flip / (1.0 - flip))))
     score = np.zeros(len(batch), dtype=int)
     for _ in range(_MOST_VOTES):
         undecided = np.flatnonzero(np.abs(score) < lead)
         if not len(undecided):
             break
-        score[undecided] += np.where(look.ledger.ask(batch[undecided]) > look.answers.middle, 1, -1)
+        score[undecided] += np.where(look.ledger.ask(batch[undecided]) > kind.middle, 1, -1)
     return np.asarray(score > 0)
 
 

@@ -7,24 +7,21 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.answers import IDENTIFY, Answers, Clipped, Finding, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import Array
-from unsoftmax.learners import AnswerModel, Finding, note
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Ledger
 
-__all__ = ["IDENTIFY", "FirstLookAsker"]
+__all__ = ["FirstLookAsker"]
 
-IDENTIFY = "identify"
 _FARTHEST = 1e4  # how far out to ask when rows have no bound
 _ROUNDING = 1e-9  # relative deviation that a float64 computation never shows
 _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
-_RELATIVE = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}  # two roundings
-_COMPUTED = (
-    8 * 2.0**-23
-)  # of |row| |v|: a whole computation in float32, whose terms may cancel, and not only its last rounding
+# roundings of |row| |v|: a whole computation in float32, whose terms may cancel, and not only its last step
+_COMPUTED = 16.0
 _LARGEST_HALF = 2e4  # float16 ends at 65504
 _SHRINKING = 12
 _LOUDNESS = 12
-_LABELS = ("labels", "flipped labels")
 
 
 class FirstLookAsker:
@@ -35,7 +32,7 @@ class FirstLookAsker:
 
     def __init__(self, ledger: Ledger, rng: np.random.Generator) -> None:
         self.ledger, self.rng = ledger, rng
-        self.answers: AnswerModel | None = None
+        self.answers: Answers | None = None
         self.findings: list[Finding] = []
         self.far = min(_FARTHEST, ledger.input_bound or np.inf)
         self.near = min(1.0, self.far / 4)
@@ -49,10 +46,34 @@ class FirstLookAsker:
         if (long := norms >= 0.5 * self.near).any():
             self._loudest = max(self._loudest, float((np.abs(answers[long]) / norms[long]).max()))
 
+    def take(self, answers: Answers) -> None:
+        """From now on answers are known to be of this kind."""
+        self.answers = answers
+
+    @property
+    def inner(self) -> Answers | None:
+        """The kind of answers between limits, if there are any."""
+        return self.answers.inner if isinstance(self.answers, Clipped) else self.answers
+
     @property
     def labels(self) -> bool:
         """Whether answers are labels."""
-        return self.answers is not None and self.answers.kind in _LABELS
+        return isinstance(self.inner, Labels)
+
+    @property
+    def tau(self) -> float:
+        """How far an answer may be off by itself, whatever the value; 0 where it depends on the value."""
+        return self.inner.tolerance if isinstance(self.inner, Rounded | Within) else 0.0
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of fresh errors."""
+        return self.inner.sigma if isinstance(self.inner, Noisy) else 0.0
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """Where answers stop, if they do."""
+        return None if self.answers is None else self.answers.limits
 
     @property
     def exact(self) -> bool:
@@ -62,7 +83,7 @@ class FirstLookAsker:
     @property
     def longest(self) -> int | None:
         """The largest number of rows that the target takes."""
-        return self.ledger.oracle.spec.max_length
+        return self.ledger.max_length
 
     def add(self, subject: str, test: Callable[[], tuple[str, str]]) -> str:
         """Runs a test, keeps what it found with its price, and gives its value."""
@@ -71,8 +92,11 @@ class FirstLookAsker:
             value, evidence = test()
         finding = Finding(subject, value, evidence, self.ledger.bill.total - before)
         self.findings.append(finding)
-        note(self.ledger, finding)
         return value
+
+    def evidence(self, subject: str) -> str:
+        """What was seen of a subject."""
+        return next((finding.evidence for finding in self.findings if finding.subject == subject), "")
 
     def rows(self, n: int, size: float) -> Array:
         """Random rows of that norm."""
@@ -92,35 +116,30 @@ class FirstLookAsker:
         size = float(np.abs(answers).max(initial=0.0))
         if self.answers is None or self.exact:
             return _ROUNDING * max(size, 1e-300)
-        relative = _RELATIVE.get(self.answers.kind, 0.0)
-        computed = (
-            _COMPUTED * np.sqrt(self.ledger.width) * self._loudest * longest
-            if self.answers.kind == "float32"
-            else 0.0
-        )
-        return (
-            4.0 * self.answers.tau
-            + 1.5 * _SPREAD * self.answers.sigma
-            + relative * size
-            + _ROUNDING * size
-            + float(computed)
-        )
+        off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
+        if isinstance(self.inner, Stored):
+            off += 2.0 * self.inner.format.unit * size
+            if self.inner.format is FloatFormat.FLOAT32:
+                per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
+                off += float(per_row * self._loudest * longest)
+        return off
 
     def own_error(self) -> float:
         """How far an answer near zero may be off by itself."""
-        return 0.0 if self.answers is None else self.answers.tau + _SPREAD * self.answers.sigma
+        return self.tau + _SPREAD * self.sigma
 
     def keep_inside(self) -> None:
         """Long rows must not overflow a short float format, and none should reach a limit of the answers."""
-        if self.answers is None or (self.answers.kind != "float16" and self.answers.clip is None):
+        half = self.inner == Stored(FloatFormat.FLOAT16)
+        if not half and self.limits is None:
             return
-        low, high = self.answers.clip or (-_LARGEST_HALF, _LARGEST_HALF)
+        low, high = self.limits or (-_LARGEST_HALF, _LARGEST_HALF)
         for _ in range(_SHRINKING):
             answers = self.ask(*self.rows(_LOUDNESS, self.near)[:, None])
             if ((answers > low) & (answers < high)).all():
                 break
             self.near *= 0.1
-        if self.answers.kind == "float16":
+        if half:
             loudest = float(
                 np.sqrt(self.ledger.width * np.mean(np.square(answers)))
             )  # about |v| times the size, whatever the rows
@@ -128,14 +147,11 @@ class FirstLookAsker:
 
     def within_limits(self, answers: Array) -> bool:
         """Whether no answer is at a limit."""
-        low, high = (
-            (-np.inf, np.inf) if self.answers is None or self.answers.clip is None else self.answers.clip
-        )
+        low, high = self.limits or (-np.inf, np.inf)
         return bool(((answers > low) & (answers < high)).all())
 
     def signal_size(self) -> float:
         """Rows long enough to stand out of the answers' own errors, and inside a clipping limit."""
         if self.exact:
             return self.near
-        assert self.answers is not None
-        return self.near * 0.3 if self.answers.clip is not None else self.far
+        return self.near * 0.3 if self.limits is not None else self.far

@@ -8,14 +8,14 @@ from collections.abc import Callable
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import SingleHead
 from unsoftmax.models.base import softmax
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["FRESH_TEST", "check_fresh_sequences"]
 
-FRESH_TEST = "fresh sequences are answered as far as the errors of the parameters explain"
+FRESH_TEST = Test("fresh sequences are answered as far as the errors of the parameters explain")
 _LENGTHS = (2, 3, 4, 7)
 _AROUND = np.geomspace(0.3, 8.0, 12)  # sizes of rows, against that at which scores are near one
 _PLAIN = 4  # more sizes, from one to the longest row
@@ -27,7 +27,7 @@ Deviation = Callable[[Array, Array], Array]
 
 
 def check_fresh_sequences(
-    ledger: Ledger,
+    asker: Asker,
     head: SingleHead,
     error: float,
     off: Callable[[Array], Array],
@@ -50,19 +50,19 @@ def check_fresh_sequences(
     usually is. v_error: that of v alone.
     longest: the largest norm of a row, besides the input bound.
     """
-    sizes = _sizes(head, ledger.input_bound)
+    sizes = _sizes(head, asker.input_bound)
     sizes = sizes if longest is None else np.minimum(sizes, longest)
     ratios: list[Array] = []
     for length in _LENGTHS:
-        if ledger.oracle.spec.max_length is not None and length > ledger.oracle.spec.max_length:
+        if asker.max_length is not None and length > asker.max_length:
             continue
         rows = rng.standard_normal((len(sizes), length, head.width))
         loud = rng.standard_normal((*rows.shape[:2], 1)) * head.v / np.linalg.norm(head.v)
         rows[1::2] += np.sqrt(head.width) * loud[1::2]  # half of the sequences move along v as much as across
         rows /= np.linalg.norm(rows, axis=2, keepdims=True)
         rows *= sizes[:, None, None] * rng.uniform(0.5, 1.0, rows.shape[:2])[:, :, None]
-        with ledger.phase(VERIFICATION):
-            answers = ledger.ask(rows)
+        with asker.phase(VERIFICATION):
+            answers = asker.ask(rows)
         values = head(rows)
         deviations = np.abs(answers - values) if deviation is None else deviation(answers, values)
         typical, most = _explained(head, rows, values, error, error if v_error is None else v_error)

@@ -7,23 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.answers import Answers, Finding, Labels, Rounded, Unsteady, identify
 from unsoftmax.arrays import Array
-from unsoftmax.audit.first_look.asking import FirstLookAsker
-from unsoftmax.audit.first_look.family_from_labels import family_from_labels, sure_labels
-from unsoftmax.audit.first_look.family_from_values import UNKNOWN, family_from_values
-from unsoftmax.learners import ANSWERS_KNOWN, AnswerModel, Finding, identify
+from unsoftmax.families import Family
+from unsoftmax.first_look.asking import FirstLookAsker
+from unsoftmax.first_look.family_from_labels import family_from_labels, sure_labels
+from unsoftmax.first_look.family_from_values import NONE, UNKNOWN, family_from_values
 from unsoftmax.ledger import Ledger
 
-__all__ = ["FirstLook", "first_look"]
+__all__ = ["FirstLook", "first_look", "take_look"]
 
 
 @dataclass(frozen=True)
 class FirstLook:
-    """What the first look found: the answer model (None for vector answers), the family that fits so far, and
-    every finding."""
+    """What the first look found: the kind of answers (None for vectors), the family that learning should
+    begin
+    with, and every finding."""
 
-    answers: AnswerModel | None
-    family: str
+    answers: Answers | None
+    family: Family
     findings: tuple[Finding, ...]
 
     def value(self, subject: str) -> str | None:
@@ -35,12 +37,23 @@ class FirstLook:
         return next((finding.evidence for finding in self.findings if finding.subject == subject), "")
 
     @property
+    def finds_nothing(self) -> bool:
+        """Whether the target is none of the known families."""
+        return self.value("family") == NONE
+
+    @property
+    def guess(self) -> Family | None:
+        """The family that the look takes the target for; None where it cannot tell, or finds none."""
+        found = self.value("family")
+        return None if found in (None, NONE, UNKNOWN) else Family(str(found))
+
+    @property
     def beyond_these_answers(self) -> str:
         """What was found that answers with errors may not be enough for, in words; empty when there is
         nothing."""
         if self.answers is None or self.answers.exact:
             return ""
-        if self.family == "transformer":
+        if self.family is Family.TRANSFORMER:
             return (
                 "this looks like a network on top of attention, which is only recovered from exact answers "
                 f"(here: {self.value('answers')})"
@@ -48,44 +61,47 @@ class FirstLook:
         extras = [
             name for name in ("query bias", "constant") if self.value(name) not in (None, "none", UNKNOWN)
         ]
-        if self.family != "single-head" or not extras:
+        if self.family is not Family.SINGLE_HEAD or not extras:
             return ""
-        looks = "looks like" if self.value("family") == self.family else "may be"
+        looks = "looks like" if self.guess is self.family else "may be"
         return (
             f"this {looks} one head with a {' and a '.join(extras)}, for which these answers "
             f"({self.value('answers')}) are not enough"
         )
 
 
-def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None = None) -> FirstLook:
+def first_look(ledger: Ledger, rng: np.random.Generator, told: Answers | None = None) -> FirstLook:
     """Width, answer model, repeatability, constant, order, copies, query bias and family. Labels cost most:
     they are read by bisection.
 
+    told: the kind of answers, where it is known already.
+
     >>> import unsoftmax
-    >>> look = first_look(Ledger(unsoftmax.as_oracle("demo:single-head?d=6&biases=1")), np.random.default_rng(
-    ...     0))
-    >>> look.value("query bias"), look.family
+    >>> ledger = Ledger(unsoftmax.as_oracle("demo:single-head?d=6&biases=1"))
+    >>> look = first_look(ledger, np.random.default_rng(0))
+    >>> look.value("query bias"), str(look.family)
     ('present', 'single-head')
     """
-    look = FirstLookAsker(ledger, rng)
-    told = (
-        "told by the target"
-        if ledger.oracle.spec.width is not None
-        else "given by the user; the target does not tell"
-    )
-    look.add("width", lambda: (str(ledger.width), told))
+    return take_look(FirstLookAsker(ledger, rng), told)
+
+
+def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str = "known before") -> FirstLook:
+    """A first look through an asker that keeps its findings, for whoever may be stopped in the middle."""
+    ledger = look.ledger
+    by_target = ledger.oracle.spec.width is not None
+    source = "told by the target" if by_target else "given by the user; the target does not tell"
+    look.add("width", lambda: (str(ledger.width), source))
     if ledger.outputs is not None:
         look.add("answers", lambda: (f"vectors of {ledger.outputs} numbers", "told by the target"))
     else:
-        look.add("answers", lambda: _answers(look, tolerance))
-        ledger.known[ANSWERS_KNOWN] = look.answers
-    if look.answers is not None and look.answers.kind == "unsteady":
+        look.add("answers", lambda: _answers(look, told, evidence))
+    if isinstance(look.answers, Unsteady):
         look.add("repeatability", lambda: ("random", "see the answers"))
         look.add(
             "family",
-            lambda: ("none", "what changes with time, or with being asked, is no function of the sequence"),
+            lambda: (NONE, "what changes with time, or with being asked, is no function of the sequence"),
         )
-        return FirstLook(look.answers, "single-head", tuple(look.findings))
+        return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings))
     look.add("repeatability", lambda: _repeatability(look))
     if not look.labels:
         look.add("constant", lambda: _constant(look))
@@ -96,31 +112,26 @@ def first_look(ledger: Ledger, rng: np.random.Generator, tolerance: float | None
     return FirstLook(look.answers, family, tuple(look.findings))
 
 
-def _answers(look: FirstLookAsker, tolerance: float | None) -> tuple[str, str]:
-    if tolerance is not None:
-        kind, text = (
-            "exact" if tolerance == 0.0 else "tolerance",
-            f"told by the user: off by up to {tolerance:g}",
-        )
-        look.answers = AnswerModel(kind, text, 0, tau=tolerance)
-        return kind, text
-    look.answers = found = identify(look.ledger, look.rng)
+def _answers(look: FirstLookAsker, told: Answers | None, evidence: str) -> tuple[str, str]:
+    answers = told
+    if answers is None:
+        found = identify(look.ledger, look.rng)
+        answers, evidence = found.answers, found.evidence
+    look.take(answers)
     look.keep_inside()
-    return (
-        f"rounded to {found.decimals} decimals"
-        if found.kind == "decimals" and found.clip is None
-        else found.name
-    ), found.evidence
+    name = f"rounded to {answers.decimals} decimals" if isinstance(answers, Rounded) else answers.name
+    return name, evidence
 
 
 def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
     length = min(3, look.longest or 3)
     sequence = look.rows(length, look.near)
     answers = np.concatenate([look.ask(sequence) for _ in range(3)])
-    if look.answers is not None and (look.answers.kind == "flipped labels" or look.answers.sigma > 0.0):
+    flipped = isinstance(look.answers, Labels) and look.answers.flip > 0.0
+    if flipped or look.sigma > 0.0:
         return (
             "random",
-            f"{look.answers.evidence}; a sequence of {length} rows asked three times had a spread of "
+            f"{look.evidence('answers')}; a sequence of {length} rows asked three times had a spread of "
             f"{np.ptp(answers):.2g}",
         )
     if float(np.ptp(answers, axis=0).max()) > 1e-12 * float(np.abs(answers).max()):
@@ -154,7 +165,7 @@ def _order(look: FirstLookAsker) -> tuple[str, str]:
     nothing; long ones, asked softly, do."""
     worst, at = 0.0, 0.0
     sizes = np.column_stack([_sizes(look)] * 2)
-    if not look.exact and not look.labels and look.answers is not None and look.answers.clip is None:
+    if not look.exact and not look.labels and look.answers is not None and look.answers.limits is None:
         sizes[0] = look.far / 3, min(1.0 / look.far, look.far)
     for size, asking in sizes:
         x, y, z = *look.rows(2, size), look.rows(1, asking)[0]

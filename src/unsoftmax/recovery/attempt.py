@@ -1,0 +1,223 @@
+"""One attempt at a target: what kind of answers, which learner, is the model right?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unsoftmax.answers import Answers, Clipped, Exact, Unsteady, identify, looks_exact
+from unsoftmax.certify import REPLAY_TEST, confirm_target
+from unsoftmax.families import Family
+from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
+from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.learners.readout import read_constant, read_values
+from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
+from unsoftmax.ledger.views import BilledTo
+from unsoftmax.models import Model, SingleHead
+from unsoftmax.oracles import identity, pins_content
+from unsoftmax.oracles.domain import Space
+from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
+from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
+
+__all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers"]
+
+Prepare = Callable[[Ledger, Known, np.random.Generator], tuple[Known, Stop | None]]
+
+_STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
+_ODD = 1e-6  # of the answers: an affine function is never off by so much
+_ROUNDING = 1e-13  # of what an answer can show: a few hundred roundings of float64
+_REPEATED = 1e-12  # of the answers: how far they may be off when asked again
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Randomness of a run: one seed, apart by purpose and attempt."""
+
+    seed: int
+
+    def __call__(self, part: int, attempt: int = 0) -> np.random.Generator:
+        return np.random.default_rng([_STREAM, self.seed, part + 10 * attempt])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an attempt ended, and what was found out until then."""
+
+    known: Known
+    status: Status
+    reason: str
+    learner: Learner | None = None
+    learned: Learned | None = None
+    verdict: Verdict | None = None
+    changed: bool = False  # the target is no longer the one that the ledger knows
+
+    @property
+    def failed(self) -> bool:
+        """Whether another kind of answers, or a closer look, could change or explain this outcome."""
+        return self.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED) and not self.changed
+
+
+class Attempt:
+    """Learns with one learner after another, then judges. A stop ends it with what was found out until
+    then."""
+
+    def __init__(
+        self, ledger: Ledger, known: Known, family: Family | None, streams: Streams, number: int = 0
+    ) -> None:
+        self._ledger = ledger
+        self._known = known
+        self._family = family
+        self._streams = streams
+        self._learning, self._checking = streams(1, number), streams(2, number)
+        self._learner: Learner | None = None
+        self._learned: Learned | None = None
+        self._verdict: Verdict | None = None
+
+    def run(self, prepare: Prepare | None = None) -> Outcome:
+        """The attempt with the learners that `choose` names, in turn. prepare: see `recovery.run`."""
+        try:
+            if prepare is None:
+                self._known = look_at_answers(self._ledger, self._known, self._learning)
+            else:
+                self._known, stop = prepare(self._ledger, self._known, self._learning)
+                if stop is not None:
+                    return self._stopped(stop)
+            self._known = _look_for_bends(self._ledger, self._known, self._family)
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # the certificate decides
+                learned = self._learn()
+            return self._judge(learned, _ruler_for(learned.model, self._known.answers or Exact()))
+        except Stop as stop:
+            return self._stopped(stop)
+
+    def with_learner(self, learner: Learner) -> Outcome:
+        """The attempt with one learner. What the answers are is found out afterwards, for the judge alone."""
+        self._learner = learner
+        try:
+            with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+                learned = learner.learn(self._ledger, self._known, self._learning)
+            return self._judge(learned, _ruler_for(learned.model, self._ruler(learned.model)))
+        except Stop as stop:
+            return self._stopped(stop)
+
+    def _learn(self) -> Learned:
+        tried: list[Learner] = []
+        stops: list[Stop] = []
+        while True:
+            choices = (c for c in choose(self._known, self._family) if c.learner not in tried)
+            learner = next((c.learner for c in choices if not stops or isinstance(stops[-1], c.after)), None)
+            if learner is None:
+                raise _together(stops, self._known)
+            tried.append(learner)
+            self._learner = learner
+            self._known = _with_readout(self._ledger, self._known, learner, self._learning)
+            try:
+                return learner.learn(self._ledger, self._known, self._learning)
+            except OutsideClass as stop:
+                stops.append(stop)
+                self._known = replace(self._known, refuted=(*self._known.refuted, stop.refutation))
+            except Unresolved as stop:
+                stops.append(stop)
+
+    def _judge(self, learned: Learned, answers: Answers) -> Outcome:
+        self._learned = learned
+        self._verdict = verdict = judge(self._ledger, learned, answers, self._learning, self._checking)
+        ledger = self._ledger
+        if verdict.status.recovered and ledger.only_replayed and not pins_content(identity(ledger.oracle)):
+            confirm_target(
+                ledger,
+                learned.model,
+                verdict.certificate,
+                self._streams(3),
+                tolerance=tolerance_of(answers, learned),
+                deviation=answers.deviation,
+                repeats=answers.repeats,
+            )
+        return self._outcome(verdict.status, verdict.reason)
+
+    def _ruler(self, model: Model) -> Answers:
+        """What the answers are, for a learner that the user chose: exact where those already paid for say so,
+        which is the strictest ruler, else as a look at them tells."""
+        known = self._known
+        if known.answers is None and _agrees(model, self._ledger.early_queries):
+            return Exact()
+        if known.answers is None:
+            known = look_at_answers(BilledTo(self._ledger, VERIFICATION), known, self._streams(4))
+        self._known = known
+        if isinstance(known.answers, Unsteady):
+            raise OutsideClass(REPEAT_TEST, known.findings[-1].evidence)
+        return known.answers or Exact()
+
+    def _stopped(self, stop: Stop) -> Outcome:
+        changed = isinstance(stop, OutsideClass) and stop.test == REPLAY_TEST
+        return self._outcome(stop.status, stop.reason, changed=changed)
+
+    def _outcome(self, status: Status, reason: str, changed: bool = False) -> Outcome:
+        return Outcome(self._known, status, reason, self._learner, self._learned, self._verdict, changed)
+
+
+def _ruler_for(model: Model, answers: Answers) -> Answers:
+    """Limits of answers are part of the function where the model is not a head that stops at them."""
+    clipped = isinstance(model, SingleHead) and model.clip is not None
+    return answers.inner if isinstance(answers, Clipped) and not clipped else answers
+
+
+def _agrees(model: Model, exchanges: Sequence[Exchange]) -> bool:
+    """Whether the model answers all of them as the target did, to float64. A head with limits never counts:
+    what is beyond them is not told."""
+    if isinstance(model, SingleHead) and model.clip is not None:
+        return False
+    for sequence, answer in exchanges:
+        off = float(np.max(np.abs(model(sequence[None])[0] - answer)))
+        if not off <= _ROUNDING * float(model.sensitivity(sequence[None])[0]):
+            return False
+    return True
+
+
+def look_at_answers(asker: Asker, known: Known, rng: np.random.Generator) -> Known:
+    """What kind of answers these are: three queries where they look exact, a full identification where not.
+
+    Nothing is asked where the user told it, and of vectors or token ids."""
+    if known.answers is not None or known.outputs is not None or not isinstance(known.domain, Space):
+        return known
+    seen = looks_exact(asker, rng)
+    if seen is not None:
+        return replace(known.with_answers(Exact(), seen.finding), bends=seen.bends)
+    found = identify(asker, rng)
+    return replace(known.with_answers(found.answers, found.finding), identified=True)
+
+
+def _look_for_bends(asker: Asker, known: Known, family: Family | None) -> Known:
+    """Whether a row and its negative, of which one was asked before, are answered otherwise than affinely:
+    seen before a readout is paid for."""
+    free = family is None and known.exact and known.outputs is None and known.max_length != 1
+    early = next((each for each in asker.early_queries if len(each[0]) == 1), None)
+    if not free or known.bends or early is None or not isinstance(known.domain, Space):
+        return known
+    row, before = early[0], float(early[1])
+    c = read_constant(asker, known)
+    known = replace(known, constant=c)
+    with asker.phase(VERIFICATION):
+        opposite = float(asker.ask(-row[None])[0])
+        size = abs(c) + abs(before) + abs(opposite)
+        if abs(before + opposite - 2.0 * c) <= _ODD * size:
+            return known
+        repeats = abs(float(asker.ask(row[None])[0]) - before) <= _REPEATED * size
+    return replace(known, bends=repeats)
+
+
+def _with_readout(asker: Asker, known: Known, learner: Learner, rng: np.random.Generator) -> Known:
+    """The readout of single rows, once for all learners of exact heads."""
+    if not isinstance(learner, SingleHeadLearner | MultiHeadLearner) or known.readout is not None:
+        return known
+    return replace(known, readout=read_values(asker, known, rng))
+
+
+def _together(stops: list[Stop], known: Known) -> Stop:
+    """The last reason; beside it, where several heads are unresolved, why it is not one."""
+    last = stops[-1]
+    if len(stops) > 1 and isinstance(last, Unresolved) and not known.exact:
+        return Unresolved(f"{last.reason}; as one head it {stops[0].reason}")
+    return last

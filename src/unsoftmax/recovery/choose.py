@@ -1,0 +1,163 @@
+"""Which learner next? One choice for recover, plan, audit and defend, from what is known of the target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from unsoftmax.answers import (
+    Answers,
+    Clipped,
+    Computed,
+    Constant,
+    Exact,
+    Labels,
+    Noisy,
+    Rounded,
+    Stored,
+    Unsteady,
+    Within,
+)
+from unsoftmax.errors import UsageError
+from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners import (
+    ClippedLearner,
+    Known,
+    LabelLearner,
+    Learner,
+    LowPrecisionLearner,
+    MultiHeadLearner,
+    NoiseLearner,
+    ReluNetworkLearner,
+    RoundedLearner,
+    SingleHeadLearner,
+    ToleranceLearner,
+    TransformerLearner,
+    VectorOutputsLearner,
+)
+from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
+
+__all__ = ["AUTO", "Choice", "choose", "family_named", "learner_for_answers"]
+
+AUTO = "auto"
+_BITS = 48  # of every score, from true labels: four fewer than float64 has
+_BITS_FLIPPED = 24  # from flipped labels, of which each bit costs several
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A learner to try. after: how the one before it must have ended."""
+
+    learner: Learner
+    after: tuple[type[Stop], ...] = (OutsideClass,)
+
+
+def family_named(name: str) -> Family | None:
+    """The family that a user asks for; None for 'auto'.
+
+    >>> family_named("multi-head"), family_named("auto")
+    (<Family.MULTI_HEAD: 'multi-head'>, None)
+    """
+    if name == AUTO:
+        return None
+    if name not in list(Family):
+        raise UsageError(f"there is no family {name!r}; choose one of {', '.join((AUTO, *Family))}")
+    return Family(name)
+
+
+def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
+    """Learners in the order in which to try them; those that a failed test rules out are left out.
+
+    wanted: the family that the user asks for; None to find out.
+
+    >>> [type(choice.learner).__name__ for choice in choose(Known(), None)]
+    ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
+    """
+    if known.outputs is not None:
+        yield Choice(VectorOutputsLearner())
+        return
+    match known.answers:
+        case None | Exact() | Constant():
+            yield from _for_exact(known, wanted)
+        case Unsteady():
+            raise OutsideClass(REPEAT_TEST, _evidence(known))
+        case Stored(FloatFormat.FLOAT32) if wanted in (None, Family.MULTI_HEAD):
+            # several heads know by themselves how well float32 answers tell
+            if wanted is None:
+                yield Choice(learner_for_answers(known.answers))
+            yield Choice(MultiHeadLearner())
+        case Clipped(inner=Exact() | Constant()) if wanted in (None, Family.TRANSFORMER):
+            # exact answers that stop growing are a clipped head, or a ReLU network with flat pieces
+            if wanted is None:
+                yield Choice(learner_for_answers(known.answers))
+            yield Choice(TransformerLearner(), (OutsideClass, Unresolved))
+        case _ if wanted not in (None, Family.SINGLE_HEAD):
+            raise Unresolved(
+                f"answers carry errors ({known.answers.name}), and the family '{wanted}' is only recovered "
+                "from exact ones; ask a target without them"
+            )
+        case _:
+            yield Choice(learner_for_answers(known.answers))
+
+
+def _for_exact(known: Known, wanted: Family | None) -> Iterator[Choice]:
+    if wanted is not None:
+        yield Choice(_learner_of(wanted))
+        return
+    if known.max_length == 1:  # single rows only: there is no attention to see
+        yield Choice(ReluNetworkLearner())
+        return
+    order = [Family.SINGLE_HEAD, Family.MULTI_HEAD, Family.TRANSFORMER]
+    if known.bends:
+        order = [Family.TRANSFORMER, Family.SINGLE_HEAD, Family.MULTI_HEAD]
+    elif known.look is not None and known.look.guess is Family.MULTI_HEAD:
+        order.remove(Family.SINGLE_HEAD)
+    yield from (Choice(_learner_of(family)) for family in order if not known.rules_out(family))
+
+
+def _learner_of(family: Family) -> Learner:
+    match family:
+        case Family.SINGLE_HEAD:
+            return SingleHeadLearner()
+        case Family.MULTI_HEAD:
+            return MultiHeadLearner()
+        case Family.TRANSFORMER:
+            return TransformerLearner()
+        case Family.RELU_NETWORK:
+            return ReluNetworkLearner()
+        case _:
+            raise UsageError(f"the family '{family}' is not recovered from rows and numbers")
+
+
+def learner_for_answers(answers: Answers) -> Learner:
+    """The learner of one head for a kind of answers.
+
+    >>> learner_for_answers(Rounded(2))
+    RoundedLearner(decimals=2)
+    """
+    match answers:
+        case Exact() | Constant():
+            return SingleHeadLearner()
+        case Clipped(bounds, inner):
+            return ClippedLearner(bounds, learner_for_answers(inner))
+        case Noisy(sigma):
+            return NoiseLearner(sigma)
+        case Rounded(decimals):
+            return RoundedLearner(decimals)
+        case Labels(flip, middle):
+            return LabelLearner(_BITS_FLIPPED if flip else _BITS, flip, middle)
+        case Stored(short) | Computed(short):
+            return LowPrecisionLearner(short)
+        case Within(tau):
+            return ToleranceLearner(tau)
+        case Unsteady():
+            raise OutsideClass(REPEAT_TEST, "answers change as time goes on")
+        case _:
+            assert_never(answers)
+
+
+def _evidence(known: Known) -> str:
+    return next((finding.evidence for finding in known.findings if finding.subject == "answers"), "")

@@ -1,0 +1,68 @@
+"""Why was nothing recovered? A first look says what the target is, and whether its answers could have been
+enough."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unsoftmax.answers import Stored, Unsteady
+from unsoftmax.families import Family
+from unsoftmax.first_look.look import FirstLook, first_look
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners import Known
+from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.ledger import Ledger
+from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unresolved
+
+__all__ = ["FAMILY_TEST", "explain", "no_learner"]
+
+FAMILY_TEST = Test("the first look finds a known family")
+_NAMES = {Family.MULTI_HEAD: "several heads", Family.TRANSFORMER: "a network on top of attention"}
+
+
+def explain(
+    ledger: Ledger, known: Known, family: Family | None, status: Status, reason: str, rng: np.random.Generator
+) -> tuple[Known, Status, str]:
+    """What is known, the status and the reason of a failure, once a first look was taken (or was before)."""
+    look = known.look if known.look is not None else first_look(ledger, rng, known.answers)
+    seen = {finding.subject for finding in known.findings}
+    more = tuple(finding for finding in look.findings if finding.subject not in seen)
+    known = replace(known, look=look, findings=(*known.findings, *more))
+    if family is not None:
+        return known, status, reason
+    if (stop := no_learner(look)) is not None:
+        return known, stop.status, stop.reason
+    if status is Status.OUTSIDE_CLASS and look.beyond_these_answers:
+        return (
+            known,
+            Status.UNRESOLVED,
+            f"{look.beyond_these_answers}; learning ended because the target {reason}",
+        )
+    if status is Status.UNRESOLVED and look.finds_nothing:
+        return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, look.evidence("family")).sentence
+    return known, status, reason
+
+
+def no_learner(look: FirstLook) -> Stop | None:
+    """How a run ends, before more is spent, where these answers are not enough for what the look has
+    found."""
+    if look.answers is None or look.answers.exact:
+        return None
+    evidence = look.evidence("family")
+    if isinstance(look.answers, Unsteady):
+        return OutsideClass(REPEAT_TEST, look.evidence("answers"))
+    if look.finds_nothing:
+        return OutsideClass(FAMILY_TEST, evidence)
+    enough = {
+        Family.MULTI_HEAD: look.answers == Stored(FloatFormat.FLOAT32),
+        Family.TRANSFORMER: look.answers.limits is not None and look.answers.name == "clipped",
+    }
+    if enough.get(look.guess or Family.SINGLE_HEAD, True):
+        return None
+    return Unresolved(
+        f"the first look finds {_NAMES[look.family]} (answers: {look.value('answers')}; {evidence}), which "
+        "is "
+        "only recovered from exact answers; ask a target without such errors"
+    )

@@ -1,0 +1,146 @@
+"""What the evidence allows to say: fresh queries against the model, by the ruler of the answers.
+
+A learner brings a model and a bound. The judge takes the ruler from the kind of answers, measures where it
+can,
+and lets no learner grade itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.answers import Answers, Clipped, Labels, Noisy, Rounded, Stored, Within
+from unsoftmax.arrays import Array
+from unsoftmax.certify import Certificate, certify, check_fresh_sequences, error_bound, rounding_limit
+from unsoftmax.learners import Learned
+from unsoftmax.ledger import Asker
+from unsoftmax.models import SingleHead
+from unsoftmax.outcomes import Refutation, Status, Test
+
+__all__ = ["Verdict", "judge", "tolerance_of"]
+
+CERTIFICATE_TEST = Test("fresh sequences are answered as the model predicts")
+_SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
+_PARTS = 2.0  # errors of W and of v, each within the bound, add up
+_USEFUL = 0.1  # relative error from which a recovery is none
+_USUAL_NOISE = 2.0 / 6.0  # of the most that a Gaussian error reaches, what is usual: two standard deviations
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a recovery ended, and the evidence."""
+
+    status: Status
+    reason: str
+    certificate: Certificate
+    error_bound: float | None
+
+
+def judge(
+    asker: Asker,
+    learned: Learned,
+    answers: Answers,
+    learning: np.random.Generator,
+    checking: np.random.Generator,
+) -> Verdict:
+    """The status that fresh queries allow. Raises `OutsideClass` where they contradict the learner's
+    bound."""
+    view = asker if learned.within is None else asker.within(learned.within)
+    own = learned.error_bound
+    if own is not None and not answers.exact:
+        _check_bound(view, learned, own, answers, learning)
+    exact_at = learned.model.exact_at
+    certificate = certify(
+        view,
+        learned.model,
+        checking,
+        allowed=exact_at if own is None else max(exact_at, 2.0 * min(own, _USEFUL)),
+        tolerance=tolerance_of(answers, learned),
+        caveat=learned.caveat,
+        deviation=answers.deviation,
+        repeats=answers.repeats,
+    )
+    bound = _bound(view, learned, answers, checking)
+    explained = np.inf
+    if own is None and answers.exact:
+        explained = _SLACK * rounding_limit(learned.model, view.input_bound)
+    explained = max(explained, learned.bound_at_least)
+    status, reason = _status(certificate, bound, explained, exact_at if answers.exact else 0.0)
+    if learned.note and status.recovered:
+        reason = f"{learned.note}; {reason}"
+    return Verdict(status, reason, certificate, bound)
+
+
+def tolerance_of(answers: Answers, learned: Learned) -> float:
+    """How far an answer may be off by itself. A constant that the answers' errors hide is in every answer,
+    and
+    adds as much again at most."""
+    hidden = 0.0 if learned.constant_bound is None else learned.constant_bound / 2
+    return min(max(answers.tolerance, hidden), 2.0 * answers.tolerance)
+
+
+def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Generator) -> float | None:
+    """The learner's bound where answers carry errors; measured where they are exact."""
+    own = learned.error_bound
+    measured = error_bound(asker, learned.model, rng) if own is None or answers.exact else None
+    known = [each for each in (own, measured) if each is not None]
+    return max(*known, learned.bound_at_least) if known else None
+
+
+def _check_bound(
+    asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
+) -> None:
+    """Fresh sequences against a head whose parameters are said to be known so well."""
+    head = learned.model
+    if own > _USEFUL or answers.repeats > 1 or not isinstance(head, SingleHead) or head.outputs is not None:
+        return
+    ruler = answers.inner if isinstance(answers, Clipped) else answers
+    check_fresh_sequences(
+        asker,
+        head,
+        own,
+        lambda values: _off(ruler, tolerance_of(ruler, learned), values),
+        rng,
+        v_error=learned.v_bound,
+        usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
+        deviation=ruler.deviation if isinstance(ruler, Labels) else None,
+    )
+
+
+def _off(answers: Answers, tolerance: float, values: Array) -> Array:
+    """How far answers may be from these values by themselves, with a little room for the tolerance's own
+    error."""
+    match answers:
+        case Stored():
+            return answers.off(values)
+        case Rounded():
+            return np.full(len(values), 1.0002 * tolerance)
+        case Within() | Noisy():
+            return np.full(len(values), 1.05 * tolerance)
+        case _:
+            return np.zeros(len(values))
+
+
+def _status(
+    certificate: Certificate, bound: float | None, explained: float, exact: float
+) -> tuple[Status, str]:
+    """explained: the error of parameters that the answers' own errors account for. A bound or a deviation
+    beyond that means another function than the one learnt, however small it is."""
+    if certificate.passed and bound is not None and bound <= exact:
+        return Status.EXACT, certificate.statement
+    known = np.inf if bound is None else bound
+    useful = known <= min(explained, _USEFUL)
+    if useful and certificate.max_relative_error <= max(certificate.allowed, _PARTS * known):
+        text = f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
+        return Status.WITHIN_BOUND, text
+    beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))
+    if certificate.failed is not None and beyond:
+        return Status.OUTSIDE_CLASS, Refutation(CERTIFICATE_TEST, certificate.statement).sentence
+    return Status.UNRESOLVED, (
+        f"the parameters are only known to a relative error of {known:.1g}, where rounding explains "
+        f"{explained:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another "
+        "seed "
+        "would help"
+    )

@@ -1,0 +1,98 @@
+"""A recovery on an open ledger: learn, judge, and where that fails, look closer and say why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unsoftmax.answers import identify
+from unsoftmax.families import Family
+from unsoftmax.learners import Claim, Known, Learner, SingleHeadLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles.domain import Space
+from unsoftmax.outcomes import Stop
+from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams
+from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.explain import explain
+from unsoftmax.recovery.result import Result
+
+__all__ = ["run"]
+
+
+def run(
+    ledger: Ledger,
+    told: Known,
+    family: Family | None,
+    learner: Learner | None,
+    seed: int,
+    prepare: Prepare | None = None,
+) -> Result:
+    """Learns and judges; where that fails, once more by a full identification of the answers; where that
+    fails too, a first look says what the target is.
+
+    told: what the user says. family: what the user asks for, None to find out. learner: one that the user
+    chose, which is not replaced. prepare: what to find out first, instead of the usual look at the answers.
+    """
+    known = replace(told, domain=ledger.domain, outputs=ledger.outputs, max_length=ledger.max_length)
+    streams = Streams(seed)
+    if learner is not None:
+        return _result(ledger, Attempt(ledger, known, family, streams).with_learner(learner), family)
+    outcome = Attempt(ledger, known, family, streams).run(prepare)
+    if outcome.failed and not (outcome.known.told or outcome.known.identified) and known.outputs is None:
+        outcome = _reconsidered(ledger, outcome, family, streams)
+    if outcome.failed and isinstance(ledger.domain, Space):
+        outcome = _explained(ledger, outcome, family, streams(5))
+    return _result(ledger, outcome, family)
+
+
+def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams: Streams) -> Outcome:
+    """The answers looked exact, and no learner for exact ones succeeded: what does an identification say?"""
+    try:
+        found = identify(ledger, streams(1, 1))
+    except Stop as stop:
+        return replace(first, status=stop.status, reason=stop.reason)
+    known = replace(first.known.with_answers(found.answers, found.finding), identified=True)
+    if known.exact:
+        return replace(first, known=known)
+    return Attempt(ledger, replace(known, refuted=()), family, streams, 1).run(
+        lambda ledger, known, rng: (known, None)
+    )
+
+
+def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.random.Generator) -> Outcome:
+    """The same outcome, with what a first look says of the target; a look that is stopped says nothing."""
+    try:
+        known, status, reason = explain(ledger, outcome.known, family, outcome.status, outcome.reason, rng)
+    except Stop:
+        return outcome
+    return replace(outcome, known=known, status=status, reason=reason)
+
+
+def _result(ledger: Ledger, outcome: Outcome, family: Family | None) -> Result:
+    learned, verdict, status = outcome.learned, outcome.verdict, outcome.status
+    return Result(
+        status=status,
+        reason=outcome.reason,
+        queries=ledger.bill,
+        family=str(family or "auto") if learned is None else learned.model.family,
+        width=ledger.width,
+        claim=_claim(outcome, family),
+        model=learned.model if learned is not None and status.recovered else None,
+        certificate=None if verdict is None else verdict.certificate,
+        error_bound=None if verdict is None else verdict.error_bound,
+        constant_bound=None if learned is None else learned.constant_bound,
+        findings=outcome.known.findings,
+    )
+
+
+def _claim(outcome: Outcome, family: Family | None) -> Claim:
+    """That of the learner that made the model, or that was tried last, or that would have been the first."""
+    if outcome.learned is not None:
+        return outcome.learned.claim
+    if outcome.learner is not None:
+        return outcome.learner.claim
+    try:
+        return next(choose(outcome.known, family)).learner.claim
+    except Stop:
+        return SingleHeadLearner().claim
