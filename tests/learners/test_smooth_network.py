@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners import Known
 from unsoftmax.learners.claims import Size
 from unsoftmax.learners.gated_network.find import find_gated_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks

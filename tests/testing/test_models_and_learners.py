@@ -24,6 +24,7 @@ from unsoftmax import (
     random_transformer,
 )
 from unsoftmax.arrays import Array
+from unsoftmax.families import Family
 from unsoftmax.models.language_model import random_language_model
 from unsoftmax.testing import NonConformance, check_learner, check_model
 
@@ -165,7 +166,7 @@ class _Changed:
     """A good learner with one vice."""
 
     vice: str
-    family: ClassVar[str] = "single-head"
+    family: ClassVar[Family] = Family.SINGLE_HEAD
 
     @property
     def claim(self) -> unsoftmax.Claim:
