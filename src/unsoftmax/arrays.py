@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "Array", "complement", "logit", "rms"]
+__all__ = ["EPS", "Array", "Ids", "complement", "logit", "rms"]
 
 Array = NDArray[np.float64]
+Ids = NDArray[np.int64]  # token ids
 EPS = float(np.finfo(np.float64).eps)
 
 

@@ -8,14 +8,12 @@ from functools import cached_property
 from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from unsoftmax.arrays import Array, Ids
 from unsoftmax.errors import UsageError
 
 __all__ = ["Ball", "Domain", "FiniteRows", "Ids", "Space", "TokenIds", "check_vocabulary"]
 
-Ids = NDArray[np.int64]
-_Array = NDArray[np.float64]
 # a target turns every id into a row; batches are sized as if these rows had 64 columns
 _COLUMNS_OF_AN_ID = 64
 
@@ -40,7 +38,7 @@ class Space:
         """Numbers that one row of a sequence takes in the target's memory."""
         return self.width
 
-    def checked(self, batch: object) -> _Array:
+    def checked(self, batch: object) -> Array:
         """The batch as it is sent, or a `UsageError`."""
         rows = np.asarray(batch, dtype=np.float64)
         if rows.ndim != 3 or rows.shape[2] != self.width or rows.shape[1] < 1:
@@ -71,7 +69,7 @@ class FiniteRows(Space):
     array([[1, 0]])
     """
 
-    rows: _Array
+    rows: Array
 
     @classmethod
     def of(cls, rows: object) -> FiniteRows:
@@ -86,12 +84,12 @@ class FiniteRows(Space):
         # + 0.0: -0.0 and 0.0 are one row
         return {row.tobytes(): place for place, row in enumerate(self.rows + 0.0)}
 
-    def checked(self, batch: object) -> _Array:
+    def checked(self, batch: object) -> Array:
         rows = super().checked(batch)
         self.ids(rows)
         return rows
 
-    def ids(self, batch: _Array) -> Ids:
+    def ids(self, batch: Array) -> Ids:
         """The place of every row in the list, (B, N)."""
         flat = np.ascontiguousarray(batch + 0.0).reshape(-1, self.width)
         places = [self._places.get(row.tobytes(), -1) for row in flat]
@@ -131,7 +129,7 @@ class TokenIds:
         """Numbers that one id takes in the target's memory, roughly."""
         return _COLUMNS_OF_AN_ID
 
-    def checked(self, batch: object) -> _Array:
+    def checked(self, batch: object) -> Array:
         """The batch as int64 (B, N), or a `UsageError`. Its declared type is that of all batches."""
         ids = np.asarray(batch)
         if ids.ndim != 2 or ids.shape[1] < 1:
@@ -143,7 +141,7 @@ class TokenIds:
                 f"token ids must be from 0 to {self.vocabulary - 1}, not {int(ids.min())} to "
                 f"{int(ids.max())}; pass the true size as vocabulary=V"
             )
-        return cast(_Array, ids.astype(np.int64, copy=False))
+        return cast(Array, ids.astype(np.int64, copy=False))
 
 
 Domain = Space | TokenIds

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import PairRequest
-from unsoftmax.oracles import Ids
 from unsoftmax.solvers.score_table.entries import Entries
 from unsoftmax.solvers.score_table.table import Table
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits

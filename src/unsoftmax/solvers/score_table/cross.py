@@ -10,9 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import Mask, PairReader
-from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Cross", "CrossOptions", "find_cross"]

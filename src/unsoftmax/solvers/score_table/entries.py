@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import Comparison, Mask
-from unsoftmax.oracles import Ids
 
 __all__ = ["Entries"]
 

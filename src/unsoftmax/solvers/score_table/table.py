@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import PairReader, TokenPairMeter
-from unsoftmax.oracles import Ids
 from unsoftmax.solvers.score_table.cross import Cross
 
 __all__ = ["Table"]
