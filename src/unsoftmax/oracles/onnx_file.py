@@ -12,15 +12,23 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec, checked_answers
+from unsoftmax.oracles.domain import TokenIds
 
 __all__ = ["OnnxOracle"]
 
-_TYPES: dict[str, Any] = {"tensor(double)": np.float64, "tensor(float)": np.float32}
+_TYPES: dict[str, Any] = {
+    "tensor(double)": np.float64,
+    "tensor(float)": np.float32,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+}
 
 
 class OnnxOracle:
-    """A model file with one input (batch, length, d), float64 or float32, and answers (batch,), (batch, 1) or
-    (batch, m).
+    """A model file with one input (batch, length, d), float64 or float32, or token ids (batch, length), and
+    answers (batch,), (batch, 1) or (batch, m).
+
+    vocabulary: number of token ids; left out, the smallest table that the file looks ids up in tells it.
 
     Weights in files beside it are found as onnxruntime does, and only there. output: which one, where the
     model has several.
@@ -32,7 +40,7 @@ class OnnxOracle:
     array([1., 1.])
     """
 
-    def __init__(self, path: str | Path, *, output: str | None = None) -> None:
+    def __init__(self, path: str | Path, *, output: str | None = None, vocabulary: int | None = None) -> None:
         try:
             import onnx
             import onnxruntime  # type: ignore[import-untyped]
@@ -57,12 +65,19 @@ class OnnxOracle:
             ) from error
         self._input, self._type, width, one_at_a_time = self._read_input(source)
         self._output, outputs = self._read_output(source, output)
+        self.takes_ids = self._type in (np.int64, np.int32)
+        tokens = (
+            vocabulary
+            if vocabulary is not None or not self.takes_ids
+            else _rows_of_tables(source, self._input, onnx)
+        )
         self.spec = OracleSpec(
             width=width,
             outputs=outputs,
             max_batch=1 if one_at_a_time else None,
             name=source.name,
             fingerprint=fingerprint,
+            domain=TokenIds(tokens) if self.takes_ids and tokens is not None else None,
         )
 
     def _read_input(self, source: Path) -> tuple[str, Any, int | None, bool]:
@@ -75,9 +90,16 @@ class OnnxOracle:
         if found.type not in _TYPES:
             raise ModelFileError(
                 f"{source}: the input {found.name!r} is {found.type}; export the model with a double or "
-                "float input"
+                "float input, or with int64 token ids"
             )
         shape = [n if isinstance(n, int) and n > 0 else None for n in found.shape]
+        if found.type in ("tensor(int64)", "tensor(int32)"):
+            if len(shape) != 2 or shape[1] is not None or shape[0] not in (None, 1):
+                raise ModelFileError(
+                    f"{source}: the input {found.name!r} has shape {found.shape}; token ids must be "
+                    "(batch, length), both dynamic"
+                )
+            return found.name, _TYPES[found.type], None, shape[0] == 1
         if len(shape) != 3:
             raise ModelFileError(
                 f"{source}: the input {found.name!r} has {len(shape)} dimensions; a target takes (batch, "
@@ -112,6 +134,21 @@ class OnnxOracle:
                 f"{self.spec.name} failed on a batch of shape {batch.shape}: {_first_line(error)}"
             ) from error
         return checked_answers(answers, len(batch), self.spec.outputs)
+
+
+def _rows_of_tables(source: Path, ids: str, onnx: Any) -> int | None:
+    """Rows of the smallest table in which the model looks the ids up; None where that is not seen."""
+    graph = onnx.load(str(source), load_external_data=False).graph
+    tables = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    rows = [
+        tables[node.input[0]][0]
+        for node in graph.node
+        if node.op_type == "Gather"
+        and node.input[1] == ids
+        and tables.get(node.input[0])
+        and next((a.i for a in node.attribute if a.name == "axis"), 0) == 0
+    ]
+    return min(rows) if rows else None
 
 
 def _fingerprint(source: Path, onnx: Any) -> str:

@@ -103,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/v2":
             self._reply(200, write_json(server_metadata(model.binary)))
         elif path in (f"/v2/models/{model.name}", f"/v2/models/{model.name}/versions/1"):
-            told = model_metadata(model.name, model.width, model.oracle.spec.outputs, model.datatype)
+            told = model_metadata(model.name, model.domain, model.oracle.spec.outputs, model.datatype)
             self._reply(200, write_json(told))
         else:
             raise _Refused(404, "there is no such model")
@@ -118,7 +118,7 @@ class Handler(BaseHTTPRequestHandler):
             with self.server.memory.held(json_bytes, n_bytes - json_bytes):
                 body = self._read_body(n_bytes)
                 try:
-                    request = read_request(body, json_bytes, model.datatype, model.width)
+                    request = read_request(body, json_bytes, model.datatype, model.domain)
                 except BadRequest as error:
                     raise _Refused(400, str(error)) from error
                 self._infer(*request)

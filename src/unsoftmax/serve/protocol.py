@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.errors import UsageError
 from unsoftmax.oracles.base import LARGEST_WIDTH
+from unsoftmax.oracles.domain import Domain, TokenIds
 from unsoftmax.oracles.http.json_text import read_json, write_json
 
 __all__ = [
@@ -23,7 +25,7 @@ __all__ = [
 ]
 
 LENGTH_HEADER = "Inference-Header-Content-Length"
-_TYPES = {"FP64": "<f8", "FP32": "<f4"}
+_TYPES = {"FP64": "<f8", "FP32": "<f4", "INT64": "<i8"}
 
 
 class BadRequest(Exception):
@@ -35,13 +37,16 @@ def server_metadata(binary: bool) -> dict[str, Any]:
     return {"name": "unsoftmax", "version": "2", "extensions": ["binary_tensor_data"] if binary else []}
 
 
-def model_metadata(name: str, width: int, outputs: int | None, datatype: str) -> dict[str, Any]:
+def model_metadata(name: str, domain: Domain, outputs: int | None, datatype: str) -> dict[str, Any]:
     """What GET /v2/models/NAME tells."""
+    asked = {"name": "sequences", "datatype": datatype, "shape": [-1, -1, domain.width]}
+    if isinstance(domain, TokenIds):
+        asked = {"name": "ids", "datatype": "INT64", "shape": [-1, -1]}
     return {
         "name": name,
         "versions": ["1"],
         "platform": "unsoftmax",
-        "inputs": [{"name": "sequences", "datatype": datatype, "shape": [-1, -1, width]}],
+        "inputs": [asked],
         "outputs": [
             {"name": "answers", "datatype": datatype, "shape": [-1] if outputs is None else [-1, outputs]}
         ],
@@ -57,19 +62,25 @@ def whole_number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"[0-9]{1,18}", text) else None
 
 
-def read_request(body: bytes, json_bytes: int, datatype: str, width: int) -> tuple[Array, bool]:
+def read_request(body: bytes, json_bytes: int, datatype: str, domain: Domain) -> tuple[Array, bool]:
     """The batch, and whether the answer is wanted as bytes. json_bytes: how much of the body is JSON."""
     try:
         request = read_json(body[:json_bytes])
         (tensor,) = request["inputs"]
-        batch = _batch(tensor, body[json_bytes:], datatype)
+        batch = _batch(tensor, body[json_bytes:], "INT64" if isinstance(domain, TokenIds) else datatype)
         asked = [*(request.get("outputs") or []), request]
         parameters = [part.get("parameters") or {} for part in asked]
         as_bytes = any(p.get("binary_data") or p.get("binary_data_output") for p in parameters)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise BadRequest(f"the request is no inference request: {str(error)[:200]}") from error
-    if batch.ndim != 3 or batch.shape[2] != width or batch.shape[0] < 1 or batch.shape[1] < 1:
-        raise BadRequest(f"the input has shape {list(batch.shape)}; it must be [-1, -1, {width}]")
+    wanted = [-1, -1] if isinstance(domain, TokenIds) else [-1, -1, domain.width]
+    if batch.ndim != len(wanted) or batch.size == 0 or batch.shape[2:] != tuple(wanted[2:]):
+        raise BadRequest(f"the input has shape {list(batch.shape)}; it must be {wanted}")
+    if isinstance(domain, TokenIds):
+        try:
+            return domain.checked(batch), as_bytes
+        except UsageError as error:
+            raise BadRequest(str(error)) from error
     if not np.isfinite(batch).all():
         raise BadRequest("the input holds NaN or infinity")
     return batch, as_bytes
@@ -99,8 +110,10 @@ def _batch(tensor: dict[str, Any], tail: bytes, datatype: str) -> Array:
         values = np.asarray(tensor["data"])
         if values.dtype.kind not in "fiub":
             raise BadRequest("the input holds something else than numbers")
+        if datatype == "INT64" and values.dtype.kind not in "iu":
+            raise BadRequest("the input holds numbers that are not whole, where INT64 is wanted")
         values = values.astype(_TYPES[datatype])
-    return values.reshape(shape).astype(np.float64)
+    return values.reshape(shape) if datatype == "INT64" else values.reshape(shape).astype(np.float64)
 
 
 def write_answer(

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from unsoftmax.errors import UsageError
-from unsoftmax.oracles import Oracle, check_width
+from unsoftmax.oracles import Oracle, domain_of
 from unsoftmax.serve.faults import FaultPlan, Faults
 from unsoftmax.serve.limits import Limits, RateLimit
 from unsoftmax.serve.listener import Listener
@@ -53,7 +53,8 @@ class ModelServer:
             raise UsageError(
                 f"the name {self.name!r} does not fit into an address; use letters, digits, . _ ~ -"
             )
-        self.width = check_width(self.oracle.spec.width)
+        self.domain = domain_of(self.oracle.spec)
+        self.width = self.domain.width
         self.fault_plan = FaultPlan(self.faults)
         self.requests = self.queries = self.seen = 0
         self.lock = threading.Lock()

@@ -29,6 +29,11 @@ class Description:
     one_at_a_time: bool
     digest: str
 
+    @property
+    def takes_ids(self) -> bool:
+        """Whether a sequence is token ids rather than rows."""
+        return self.datatype in ("INT64", "INT32")
+
     @classmethod
     def read(cls, body: bytes, wanted: str | None, who: str) -> Description:
         """The description in a reply. wanted: the output that the user chose. who: the address."""
@@ -66,10 +71,17 @@ def _input(told: dict[str, Any], who: str) -> tuple[str, str, int | None, bool]:
         raise UsageError(f"the model at {who} has {len(inputs)} inputs; only models with one are supported")
     name, shape = _name(inputs[0], "input-0", who), _shape(inputs[0], [-1, -1, -1], who)
     datatype = inputs[0].get("datatype", "FP64")
+    if datatype in ("INT64", "INT32"):
+        shape = _shape(inputs[0], [-1, -1], who)
+        if len(shape) != 2 or shape[1] > 0 or shape[0] > 1:
+            raise UsageError(
+                f"the input {name!r} of the model at {who} has shape {shape}; token ids must be [-1, -1]"
+            )
+        return name, datatype, None, shape[0] == 1
     if datatype not in ("FP64", "FP32"):
         raise UsageError(
-            f"the input {name!r} of the model at {who} has datatype {datatype!r}; "
-            "only FP64 and FP32 are supported"
+            f"the input {name!r} of the model at {who} has datatype {datatype!r}; only FP64 and FP32 "
+            "for rows, INT64 and INT32 for token ids are supported"
         )
     if len(shape) != 3 or shape[1] > 0 or shape[0] > 1:
         raise UsageError(

@@ -69,12 +69,18 @@ class HttpOracle:
         )
 
     @property
+    def takes_ids(self) -> bool:
+        """Whether the server wants token ids; how many there are, it does not say."""
+        return isinstance(self._dialect, OpenInference) and self._dialect.told.takes_ids
+
+    @property
     def retries(self) -> int:
         """Requests sent again until now."""
         return self._sender.retries
 
     def __call__(self, batch: Array, /) -> Array:
-        size = max(1, min(self._per_request, _NUMBERS_A_REQUEST // (batch.shape[1] * batch.shape[2])))
+        numbers = max(1, batch[:1].size)  # of a sequence
+        size = max(1, min(self._per_request, _NUMBERS_A_REQUEST // numbers))
         pieces = [batch[i : i + size] for i in range(0, len(batch), size)]
         with self._sender.secrets.kept():
             return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
