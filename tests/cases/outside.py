@@ -271,3 +271,10 @@ BOXES: dict[str, Callable[[int, int], Box]] = {
         shifted_at_seven_rows, shifted_beyond_sixty_four_rows,
     )
 }  # fmt: skip
+# their answers depend on more than the sequence: on calls before, on the batch, on the time
+UNSTEADY = frozenset(
+    (
+        "batch_normalised", "cache_by_first_row", "cache_by_rounded_input", "drifts",
+        "every_fiftieth_answer_stale", "repeats_answered_worse", "scale_drifts",
+    )
+)  # fmt: skip

@@ -10,13 +10,14 @@ from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, ask_fresh_
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
-from unsoftmax.solvers.joint_heads import JointHeads, joint_step
+from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
 
 __all__ = ["joint_error_bound"]
 
 _FACTOR = 6.0
 _FLOOR = 16 * EPS
 _BASE = 2.0**16
+_MOST_FOR_DOUBT = 1000  # unknowns whose uncertainty is worked out: a second of algebra
 
 
 def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:
@@ -48,4 +49,5 @@ def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) 
             float(np.linalg.norm(model.v)), float(np.max(np.abs(model.c))), 1e-300
         )
     change = joint_step(heads, A, B, shifts, answers)[1]
-    return float(_FACTOR * change + constant) + _FLOOR
+    doubt = joint_uncertainty(heads, A, B, shifts, answers) if heads.unknowns <= _MOST_FOR_DOUBT else 0.0
+    return float(_FACTOR * max(change, doubt) + constant) + _FLOOR

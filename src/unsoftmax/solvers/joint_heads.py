@@ -13,9 +13,9 @@ from scipy.linalg import lstsq
 from scipy.sparse.linalg import LinearOperator, lsqr
 from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import EPS, Array
 
-__all__ = ["JointHeads", "joint_step", "matrix_step", "scale_step"]
+__all__ = ["JointHeads", "joint_step", "joint_uncertainty", "matrix_step", "scale_step"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,39 @@ def joint_step(
 ) -> tuple[JointHeads, float, float]:
     """(corrected heads, largest relative change of a head, residual before): one least-squares step."""
     H, d, n = heads.W.shape
+    jacobian, residual, w_unit, v_unit = _linearised(heads, A, B, L, answers)
+    found = np.asarray(lstsq(jacobian, residual, lapack_driver="gelsy", check_finite=False)[0])
+    change = found.reshape(H, d * n + d)
+    dW, dv = change[:, : d * n].reshape(H, d, n), change[:, d * n :]
+    largest = max(float(np.linalg.norm(change[h, : d * n])) / np.sqrt(d * n) for h in range(H))
+    largest = max(largest, max(float(np.linalg.norm(dv[h])) / np.sqrt(d) for h in range(H)))
+    moved = JointHeads(heads.W + dW * w_unit[:, None, None], heads.v + dv * v_unit[:, None])
+    return moved, largest, float(np.sqrt(np.mean(residual**2)))
+
+
+def joint_uncertainty(heads: JointHeads, A: Array, B: Array, L: Array, answers: Array) -> float:
+    """How far a head's parameters may be off, relative, because the answers are: what remains of them after a
+    step, at least their rounding, through the inverse of the linearised problem."""
+    H, d, n = heads.W.shape
+    jacobian, residual, _, _ = _linearised(heads, A, B, L, answers)
+    triangle = np.asarray(np.linalg.qr(np.column_stack([jacobian, residual]), mode="r"))
+    size = jacobian.shape[1]
+    noise = max(abs(float(triangle[size, size])) / np.sqrt(max(len(A) - size, 1)), EPS)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        try:
+            spread = np.linalg.norm(np.linalg.inv(triangle[:size, :size]), axis=1).reshape(H, -1)
+        except np.linalg.LinAlgError:
+            return float("inf")
+    parts = (spread[:, : d * n] / np.sqrt(d * n), spread[:, d * n :] / np.sqrt(d))
+    return float(noise * max(np.linalg.norm(part, axis=1).max() for part in parts))
+
+
+def _linearised(
+    heads: JointHeads, A: Array, B: Array, L: Array, answers: Array
+) -> tuple[Array, Array, Array, Array]:
+    """(jacobian, residual, unit of each W, unit of each v): everything relative, head after head, W before
+    v."""
+    H, d, n = heads.W.shape
     Q = len(A)
     scores = heads.scores(A, B) + L
     weights = expit(scores)
@@ -58,13 +91,7 @@ def joint_step(
         jacobian[:, start : start + d * n] = (slopes[h] * w_unit[h] / size)[:, None] * products
         jacobian[:, start + d * n : start + d * n + d] = (weights[h] * v_unit[h] / size)[:, None] * A
     residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
-    found = np.asarray(lstsq(jacobian, residual, lapack_driver="gelsy", check_finite=False)[0])
-    change = found.reshape(H, d * n + d)
-    dW, dv = change[:, : d * n].reshape(H, d, n), change[:, d * n :]
-    largest = max(float(np.linalg.norm(change[h, : d * n])) / np.sqrt(d * n) for h in range(H))
-    largest = max(largest, max(float(np.linalg.norm(dv[h])) / np.sqrt(d) for h in range(H)))
-    moved = JointHeads(heads.W + dW * w_unit[:, None, None], heads.v + dv * v_unit[:, None])
-    return moved, largest, float(np.sqrt(np.mean(residual**2)))
+    return jacobian, np.asarray(residual), np.asarray(w_unit), np.asarray(v_unit)
 
 
 def matrix_step(

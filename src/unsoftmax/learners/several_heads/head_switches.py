@@ -83,8 +83,8 @@ def draw_circle(respond: Responses, rng: np.random.Generator) -> Circle:
     bound = respond.ledger.input_bound
     a = rng.standard_normal(d)
     a *= (_BASE if bound is None else min(_BASE, bound / 4)) / np.linalg.norm(a)
-    if n == 1:
-        raise Restart("one column has no circle of asking rows")
+    if n == 1:  # a line, for those who only look along p
+        return Circle(a, np.ones(1), np.zeros(1))
     plane = rng.standard_normal((n, 2))
     if not respond.biased or n == 2:
         p, q = np.linalg.qr(plane)[0].T
@@ -153,6 +153,8 @@ def find_staircase(respond: Responses, circle: Circle) -> HeadSwitches:
     Raises `SharedStep` when a step keeps the shape of several heads however fine the look, and `Restart` when
     the circle is unlucky.
     """
+    if respond.columns == 1:
+        raise Restart("one column has no circle of asking rows")
     saturation, size = find_saturation(respond, circle)
     brackets: list[_Bracket] = []
     before: tuple[int, float] | None = None

@@ -101,7 +101,8 @@ class MultiHeadLearner:
         respond = Responses(asker, v, c, biased=biased, rounding=rounding)
         reasons: list[str] = []
         best: tuple[float, MultiHead] | None = None
-        copies = 0  # attempts by copies that are still due
+        # attempts by copies that are still due; one column has no circle of asking rows
+        copies = self.attempts if respond.columns == 1 else 0
         too_close = False  # more heads were seen than could be told apart
         small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
         for attempt in range(self.attempts):

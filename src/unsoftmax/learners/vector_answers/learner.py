@@ -16,6 +16,7 @@ from unsoftmax.learners.several_heads.class_tests import answer_rounding
 from unsoftmax.learners.several_heads.learner import MultiHeadLearner, fresh_deviation
 from unsoftmax.learners.vector_answers.by_readout import learn_by_readout
 from unsoftmax.learners.vector_answers.counts import QUERIES, usual_verification
+from unsoftmax.learners.vector_answers.finish import finish_together
 from unsoftmax.learners.vector_answers.outputs_again import polished_separation
 from unsoftmax.learners.vector_answers.plateau_rows import Separation, find_plateaus, separate_by_plateaus
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses, read_vector_values
@@ -85,7 +86,8 @@ class VectorOutputsLearner:
                 "any answer"
             )
         reasons: list[str] = []
-        for attempt in range(self.attempts):
+        # on a line all heads switch at once, so that no plateaus tell them apart
+        for attempt in range(self.attempts if respond.width > 1 else 0):
             tolerance = max(_RANK_TOLERANCES[min(attempt, len(_RANK_TOLERANCES) - 1)], 1e3 * rounding)
             try:
                 model = _all_heads(respond, tolerance, rng)
@@ -94,6 +96,9 @@ class VectorOutputsLearner:
                 if "dimensions in all" in str(reason):
                     break
                 continue
+            if asker.input_bound is not None:
+                with asker.phase("outputs"):
+                    model = finish_together(respond, model, asker.input_bound, rng)
             deviation = fresh_deviation(asker, model, rng)
             if deviation <= max(1e-9, 1e3 * rounding):
                 return Learned(model.canonical(), self.claim)
@@ -167,6 +172,8 @@ def _one_head(respond: VectorResponses, rng: np.random.Generator) -> SingleHead:
     except Restart as reason:
         raise Unresolved(f"one head, but {reason}") from None
     (W,), (w0,), (rank,) = book.solve(unmixing, max(1e-9, 1e3 * respond.rounding))
+    if not (np.isfinite(W).all() and np.isfinite(w0).all()):
+        raise Unresolved("one head, but some of its weights are lost to rounding; another seed may help")
     return _head(W, respond.V, w0, rank, respond.c)
 
 
@@ -195,8 +202,8 @@ def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Genera
             separation = polished_separation(respond, separation, matrices, biases, rng)
         unmixing = Unmixing(separation, respond.V)
         matrices, biases, ranks = book.solve(unmixing, tolerance)
-    if not np.isfinite([*(np.sum(W) for W in matrices), *(np.sum(w0) for w0 in biases)]).all():
-        raise Restart("the scores of a head saturate in its measured outputs")
+    if not all(np.isfinite(part).all() for part in (*matrices, *biases)):
+        raise Restart("some weights of heads are lost to rounding when outputs are read again")
     heads = [
         _head(W, (T @ G).T, w0, rank)
         for W, w0, rank, T, G in zip(matrices, biases, ranks, separation.blocks, unmixing.values, strict=True)

@@ -194,14 +194,12 @@ def _sizes(respond: VectorResponses, unmixing: Unmixing, rng: np.random.Generato
     """Size of the asking rows at which the query biases do not drown W, and a first size of the rows a."""
     d = respond.width
     a, b = (x / np.linalg.norm(x) for x in rng.standard_normal((2, d)))
-    look = ScoreBook(np.vstack([np.zeros(d), b]))
-    bias = float(np.abs(_ask(respond, unmixing, look, a[None], np.array([0]), 1.0)).max())
-    weight = float(
-        np.abs(
-            _ask(respond, unmixing, look, a[None], np.array([1]), 1.0)[:, 0, 0]
-            - _read(look.pages[0], unmixing)[:, 0, 0]
-        ).max()
-    )
+    bound = respond.asker.input_bound
+    unit = 1.0 if bound is None else min(1.0, bound / 3)
+    look = ScoreBook(np.vstack([np.zeros(d), unit * b]))
+    bias = float(np.abs(_ask(respond, unmixing, look, a[None], np.array([0]), unit)).max())
+    with_b = _ask(respond, unmixing, look, a[None], np.array([1]), unit)[:, 0, 0]
+    weight = float(np.abs(with_b - _read(look.pages[0], unmixing)[:, 0, 0]).max()) / unit
     if weight == 0.0:
         return 1.0, 0.25 * _TARGET / max(bias, 1e-30)
     sizes = 2.0 ** np.arange(-20.0, 21.0, 0.5) / np.sqrt(weight)

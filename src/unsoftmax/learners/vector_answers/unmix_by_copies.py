@@ -20,6 +20,7 @@ __all__ = ["lift", "separate_by_copies"]
 _COPIES = (3, 8)
 _SPARE = 12
 _MOVE = 0.3  # how far the base row moves, as a part of its size
+_SHARE = 1.0 / (2.0 + _MOVE)  # of the longest row allowed, for either row: their sum is sent, one moved
 _RANK = 1e-8
 _MOST_HEADS = 16
 
@@ -73,7 +74,7 @@ def lift(
 def separate_by_copies(respond: VectorResponses, rng: np.random.Generator) -> Separation:
     """T_h of every head, from moderate rows alone; about (r + 1)(H² + 3H + 24) queries."""
     d = respond.width
-    asking = 2.0**4 if respond.asker.input_bound is None else respond.asker.input_bound / 2
+    asking = 2.0**4 if respond.asker.input_bound is None else _SHARE * respond.asker.input_bound
     size = _moderate_size(respond, asking, rng)
     a = _unit(rng, d) * size
     count = 8
@@ -130,7 +131,7 @@ def _both(respond: VectorResponses, a: Array, B: Array, copies: Array) -> tuple[
 def _moderate_size(respond: VectorResponses, asking: float, rng: np.random.Generator) -> float:
     """Size of the first row at which the weights move away from one half, but not to the ends."""
     bound = respond.asker.input_bound
-    largest = 2.0**12 if bound is None else bound / 2
+    largest = 2.0**12 if bound is None else _SHARE * bound
     sizes = largest * 2.0 ** -np.arange(0.0, 24.0)
     moved = []
     for size in sizes:

@@ -1,0 +1,376 @@
+"""Boxes inside and outside the class for the honesty fuzzer: each is made from (width, seed) and knows the
+function behind its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+import unsoftmax
+from tests.cases import answers, heads, multi_heads, networks, outside, outside_networks
+from unsoftmax import MultiHead, OracleSpec, ReluNetwork, SingleHead, Transformer, as_oracle
+from unsoftmax.arrays import Array
+from unsoftmax.models import Model
+
+__all__ = ["KINDS", "LIARS", "Case", "liar", "three_or_more_otherwise"]
+
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A box as `recover` gets it.
+
+    function: what it computes before answers are rounded or otherwise spoilt. truth: the model, when it is a
+    member of a class. steady: False for boxes whose answers depend on more than the sequence.
+    """
+
+    box: object
+    width: int
+    function: Function
+    truth: Model | None = None
+    exact: bool = True
+    steady: bool = True
+    options: dict[str, object] = field(default_factory=dict)
+
+
+Maker = Callable[[int, int], Case]
+
+
+def _member(make: Callable[[int, int], Model], **options: object) -> Maker:
+    def case(d: int, seed: int) -> Case:
+        model = make(d, seed)
+        outputs = {} if model.outputs is None else {"outputs": model.outputs}
+        return Case(lambda X: model(X), model.width, model, model, options={**outputs, **options})
+
+    return case
+
+
+def _behind(kind: str, make: Callable[[int, int], Model]) -> Maker:
+    """A member, or a box near the class, behind answers of this kind."""
+
+    def case(d: int, seed: int) -> Case:
+        model = make(d, seed)
+        return Case(answers.ANSWERS[kind](as_oracle(model), seed), d, model, model, exact=False)
+
+    return case
+
+
+def _outsider(make: Callable[[int, int], Function], *, steady: bool = True) -> Maker:
+    def case(d: int, seed: int) -> Case:
+        box = make(d, seed)
+        return Case(box, d, box, steady=steady)
+
+    return case
+
+
+def _outsider_behind(kind: str, make: Callable[[int, int], Function]) -> Maker:
+    def case(d: int, seed: int) -> Case:
+        box = make(d, seed)
+        inner = unsoftmax.FunctionOracle(box, OracleSpec(width=d))
+        return Case(answers.ANSWERS[kind](inner, seed), d, box, exact=False)
+
+    return case
+
+
+def _rng(d: int, seed: int, part: int) -> np.random.Generator:
+    return np.random.default_rng([seed, d, part])
+
+
+def _beside_a_constant(d: int, seed: int) -> SingleHead:
+    head = unsoftmax.random_single_head(d, seed=seed)
+    return SingleHead(head.matrix, head.v, None, 10.0 ** (seed % 11))
+
+
+def _vectors(d: int, seed: int) -> SingleHead:
+    rng = _rng(d, seed, 1)
+    m = int(rng.integers(1, d + 3))
+    return SingleHead(rng.standard_normal((d, d)) / np.sqrt(d), rng.standard_normal((d, m)), None, 0.0)
+
+
+def _vectors_with_biases(d: int, seed: int) -> SingleHead:
+    rng = _rng(d, seed, 2)
+    m = int(rng.integers(1, d + 3))
+    return SingleHead(
+        rng.standard_normal((d, d)) / np.sqrt(d),
+        rng.standard_normal((d, m)),
+        rng.standard_normal(d),
+        rng.standard_normal(m),
+    )
+
+
+def _several_vectors(d: int, seed: int) -> MultiHead:
+    rng = _rng(d, seed, 3)
+    return unsoftmax.random_multi_head(
+        d, int(rng.integers(2, 4)), seed=seed, outputs=int(rng.integers(2, d + 3)), biases=seed % 2 == 1
+    )
+
+
+def _full_rank_vectors(d: int, seed: int) -> MultiHead:
+    rng = _rng(d, seed, 4)
+    return unsoftmax.random_multi_head(d, 2, d, seed=seed, outputs=int(rng.integers(2, d + 2)))
+
+
+def _trained_layer(d: int, seed: int) -> MultiHead:
+    """Heads as in trained layers: small W beside query biases, values of uneven size."""
+    rng = _rng(d, seed, 5)
+    layer = unsoftmax.random_multi_head(d, 2, seed=seed, outputs=d, biases=True, scale=0.2)
+    return MultiHead(
+        [
+            SingleHead(head.matrix, head.v * np.exp(rng.normal(0.0, 1.0, d)), 3.0 * np.asarray(head.w0))
+            for head in layer.heads
+        ],
+        layer.c,
+    )
+
+
+def _transformer(d: int, seed: int) -> Transformer:
+    return unsoftmax.random_transformer(
+        d, int(_rng(d, seed, 6).integers(1, 7)), seed=seed, biases=True, residual=float(seed % 2)
+    )
+
+
+def _transformer_without_biases(d: int, seed: int) -> Transformer:
+    return unsoftmax.random_transformer(d, int(_rng(d, seed, 7).integers(2, 7)), seed=seed)
+
+
+def _off_near_the_origin(d: int, seed: int) -> Transformer:
+    """Every neuron is off around the origin."""
+    rng = _rng(d, seed, 8)
+    m = int(rng.integers(2, 7))
+    A = rng.standard_normal((m, d))
+    network = ReluNetwork(A, rng.standard_normal(m), -rng.uniform(0.3, 1.5, m) * np.linalg.norm(A, axis=1))
+    return Transformer(rng.standard_normal((d, d)) / np.sqrt(d), network)
+
+
+def _linear_after_skip(d: int, seed: int) -> Transformer:
+    """Attention with a skip connection, read by a vector."""
+    rng = _rng(d, seed, 9)
+    network = ReluNetwork(np.empty((0, d)), np.empty(0), linear=rng.standard_normal(d))
+    return Transformer(rng.standard_normal((d, d)) / np.sqrt(d), network, residual=1.0)
+
+
+def _large_output_bias(d: int, seed: int) -> Transformer:
+    model = unsoftmax.random_transformer(d, 4, seed=seed, biases=True)
+    n = model.network
+    return Transformer(model.matrix, ReluNetwork(n.A, n.u, n.b, 10.0 ** (seed % 7), n.linear))
+
+
+def _network(d: int, seed: int) -> Case:
+    hidden = unsoftmax.random_relu_network(
+        d, int(_rng(d, seed, 10).integers(1, 9)), seed=seed, biases=seed % 2 == 1
+    )
+    oracle = unsoftmax.FunctionOracle(lambda X: hidden(X[:, 0]), OracleSpec(width=d, max_length=1))
+    return Case(oracle, d, hidden, hidden, options={"family": "relu-network"})
+
+
+def _hard_network(d: int, seed: int) -> Case:
+    names = sorted(networks.HARD)
+    hidden = networks.HARD[names[seed % len(names)]](d, 4, _rng(d, seed, 11), seed % 2 == 1)
+    oracle = unsoftmax.FunctionOracle(lambda X: hidden(X[:, 0]), OracleSpec(width=d, max_length=1))
+    return Case(oracle, d, hidden, hidden, options={"family": "relu-network"})
+
+
+def _denominator(d: int, seed: int) -> Function:
+    """A softmax whose denominator has a little more in it."""
+    rng = _rng(d, seed, 12)
+    W, v = rng.standard_normal((d, d)) / np.sqrt(d), rng.standard_normal(d)
+    v /= np.linalg.norm(v)
+
+    def box(X: Array) -> Array:
+        scores = np.einsum("bnd,de,be->bn", X, W, X[:, -1])
+        top = scores.max(axis=1, keepdims=True)
+        weights = np.exp(scores - top)
+        return np.asarray(np.einsum("bn,bnd,d->b", weights, X, v) / (weights.sum(axis=1) + 1e-3))
+
+    return box
+
+
+def _warmer_for_three(d: int, seed: int) -> Function:
+    return three_or_more_otherwise(answers.hard_head(d, seed=seed), 1.05)
+
+
+def three_or_more_otherwise(head: SingleHead, factor: float) -> Function:
+    """The head, with another W for three and more rows."""
+    other = SingleHead(factor * head.W, head.v, head.w0, head.c)
+    return lambda X: head(X) if X.shape[1] < 3 else other(X)
+
+
+def _vector_warmer(d: int, seed: int) -> Case:
+    head = _vectors(d, seed)
+    box = three_or_more_otherwise(head, 1.01)
+    return Case(box, d, box, options={"outputs": head.outputs})
+
+
+def _vector_sine(d: int, seed: int) -> Case:
+    layer = _several_vectors(d, seed)
+
+    def box(X: Array) -> Array:
+        return np.asarray(layer(X) + 1e-5 * np.sin(X.sum(axis=(1, 2)))[:, None])
+
+    return Case(box, d, box, options={"outputs": layer.outputs})
+
+
+def _vector_normalised(d: int, seed: int) -> Case:
+    layer = _several_vectors(d, seed)
+
+    def box(X: Array) -> Array:
+        return np.asarray(layer(X) / np.sqrt(1.0 + np.square(layer(X)).mean(axis=1, keepdims=True)))
+
+    return Case(box, d, box, options={"outputs": layer.outputs})
+
+
+def _constant_and_warmer(d: int, seed: int) -> Function:
+    head = _beside_a_constant(d, seed)
+    return three_or_more_otherwise(head, 3.0 if seed % 2 else 1.001)
+
+
+def _faint_head_changes(d: int, seed: int) -> Function:
+    """The faint one of two heads is another for three and more rows."""
+    layer = unsoftmax.random_multi_head(d, 2, seed=seed)
+    first, second = layer.heads
+    faint = 10.0 ** -(seed % 6)
+    usual = MultiHead([first, SingleHead(second.matrix, faint * second.v)])
+    other = MultiHead([first, SingleHead(2.0 * second.W, faint * second.v)])
+    return lambda X: usual(X) if X.shape[1] < 3 else other(X)
+
+
+def _transformer_warmer(d: int, seed: int) -> Function:
+    usual = _large_output_bias(d, seed)
+    other = Transformer(1.001 * usual.W, usual.network, usual.w0, usual.residual)
+    return lambda X: usual(X) if X.shape[1] < 3 else other(X)
+
+
+def _last_digits_by_batch(d: int, seed: int) -> Case:
+    """A float32 server: how sums are ordered depends on the size of the batch."""
+    head = answers.hard_head(d, seed=seed)
+
+    def box(X: Array) -> Array:
+        exact = head(X)
+        step = np.float64(2.0**-23) * (1 + len(X) % 3)
+        return np.asarray((exact * (1 + step * ((len(X) % 3) - 1))).astype(np.float32).astype(np.float64))
+
+    return Case(box, d, head, head, exact=False)
+
+
+def _bounded(make: Callable[[int, int], Model]) -> Maker:
+    def case(d: int, seed: int) -> Case:
+        model = make(d, seed)
+        outputs = {} if model.outputs is None else {"outputs": model.outputs}
+        bound = (1.0, 10.0, 100.0, 1000.0)[seed % 4]
+        return Case(lambda X: model(X), d, model, model, options={"input_bound": bound, **outputs})
+
+    return case
+
+
+def _as_single(d: int, seed: int) -> SingleHead:
+    return unsoftmax.random_single_head(d, seed=seed, biases=seed % 2 == 1)
+
+
+def _several(d: int, seed: int) -> MultiHead:
+    return unsoftmax.random_multi_head(max(d, 1), 2 + seed % 2, seed=seed, biases=seed % 3 == 0)
+
+
+def _of_several(kind: str, d: int, seed: int) -> MultiHead:
+    return multi_heads.KINDS[kind](max(d, 3), seed)
+
+
+KINDS: dict[str, Maker] = {
+    **{f"head: {name}": _member(partial(heads.make, name)) for name in sorted(heads.ALL)},
+    "head: beside a constant": _member(_beside_a_constant),
+    "head: bounded rows": _bounded(_as_single),
+    "head: rank one": _member(lambda d, s: unsoftmax.random_single_head(d, 1, seed=s)),
+    **{
+        f"heads: {name}": _member(partial(_of_several, name))
+        for name in ("full_rank", "low_rank", "biases_and_constant", "shared_keys", "one_averages")
+    },
+    "heads: any width": _member(_several),
+    "vector: one head": _member(_vectors),
+    "vector: one head, biases": _member(_vectors_with_biases),
+    "vector: several heads": _member(_several_vectors),
+    "vector: full rank": _member(_full_rank_vectors),
+    "vector: as trained": _member(_trained_layer),
+    "vector: bounded rows": _bounded(_several_vectors),
+    "vector: one head, bounded rows": _bounded(_vectors),
+    "transformer: biases": _member(_transformer),
+    "transformer: no biases": _member(_transformer_without_biases),
+    "transformer: off near the origin": _member(_off_near_the_origin),
+    "transformer: skip, then a vector": _member(_linear_after_skip),
+    "transformer: large output bias": _member(_large_output_bias),
+    "network: Gaussian": _network,
+    "network: hard": _hard_network,
+    **{
+        f"answers: {kind}": _behind(kind, lambda d, s: answers.hard_head(d, seed=s))
+        for kind in answers.ANSWERS
+        if kind != "exact"
+    },
+    "answers: last digits by batch": _last_digits_by_batch,
+    **{
+        f"answers: {kind}, several heads": _behind(
+            kind, lambda d, s: unsoftmax.random_multi_head(d, 2, seed=s)
+        )
+        for kind in ("rounded to 4 decimals", "noise", "float32", "labels", "tolerance")
+    },
+    **{
+        f"outside: {name}": _outsider(make)
+        for name, make in outside.BOXES.items()
+        if name not in outside.UNSTEADY
+    },
+    **{f"outside: {name}": _outsider(outside.BOXES[name], steady=False) for name in sorted(outside.UNSTEADY)},
+    **{f"outside: network, {name}": _outsider(make) for name, make in outside_networks.BOXES.items()},
+    "outside: constant and another W": _outsider(_constant_and_warmer),
+    "outside: a faint head changes": _outsider(_faint_head_changes),
+    "outside: transformer with another W": _outsider(_transformer_warmer),
+    "outside: vector, another W": _vector_warmer,
+    "outside: vector, sine": _vector_sine,
+    "outside: vector, normalised": _vector_normalised,
+    **{
+        f"outside: denominator, {kind}": _outsider_behind(kind, _denominator)
+        for kind in (
+            "bfloat16",
+            "float16",
+            "float32",
+            "rounded to 2 decimals",
+            "tolerance",
+            "noise",
+            "labels",
+        )
+    },
+    **{
+        f"outside: another W, {kind}": _outsider_behind(kind, _warmer_for_three)
+        for kind in ("bfloat16", "rounded to 4 decimals", "tolerance", "noise", "labels", "clipped")
+    },
+}
+
+
+def _norms(X: Array) -> Array:
+    return np.asarray(np.linalg.norm(X, axis=2))
+
+
+# a number for every sequence; a liar lies where it is above a threshold, which sets the share
+LIARS: dict[str, Callable[[Array], Array]] = {
+    "length": lambda X: np.full(len(X), float(X.shape[1])) + 1e-6 * X[:, 0, 0],
+    "longest row": lambda X: _norms(X).max(axis=1),
+    "shortest row": lambda X: -_norms(X).min(axis=1),
+    "uneven rows": lambda X: _norms(X).max(axis=1) / (1e-3 + _norms(X).min(axis=1)),
+    "mean of the rows": lambda X: np.linalg.norm(X.mean(axis=1), axis=1) / (1e-9 + _norms(X).mean(axis=1)),
+    "an entry": lambda X: X[:, -1, 0] / (1e-9 + _norms(X)[:, -1]),
+    "a mixture": lambda X: np.sin(37.0 * X.sum(axis=(1, 2))),
+}
+
+
+def liar(name: str, threshold: float, head: SingleHead) -> Function:
+    """The head, and another one for sequences of three and more rows whose number is above the threshold."""
+    other = SingleHead(1.2 * head.W, head.v, head.w0, head.c)
+
+    def box(X: Array) -> Array:
+        found = np.array(head(X))
+        picked = LIARS[name](X) > threshold
+        if X.shape[1] > 2 and picked.any():
+            found[picked] = other(X[picked])
+        return found
+
+    return box
