@@ -13,7 +13,7 @@ from unsoftmax.models import SingleHead
 from unsoftmax.models.base import softmax
 from unsoftmax.outcomes import OutsideClass, Test
 
-__all__ = ["FRESH_TEST", "check_fresh_sequences"]
+__all__ = ["FRESH_TEST", "check_fresh_sequences", "most_moved"]
 
 FRESH_TEST = Test("fresh sequences are answered as far as the errors of the parameters explain")
 _LENGTHS = (2, 3, 4, 7)
@@ -110,6 +110,11 @@ def _explained(
     )
     usually, at_most = (np.asarray(move + value) for move, value in zip(moves, by_v, strict=True))
     return usually, at_most
+
+
+def most_moved(head: SingleHead, rows: Array, values: Array, error: float, v_error: float) -> Array:
+    """How far the head's values for random rows are off at most, when its parameters are off by so much."""
+    return _explained(head, rows, values, error, v_error)[1]
 
 
 def _sizes(head: SingleHead, bound: float | None) -> Array:

@@ -13,7 +13,14 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Clipped, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import Array
-from unsoftmax.certify import Certificate, certify, check_fresh_sequences, error_bound, rounding_limit
+from unsoftmax.certify import (
+    Certificate,
+    certify,
+    check_fresh_sequences,
+    check_sharp_sequences,
+    error_bound,
+    rounding_limit,
+)
 from unsoftmax.learners import Learned
 from unsoftmax.ledger import Asker
 from unsoftmax.models import SingleHead
@@ -49,8 +56,9 @@ def judge(
     bound."""
     view = asker if learned.within is None else asker.within(learned.within)
     own = learned.error_bound
+    least = learned.bound_at_least
     if own is not None and not answers.exact:
-        _check_bound(view, learned, own, answers, learning)
+        least = max(least, _check_bound(view, learned, own, answers, learning))
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
@@ -63,6 +71,7 @@ def judge(
         repeats=answers.repeats,
     )
     bound = _bound(view, learned, answers, checking)
+    bound = None if bound is None else max(bound, least)
     explained = np.inf
     if own is None and answers.exact:
         explained = _SLACK * rounding_limit(learned.model, view.input_bound)
@@ -91,11 +100,17 @@ def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Gene
 
 def _check_bound(
     asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
-) -> None:
-    """Fresh sequences against a head whose parameters are said to be known so well."""
+) -> float:
+    """Fresh sequences against a head whose parameters are said to be known so well; how well, at best, they
+    could have told."""
     head = learned.model
-    if own > _USEFUL or answers.repeats > 1 or not isinstance(head, SingleHead) or head.outputs is not None:
-        return
+    if own > _USEFUL or not isinstance(head, SingleHead) or head.outputs is not None:
+        return 0.0
+    shown = check_sharp_sequences(
+        asker, head, answers, own, rng, v_error=learned.v_bound, constant=learned.constant_bound or 0.0
+    )
+    if answers.repeats > 1:
+        return shown
     ruler = answers.inner if isinstance(answers, Clipped) else answers
     check_fresh_sequences(
         asker,
@@ -107,6 +122,7 @@ def _check_bound(
         usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
         deviation=ruler.deviation if isinstance(ruler, Labels) else None,
     )
+    return shown
 
 
 def _off(answers: Answers, tolerance: float, values: Array) -> Array:
