@@ -1,0 +1,1 @@
+"""What the log-probabilities of a language model tell about its parameters."""

@@ -1,0 +1,1 @@
+"""Answers of a decoder to its hidden states, network values and attention outputs."""

@@ -1,0 +1,45 @@
+"""What these meters ask through, and how log-probabilities become logits without their mean."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+
+__all__ = ["Prompts", "centred_logits", "unit_rows"]
+
+
+class Prompts(Protocol):
+    """The part of an asker that is used here: prompts (B, N, d) in, log-probabilities (B, V) out."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+
+    @property
+    def outputs(self) -> int | None:
+        """Tokens of the vocabulary."""
+
+    def ask(self, batch: Array) -> Array:
+        """Log-probabilities of the next token."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Bills everything asked inside the block to `name`."""
+
+
+def centred_logits(answers: Array) -> Array:
+    """Logits without their mean, which is all that log-probabilities, or logits with any offset, tell.
+
+    >>> centred_logits(np.log([[0.5, 0.25, 0.25]])).sum().round(12) == 0.0
+    np.True_
+    """
+    return np.asarray(answers - answers.mean(axis=-1, keepdims=True))
+
+
+def unit_rows(rng: np.random.Generator, count: int, width: int) -> Array:
+    """Random directions with mean square one, (count, width)."""
+    rows = rng.standard_normal((count, width))
+    return np.asarray(rows / np.sqrt((rows * rows).mean(axis=1, keepdims=True)))
