@@ -1,0 +1,96 @@
+"""A SwiGLU network from its values on the sphere mean n² = 1: number of neurons, gates, ups and downs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives, measure_circle
+from unsoftmax.models.language_model import GatedNetwork
+from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.solvers.gated_network.assemble import assemble_neurons
+from unsoftmax.solvers.gated_network.find_gates import find_gates
+from unsoftmax.solvers.gated_network.symmetric import as_vectors
+
+__all__ = ["NeuronSpace", "learn_gated_network", "neuron_space"]
+
+_FIRST_DIRECTIONS = 8
+_GROWTH = 1.15
+_POINTS = 5  # odd: antipodal points tell the same, because silu'(-a) = 1 - silu'(a)
+_ROOM = 1.5  # dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness
+_GAP = 25.0  # ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
+_PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
+
+Function = Callable[[Array], Array]
+
+
+@dataclass(frozen=True, eq=False)
+class NeuronSpace:
+    """basis: orthonormal columns that span all measured Hessians. neurons: m, from the rank 2m + 1. gap: how clear the rank is."""
+
+    basis: Array
+    neurons: int
+    gap: float
+
+
+def learn_gated_network(function: Function, d: int, rng: np.random.Generator) -> tuple[GatedNetwork, float]:
+    """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m, however large d is."""
+    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    measured, space = _grow(function, frame)
+    q = measured.hessians.shape[2]
+    gates = find_gates(space.basis, q, space.neurons, rng)
+    if len(gates.gates) < space.neurons:
+        raise Unresolved(
+            f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; another seed may find all"
+        )
+    further = measured.further_gradients(function)
+    neurons = assemble_neurons(gates, frame, measured.on_circle, measured.hessians, measured.gradients, further)
+    if neurons.misfit > _PROFILE:
+        raise OutsideClass(
+            "neurons silu(gate·n)·(up·n)", f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu"
+        )
+    return GatedNetwork(neurons.gate, neurons.up, neurons.down), neurons.misfit
+
+
+def neuron_space(hessians: Array) -> NeuronSpace | None:
+    """The span of the Hessians and the identity, when its rank shows; None when it is full."""
+    q = hessians.shape[-1]
+    stacked = hessians.reshape(-1, q, q)
+    identity = np.sqrt((stacked**2).mean()) * np.eye(q)
+    values, vectors = np.linalg.svd(as_vectors(np.concatenate([stacked, identity[None]])), full_matrices=False)[1:]
+    ratios = values[2:-1] / np.maximum(values[3:], 1e-15 * values[0])
+    if not len(ratios):
+        return None
+    rank = int(ratios.argmax()) + 3
+    if ratios.max() < _GAP or rank % 2 == 0:
+        return None
+    return NeuronSpace(vectors[:rank].T, (rank - 1) // 2, float(ratios.max()))
+
+
+def _grow(function: Function, frame: Array) -> tuple[CircleDerivatives, NeuronSpace]:
+    """Directions and points are added until the rank shows, with room to spare."""
+    d = len(frame)
+    q, n_points = min(_FIRST_DIRECTIONS, d - 2), _POINTS
+    measured: CircleDerivatives | None = None
+    while True:
+        measured = measure_circle(function, frame, n_points, q, measured)
+        space = neuron_space(measured.hessians)
+        wanted = d - 2 if space is None else _directions_for(space.neurons)
+        if space is not None and (q >= wanted or q == d - 2):
+            return measured, space
+        if space is None and q * (q + 1) // 2 > n_points * d:
+            n_points += 2  # there are too few matrices to show a rank
+        elif q == d - 2:
+            raise Unresolved(
+                f"the network has more neurons than second derivatives of width {d} can tell apart (about {d * d // 4})"
+            )
+        else:
+            q = min(d - 2, wanted, max(q + 1, int(_GROWTH * q))) if space is None else min(d - 2, wanted)
+
+
+def _directions_for(neurons: int) -> int:
+    """The least q with q(q - 1)/2 >= room·(2m + 1)."""
+    return int(np.ceil(0.5 + np.sqrt(0.25 + 2.0 * _ROOM * (2 * neurons + 1))))
