@@ -14,7 +14,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 
-__all__ = ["NetworkValues", "rows_before_network"]
+__all__ = ["NetworkValues", "first_length", "rows_before_network"]
 
 # sizes ρ of the stream over the norm of A: far enough for a fixed point to be found, near enough for M to show beside ρ·n
 _SIZES = (1.5, 6.0)
@@ -43,7 +43,7 @@ class NetworkValues:
         rows = rows_before_network(self.value_path, self.eps, np.concatenate([near * n, far * n]))
         first, second = np.split(self.state(rows[:, None, :]), 2)
         difference = (near - far) * n  # length1·first - length2·second
-        length = _first_length(first, second, difference)
+        length = first_length(first, second, difference)
         return np.asarray(length[:, None] * first - near * n)
 
 
@@ -60,7 +60,7 @@ def rows_before_network(value_path: Array, eps: float, streams: Array) -> Array:
     return rows
 
 
-def _first_length(first: Array, second: Array, difference: Array) -> Array:
+def first_length(first: Array, second: Array, difference: Array) -> Array:
     """λ1 of the least squares λ1·first - λ2·second = difference, row by row."""
     a, b, c = (first * first).sum(axis=1), -(first * second).sum(axis=1), (second * second).sum(axis=1)
     right = (first * difference).sum(axis=1), -(second * difference).sum(axis=1)

@@ -1,0 +1,70 @@
+"""Weights of heads from the outputs of one row behind k zero rows: c_k = Σ_h ρ_h/(k + ρ_h)·a_h, a rational function of k.
+
+ρ_h = exp(own score of the row) and a_h what head h writes for it. The Loewner matrix of the samples has rank H, and the pencil with
+the shifted one has the poles -ρ_h.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from unsoftmax.arrays import Array
+
+__all__ = ["HeadPoles", "find_poles", "loewner_rank"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPoles:
+    """rho (H,), ascending. residues (H, d): a_h. misfit: relative. condition: of the weights, how well they tell the heads apart."""
+
+    rho: Array
+    residues: Array
+    misfit: float
+    condition: float
+
+
+def loewner_rank(outputs: Array, zeros: Array, noise: float) -> int:
+    """Rank of the Loewner matrix of outputs (K, d) at K numbers of zero rows: the number of heads that show."""
+    values = np.linalg.svd(_loewner(outputs, zeros)[0], compute_uv=False)
+    return int((values > noise * values[0]).sum())
+
+
+def find_poles(outputs: Array, zeros: Array, heads: int) -> HeadPoles | None:
+    """ρ_h and a_h of `heads` heads, or None when the poles are not all negative numbers."""
+    plain, shifted = _loewner(outputs, zeros)
+    left, values, right = np.linalg.svd(plain, full_matrices=False)
+    if len(values) < heads or values[heads - 1] <= 0.0:
+        return None
+    pencil = (left[:, :heads].T @ shifted @ right[:heads].T) / values[:heads, None]
+    roots = -np.linalg.eigvals(pencil)
+    if np.abs(roots.imag).max() > 1e-3 * np.abs(roots).max() or roots.real.min() <= 0.0:
+        return None
+
+    def weights(log_rho: Array) -> Array:
+        rho = np.exp(log_rho)
+        return np.asarray(rho / (zeros[:, None] + rho))
+
+    def misfit(log_rho: Array) -> Array:
+        basis = np.linalg.qr(weights(log_rho))[0]
+        return np.asarray((outputs - basis @ (basis.T @ outputs)).ravel())
+
+    solved = least_squares(misfit, np.log(roots.real), xtol=1e-15, ftol=1e-15, gtol=1e-15)
+    log_rho = np.sort(solved.x)
+    design = weights(log_rho)
+    residues = np.linalg.lstsq(design, outputs, rcond=None)[0]
+    relative = float(np.linalg.norm(design @ residues - outputs) / np.linalg.norm(outputs))
+    return HeadPoles(np.exp(log_rho), residues, relative, float(np.linalg.cond(design)))
+
+
+def _loewner(outputs: Array, zeros: Array) -> tuple[Array, Array]:
+    """(K/2·d, K/2) divided differences of the samples, and of the samples times their k."""
+    one, two = slice(0, None, 2), slice(1, None, 2)
+    gap = (zeros[one][:, None] - zeros[two])[:, None, :]
+    plain = (outputs[one][:, :, None] - outputs[two].T[None]) / gap
+    times = zeros[:, None] * outputs
+    shifted = (times[one][:, :, None] - times[two].T[None]) / gap
+    columns = plain.shape[2]
+    return plain.reshape(-1, columns), shifted.reshape(-1, columns)
