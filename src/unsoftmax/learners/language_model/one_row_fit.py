@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from unsoftmax.arrays import Array
 from unsoftmax.models.parts import SILU
@@ -195,7 +194,7 @@ class _Inverse:
         m, d = state.gate.shape
         added = np.concatenate([g, u, w.T], axis=1)  # (m, 3d)
         floor = _FLOOR * np.einsum("kii->k", blocks)[:, None] + added
-        self.neurons = [cho_factor(blocks[k] + np.diag(floor[k])) for k in range(m)]
+        self.neurons = np.linalg.inv(blocks + floor[:, :, None] * np.eye(3 * d))
         values = [np.linalg.eigh(factor) for factor in path]
         self.vectors = values[0][1], values[1][1]
         self.values = np.outer(values[0][0], values[1][0]) + float(a.mean())
@@ -206,7 +205,7 @@ class _Inverse:
         left, right = self.vectors
         path = left @ ((left.T @ a @ right) / self.values) @ right.T
         joined = np.concatenate([g, u, w.T], axis=1)
-        solved = np.array([cho_solve(factor, row) for factor, row in zip(self.neurons, joined, strict=True)])
+        solved = (self.neurons @ joined[:, :, None])[:, :, 0]
         d = g.shape[1]
         parts = path, solved[:, :d], solved[:, d : 2 * d], solved[:, 2 * d :].T, e / self.rest
         return np.concatenate([part.ravel() for part in parts])

@@ -65,7 +65,7 @@ class UnembeddingLearner:
             Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
             Assumption("sublayers see normed rows and add to a residual stream", "fresh directions are predicted"),
         ),
-        queries=QueryCount("d", "exact", lambda d, r: d),
+        queries=QueryCount("d", "exact", lambda size: size.width),
         recovers="the unembedding with the final gain, and the kind of the final norm",
         symmetry="a constant a column, which no log-probability shows",
         departs="arXiv 2403.06634: d queries instead of d(d+1)/2, and no orthogonal matrix is left open",

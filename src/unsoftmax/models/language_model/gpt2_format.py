@@ -11,6 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.language_model.hidden_activations import from_hidden_act, to_hidden_act
+from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.model import LanguageModel
 from unsoftmax.models.language_model.parts import Attention, DecoderLayer, FeedForward, LearnedPositions
 from unsoftmax.models.parts import LayerNorm, Norm
@@ -68,7 +69,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
     if (
         len(sizes) != 1
         or not shaped
-        or len({norm.eps for norm in norms}) > 1
+        or not same_eps(norms)
         or not all(isinstance(n, LayerNorm) for n in norms)
     ):
         raise UsageError(
@@ -86,7 +87,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "n_head": first.attention.heads,
         "n_positions": len(model.positions.table),
         "vocab_size": model.outputs,
-        "layer_norm_epsilon": first.attention_norm.eps,
+        "layer_norm_epsilon": round_eps(norms),
         "activation_function": to_hidden_act(first.network.activation),
         "bos_token_id": None,
         "eos_token_id": None,

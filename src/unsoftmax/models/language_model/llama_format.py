@@ -10,6 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.language_model.hidden_activations import from_hidden_act, to_hidden_act
+from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.model import LanguageModel
 from unsoftmax.models.language_model.parts import Attention, DecoderLayer, GatedNetwork, Rotary
 from unsoftmax.models.parts import RMSNorm
@@ -66,7 +67,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
     ]
     if (
         len(sizes) > 1
-        or len({norm.eps for norm in norms}) > 1
+        or not same_eps(norms)
         or not all(isinstance(norm, RMSNorm) for norm in norms)
     ):
         raise UsageError("Llama has RMSNorm with one eps and layers of one shape; save this model with .save")
@@ -85,7 +86,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "head_dim": part.head_width,
         "vocab_size": model.outputs,
         "max_position_embeddings": 2048,
-        "rms_norm_eps": first.attention_norm.eps,
+        "rms_norm_eps": round_eps(norms),
         "rope_theta": model.positions.theta,
         "rope_parameters": {"rope_type": "default", "rope_theta": model.positions.theta},
         "hidden_act": to_hidden_act(first.network.activation),

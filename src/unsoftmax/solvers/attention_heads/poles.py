@@ -13,7 +13,7 @@ from scipy.optimize import least_squares
 
 from unsoftmax.arrays import Array
 
-__all__ = ["HeadPoles", "find_poles", "loewner_rank"]
+__all__ = ["HeadPoles", "find_poles"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +24,6 @@ class HeadPoles:
     residues: Array
     misfit: float
     condition: float
-
-
-def loewner_rank(outputs: Array, zeros: Array, noise: float) -> int:
-    """Rank of the Loewner matrix of outputs (K, d) at K numbers of zero rows: the number of heads that show."""
-    values = np.linalg.svd(_loewner(outputs, zeros)[0], compute_uv=False)
-    return int((values > noise * values[0]).sum())
 
 
 def find_poles(outputs: Array, zeros: Array, heads: int) -> HeadPoles | None:

@@ -1,0 +1,223 @@
+"""The whole of a one-layer decoder of Llama's shape, stage by stage, with a part for everything that was certified on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.learners.language_model.after_attention import AfterAttention
+from unsoftmax.learners.language_model.attention_fit import AttentionFit, AttentionState, Prompted
+from unsoftmax.learners.language_model.gated_network import learn_gated_network
+from unsoftmax.learners.language_model.heads import learn_heads
+from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
+from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
+from unsoftmax.learners.language_model.unembedding import Unembedding, UnembeddingLearner
+from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
+from unsoftmax.meters.language_model.hidden_state import HiddenState
+from unsoftmax.meters.language_model.network_values import NetworkValues
+from unsoftmax.meters.language_model.prompts import Prompts
+from unsoftmax.meters.language_model.value_path import measure_value_path
+from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
+from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
+from unsoftmax.models.parts import RMSNorm
+from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Unresolved
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+
+__all__ = ["LanguageModelFindings", "learn_language_model"]
+
+_ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15, float32 1e-7
+_WORST_CONDITION = 1e8  # of the unembedding: beyond, half of the digits of a hidden state are lost
+_VALUE_PATH = 1e-3  # misfit of the size of the value path; one layer in float64 leaves 1e-9, two layers of any size more than 1e-2
+_SPARE = 2.0  # answers over unknowns in a fit
+_ROW_SIZE = 2.0  # of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
+_SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
+_LENGTHS = (2, 3, 6, 24)
+_FRESH_LENGTHS = (2, 4, 9, 30)
+_FRESH = 16
+_FITTED = 1e-9  # largest misfit of a fresh state that counts as recovered; float64 leaves 1e-13
+_SAFETY = 4.0  # of the difference of two fits to different prompts, as a bound on the error of either
+# size T of the last row over the norm of the value path, for attention outputs: eps of the norm adds eps/T, rounding T², and
+# at this eps both are below 1e-8
+_NEAR, _USUAL_EPS = 6.0, 1e-6
+
+_FIRST = RefinementOptions(
+    iterations=8, damping=1e-6, least_damping=1e-14, improvement=0.5, inner_iterations=300, inner_tolerance=1e-6
+)
+_LAST = RefinementOptions(
+    iterations=8, damping=1e-12, least_damping=1e-14, improvement=0.5, inner_iterations=2000, inner_tolerance=1e-7
+)
+
+
+@dataclass(frozen=True)
+class LanguageModelFindings:
+    """parts: by name. model: the whole, or None; status and reason then say why not."""
+
+    parts: Mapping[str, RecoveredPart[object]] = field(default_factory=dict)
+    model: LanguageModel | None = None
+    status: Status = Status.UNRESOLVED
+    reason: str = ""
+    error_bound: float | None = None
+
+
+def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> LanguageModelFindings:
+    """All that can be told of a decoder that takes rows and answers with log-probabilities.
+
+    A spent budget is raised, because a run with a larger one goes on; every other end is in the findings.
+    """
+    parts: dict[str, RecoveredPart[object]] = {}
+    try:
+        found = UnembeddingLearner().learn_part(prompts, rng)
+        parts["unembedding"] = found  # type: ignore[assignment]
+        if found.certificate.relative > _ROUNDED:
+            raise Unresolved(
+                f"answers carry errors of {found.certificate.relative:.1g} of the largest logit; the stages after the unembedding need "
+                "answers in float64"
+            )
+        model, bound = _OneLayer(prompts, found.value, found.error_bound, rng, parts).learn()
+    except BudgetSpent:
+        raise
+    except Stop as stop:
+        return LanguageModelFindings(parts, None, stop.status, stop.reason)
+    return LanguageModelFindings(parts, model, Status.EXACT, "", bound)
+
+
+@dataclass
+class _OneLayer:
+    """The stages after the unembedding."""
+
+    prompts: Prompts
+    unembedding: Unembedding
+    unembedding_bound: float
+    rng: np.random.Generator
+    parts: dict[str, RecoveredPart[object]]
+
+    def learn(self) -> tuple[LanguageModel, float]:
+        if not isinstance(self.unembedding.norm, RMSNorm):
+            raise OutsideClass("RMSNorm before the unembedding", "the final norm is a LayerNorm; of such models only parts are read")
+        state = HiddenState(self.prompts, self.unembedding.matrix)
+        if state.conditioning > _WORST_CONDITION:
+            raise NotIdentifiable(
+                f"the unembedding of {len(self.unembedding.matrix)} tokens has no full rank {self.unembedding.width}, so hidden states "
+                "are seen in part only"
+            )
+        rows, rows_bound = self._one_row(state)
+        attention, theta, heads_bound = self._heads(state, rows)
+        eps = np.exp(rows.log_eps)
+        ones = np.ones(len(rows.value_path))
+        layer = DecoderLayer(
+            RMSNorm(ones, None, float(eps[0])),
+            attention,
+            RMSNorm(ones, None, float(eps[1])),
+            GatedNetwork(rows.gate, rows.up, rows.down),
+        )
+        model = LanguageModel([layer], RMSNorm(ones, None, float(eps[2])), self.unembedding.matrix, Rotary(theta))
+        return model, max(rows_bound, heads_bound, self.unembedding_bound)
+
+    def _one_row(self, state: HiddenState) -> tuple[OneRowState, float]:
+        """Value path, network and eps, from prompts that show no scores."""
+        d = self.prompts.width
+        with self.prompts.phase("value path"):
+            path = measure_value_path(state, self.rng)
+        if path.misfit > _VALUE_PATH:
+            raise OutsideClass(
+                "one layer of attention and a network",
+                f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is the model deeper?",
+            )
+        with self.prompts.phase("network"):
+            network, _ = learn_gated_network(NetworkValues(state, path.matrix, path.first_eps), d, self.rng)
+        log_eps = np.log([path.first_eps, path.first_eps, path.last_eps])
+        start = OneRowState(path.matrix, network.gate, network.up, network.down, log_eps)
+        with self.prompts.phase("fit of network and value path"):
+            fits = [self._row_fit(state, start) for _ in range(2)]
+        rough = refine(fits[0], start, _FIRST).state
+        found = [refine(fit, rough, _LAST).state for fit in fits]
+        certificate = self._judge_rows(state, found[0])
+        bounds = {
+            "value-path": relative(found[0].value_path, found[1].value_path),
+            "network": network_distance(*(_canonical_network(each) for each in found)),
+            "eps": float(np.abs(found[0].log_eps - found[1].log_eps).max()),
+        }
+        bounds = {name: _SAFETY * max(bound, EPS) for name, bound in bounds.items()}
+        gates = GatedNetwork(found[0].gate, found[0].up, found[0].down)
+        gauge = "order of neurons; one factor between up and down of each; gains of norms are folded in"
+        self._keep("value-path", found[0].value_path, bounds["value-path"], "none; the gain of the first norm is folded in", certificate)
+        self._keep("network", gates, bounds["network"], gauge, certificate)
+        self._keep("eps", np.exp(found[0].log_eps), bounds["eps"], "none", certificate)
+        return found[0], max(bounds.values())
+
+    def _row_fit(self, state: HiddenState, start: OneRowState) -> OneRowFit:
+        rows = self._rows(int(_SPARE * start.unknowns / (self.prompts.width - 1)) + 8, float(np.exp(start.log_eps[0])))
+        return OneRowFit(rows, state(rows[:, None, :]))
+
+    def _rows(self, count: int, eps: float) -> Array:
+        """Rows of the sizes that attention and network see, and some small enough to show eps."""
+        sizes = _ROW_SIZE * np.exp(self.rng.uniform(-1.0, 1.0, count))
+        small = count // _SMALL_ROWS
+        sizes[:small] = np.exp(self.rng.uniform(np.log(0.01 * eps), 1.0, small))
+        return np.asarray(sizes[:, None] * self.rng.standard_normal((count, self.prompts.width)))
+
+    def _judge_rows(self, state: HiddenState, found: OneRowState) -> PartCertificate:
+        fresh = self._rows(2 * _FRESH, float(np.exp(found.log_eps[0])))
+        with self.prompts.phase("verification"):
+            seen = state(fresh[:, None, :])
+        return _certified(np.abs(states_of_rows(found, fresh) - seen), "value path and network")
+
+    def _heads(self, state: HiddenState, rows: OneRowState) -> tuple[Attention, float, float]:
+        eps = np.exp(rows.log_eps)
+        network = GatedNetwork(rows.gate, rows.up, rows.down)
+        near = _NEAR * max(float(np.linalg.norm(rows.value_path, 2)), 1.0) * max(1.0, float(eps[0]) / _USUAL_EPS) ** (1 / 3)
+        outputs = AttentionOutputs(state, network, float(eps[0]), float(eps[1]), near)
+        with self.prompts.phase("heads"):
+            start = learn_heads(outputs, rows.value_path, self.rng)
+        after = AfterAttention(network, float(eps[1]), float(eps[2]))
+        first = AttentionState(start.attention, float(np.log(start.theta)))
+        with self.prompts.phase("fit of heads"):
+            fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
+        rough = refine(fits[0], first, _FIRST).state
+        found = [refine(fit, rough, _LAST).state for fit in fits]
+        certificate = self._judge_heads(state, found[0], after, float(eps[0]))
+        difference = attention_distance(*(each.attention for each in found), rotary=True)
+        difference = max(difference, abs(found[0].log_theta - found[1].log_theta), EPS)
+        gauge = (
+            "order of heads and groups; values and outputs of a group up to an invertible matrix; queries and keys of a group up to one "
+            "complex factor a rotary plane"
+        )
+        self._keep("heads", found[0].attention, _SAFETY * difference, gauge, certificate)
+        self._keep("rotary-base", float(np.exp(found[0].log_theta)), _SAFETY * difference, "none", certificate)
+        return found[0].attention, float(np.exp(found[0].log_theta)), _SAFETY * difference
+
+    def _heads_fit(self, state: HiddenState, start: AttentionState, after: AfterAttention, eps: float) -> AttentionFit:
+        count = int(_SPARE * start.unknowns / (self.prompts.width - 1) / len(_LENGTHS)) + 4
+        return AttentionFit([self._prompted(state, count, length, eps) for length in _LENGTHS], after)
+
+    def _prompted(self, state: HiddenState, count: int, length: int, eps: float) -> Prompted:
+        rows = _ROW_SIZE * self.rng.standard_normal((count, length, self.prompts.width))
+        normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True) + eps)
+        return Prompted(normed, rows[:, -1], state(rows))
+
+    def _judge_heads(self, state: HiddenState, found: AttentionState, after: AfterAttention, eps: float) -> PartCertificate:
+        with self.prompts.phase("verification"):
+            fresh = [self._prompted(state, _FRESH, length, eps) for length in _FRESH_LENGTHS]
+        return _certified(np.abs(AttentionFit(fresh, after).residual(found)), "heads")
+
+    def _keep(self, name: str, value: object, bound: float, gauge: str, certificate: PartCertificate) -> None:
+        self.parts[name] = RecoveredPart(name, value, bound, gauge, certificate)
+
+
+def _certified(errors: Array, what: str) -> PartCertificate:
+    """The certificate of states, whose size is one; `Unresolved` when fresh prompts are not predicted."""
+    worst = float(errors.max())
+    if not worst <= _FITTED:
+        raise Unresolved(
+            f"the fit of {what} is {worst:.2g} off on fresh prompts, where float64 leaves 1e-13; the answers may be rounded, or the model "
+            "is no layer of RMSNorm, rotary attention and SwiGLU"
+        )
+    return PartCertificate(worst, int(errors.size), 1.0)
+
+
+def _canonical_network(state: OneRowState) -> GatedNetwork:
+    """Up and down of every neuron in equal sizes, as a step of the fit leaves them."""
+    return GatedNetwork(state.gate, state.up, state.down)
