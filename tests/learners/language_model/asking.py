@@ -10,7 +10,9 @@ from unsoftmax.models.language_model import LanguageModel
 from unsoftmax.oracles import FunctionOracle, OracleSpec
 
 
-def asked(model: LanguageModel, function: Callable[..., Any] | None = None, budget: int | None = None) -> Ledger:
+def asked(
+    model: LanguageModel, function: Callable[..., Any] | None = None, budget: int | None = None
+) -> Ledger:
     """A ledger that asks the model, or `function` in its place."""
     spec = OracleSpec(width=model.width, outputs=model.outputs)
     return Ledger(FunctionOracle(model if function is None else function, spec), budget=budget)

@@ -22,7 +22,8 @@ transformers = pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize(
-    ("d", "m", "heads", "groups", "seed"), [(12, 8, 2, 1, 0), (12, 8, 3, 3, 1), (10, 5, 1, 1, 2), (16, 24, 4, 2, 3)]
+    ("d", "m", "heads", "groups", "seed"),
+    [(12, 8, 2, 1, 0), (12, 8, 3, 3, 1), (10, 5, 1, 1, 2), (16, 24, 4, 2, 3)],
 )
 def test_all_parameters_of_one_layer(d: int, m: int, heads: int, groups: int, seed: int) -> None:
     model = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
@@ -43,13 +44,22 @@ def test_all_parameters_of_one_layer(d: int, m: int, heads: int, groups: int, se
 def test_another_eps_and_base(tmp_path: Path) -> None:
     """Held against `transformers`, not against our own forward pass."""
     config = transformers.LlamaConfig(
-        vocab_size=20, hidden_size=12, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1,
-        rms_norm_eps=3e-5, rope_parameters={"rope_type": "default", "rope_theta": 500.0}, initializer_range=0.3,
+        vocab_size=20,
+        hidden_size=12,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        rms_norm_eps=3e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+        initializer_range=0.3,
     )
     transformers.set_seed(4)
     theirs = in_float64(transformers.LlamaForCausalLM(config))
     truth = LanguageModel.from_transformers(theirs)
-    found = learn_language_model(asked(truth, lambda X: log_probabilities(theirs, X)), np.random.default_rng(0))
+    found = learn_language_model(
+        asked(truth, lambda X: log_probabilities(theirs, X)), np.random.default_rng(0)
+    )
     assert found.model is not None, found.reason
     assert found.model.distance(truth) <= 1e-9
     again = transformers.LlamaForCausalLM.from_pretrained(found.model.to_transformers(tmp_path))
@@ -125,7 +135,8 @@ def test_value_path_and_eps(seed: int) -> None:
 @pytest.mark.parametrize(("d", "m", "seed"), [(10, 4, 0), (12, 12, 1), (16, 24, 2)])
 def test_gated_network_from_its_values_on_the_sphere(d: int, m: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    true = GatedNetwork(*(rng.standard_normal(shape) / np.sqrt(d) for shape in ((m, d), (m, d), (d, m))))
+    gate, up, down = (rng.standard_normal(shape) / np.sqrt(d) for shape in ((m, d), (m, d), (d, m)))
+    true = GatedNetwork(gate, up, down)
     found, misfit = learn_gated_network(true, d, np.random.default_rng(seed))
     assert found.neurons == m
     assert misfit < 1e-3
@@ -139,6 +150,7 @@ def test_gated_network_from_its_values_on_the_sphere(d: int, m: int, seed: int) 
 
 def test_too_many_neurons_for_the_width() -> None:
     rng = np.random.default_rng(0)
-    true = GatedNetwork(*(rng.standard_normal(shape) / 3.0 for shape in ((40, 8), (40, 8), (8, 40))))
+    gate, up, down = (rng.standard_normal(shape) / 3.0 for shape in ((40, 8), (40, 8), (8, 40)))
+    true = GatedNetwork(gate, up, down)
     with pytest.raises(Unresolved, match="more neurons"):
         learn_gated_network(true, 8, rng)

@@ -72,4 +72,6 @@ def test_a_post_norm_model_is_outside() -> None:
 def test_a_constant_model_tells_nothing() -> None:
     model = random_language_model(8, 8, seed=3)
     with pytest.raises(NotIdentifiable):
-        UnembeddingLearner().learn_part(asked(model, lambda X: np.zeros((len(X), model.outputs))), np.random.default_rng(0))
+        UnembeddingLearner().learn_part(
+            asked(model, lambda X: np.zeros((len(X), model.outputs))), np.random.default_rng(0)
+        )

@@ -1,6 +1,8 @@
-"""Queries, keys, values, outputs and the rotary base together, fitted to the states of prompts of several rows.
+"""Queries, keys, values, outputs and the rotary base together, fitted to the states of prompts of several
+rows.
 
-Everything else of the layer is known. With z normed rows, c = Σ_h O_h·Σ_i α_i V·z_i is what attention adds to the last row, and the
+Everything else of the layer is known. With z normed rows, c = Σ_h O_h·Σ_i α_i V·z_i is what attention adds to
+the last row, and the
 state is a known function of it, linearised row by row.
 """
 
@@ -43,19 +45,28 @@ class AttentionState:
         shapes = part.query.shape, part.key.shape, part.value.shape, part.output.shape
         cuts = np.cumsum([a * b for a, b in shapes])
         q, k, v, o, theta = np.split(flat, cuts)
-        return q.reshape(shapes[0]), k.reshape(shapes[1]), v.reshape(shapes[2]), o.reshape(shapes[3]), float(theta[0])
+        return (
+            q.reshape(shapes[0]),
+            k.reshape(shapes[1]),
+            v.reshape(shapes[2]),
+            o.reshape(shapes[3]),
+            float(theta[0]),
+        )
 
     def moved(self, step: Array) -> AttentionState:
         """The state plus a step."""
         q, k, v, o, theta = self.split(step)
         part = self.attention
-        moved = replace(part, query=part.query + q, key=part.key + k, value=part.value + v, output=part.output + o)
+        moved = replace(
+            part, query=part.query + q, key=part.key + k, value=part.value + v, output=part.output + o
+        )
         return AttentionState(moved, self.log_theta + theta)
 
 
 @dataclass(frozen=True, eq=False)
 class Prompted:
-    """Prompts of one length: normed rows (B, N, d), the last rows themselves (B, d), and the states that were seen (B, d)."""
+    """Prompts of one length: normed rows (B, N, d), the last rows themselves (B, d), and the states that were
+    seen (B, d)."""
 
     normed: Array
     last: Array
@@ -104,8 +115,10 @@ class _Pass:
         scores = scores + self.by_theta * theta
         value = v.reshape(part.groups, -1, part.width)[self.group]
         mixed = np.einsum("bnhe,bnh->bhe", self.effect, scores) + np.einsum("hej,bhj->bhe", value, self.rows)
-        added = np.einsum("ohe,bhe->bo", self.output, mixed) + np.einsum("ohe,bhe->bo", o.reshape(self.output.shape), self.mixed)
-        return np.einsum("boi,bi->bo", self.jacobian, added)
+        added = np.einsum("ohe,bhe->bo", self.output, mixed) + np.einsum(
+            "ohe,bhe->bo", o.reshape(self.output.shape), self.mixed
+        )
+        return np.asarray(np.einsum("boi,bi->bo", self.jacobian, added))
 
     def backward(self, weights: Array) -> Array:
         part, z = self.part, self.data.normed
@@ -157,7 +170,9 @@ class AttentionFit:
     after: AfterAttention
 
     def residual(self, state: AttentionState, /) -> Array:
-        return np.concatenate([(_Pass(state, part, self.after).seen - part.seen).ravel() for part in self.data])
+        return np.concatenate(
+            [(_Pass(state, part, self.after).seen - part.seen).ravel() for part in self.data]
+        )
 
     def moved(self, state: AttentionState, step: Array, /) -> AttentionState:
         return state.moved(step)
@@ -183,7 +198,8 @@ class AttentionFit:
 
 
 class _Blocks:
-    """The part of JᵀJ inside the query, key, value and output of one head or group: blocks of d_h·d unknowns each."""
+    """The part of JᵀJ inside the query, key, value and output of one head or group: blocks of d_h·d unknowns
+    each."""
 
     def __init__(self, state: AttentionState, passes: Sequence[_Pass]) -> None:
         self.state = state
@@ -204,8 +220,15 @@ class _Blocks:
                 o[h] += _squared(np.einsum("boi,be->boie", each.jacobian, each.mixed[:, h]), size)
             for g in range(groups):
                 own = np.flatnonzero(each.group == g)
-                k[g] += _squared(np.einsum("bohn,bnhe,bnj->boej", scores[:, :, own], each.by_key[:, :, own], z, optimize=True), size)
-                v[g] += _squared(np.einsum("bohe,bhj->boej", written[:, :, own], each.rows[:, own], optimize=True), size)
+                k[g] += _squared(
+                    np.einsum(
+                        "bohn,bnhe,bnj->boej", scores[:, :, own], each.by_key[:, :, own], z, optimize=True
+                    ),
+                    size,
+                )
+                v[g] += _squared(
+                    np.einsum("bohe,bhj->boej", written[:, :, own], each.rows[:, own], optimize=True), size
+                )
         self.blocks = q, k, v, o
         self.theta = theta
         diagonals = [np.einsum("hii->hi", block) for block in self.blocks]
@@ -223,14 +246,19 @@ def _squared(columns: Array, size: int) -> Array:
 
 
 class _BlockInverse:
-    def __init__(self, state: AttentionState, blocks: tuple[Array, ...], theta: float, damping: Array) -> None:
+    def __init__(
+        self, state: AttentionState, blocks: tuple[Array, ...], theta: float, damping: Array
+    ) -> None:
         self.state, self.theta = state, theta + float(damping[-1])
         added = self._rows(damping)
         self.factors = []
         for piece, extra in zip(blocks, added, strict=True):
             floor = _FLOOR * np.einsum("hii->h", piece) / piece.shape[1]
             self.factors.append(
-                [cho_factor(block + np.diag(more + least)) for block, more, least in zip(piece, extra, floor, strict=True)]
+                [
+                    cho_factor(block + np.diag(more + least))
+                    for block, more, least in zip(piece, extra, floor, strict=True)
+                ]
             )
 
     def _rows(self, flat: Array) -> list[Array]:
@@ -238,7 +266,12 @@ class _BlockInverse:
         part = self.state.attention
         q, k, v, o, _ = self.state.split(flat)
         outs = o.reshape(part.width, part.heads, part.head_width).transpose(1, 0, 2)
-        return [q.reshape(part.heads, -1), k.reshape(part.groups, -1), v.reshape(part.groups, -1), outs.reshape(part.heads, -1)]
+        return [
+            q.reshape(part.heads, -1),
+            k.reshape(part.groups, -1),
+            v.reshape(part.groups, -1),
+            outs.reshape(part.heads, -1),
+        ]
 
     def __call__(self, vector: Array) -> Array:
         part = self.state.attention
@@ -247,4 +280,6 @@ class _BlockInverse:
             for factors, rows in zip(self.factors, self._rows(vector), strict=True)
         ]
         outs = solved[3].reshape(part.heads, part.width, part.head_width).transpose(1, 0, 2)
-        return np.concatenate([*(piece.ravel() for piece in solved[:3]), outs.ravel(), [vector[-1] / self.theta]])
+        return np.concatenate(
+            [*(piece.ravel() for piece in solved[:3]), outs.ravel(), [vector[-1] / self.theta]]
+        )

@@ -21,7 +21,8 @@ _FIRST_DIRECTIONS = 8
 _GROWTH = 1.15
 _POINTS = 5  # odd: antipodal points tell the same, because silu'(-a) = 1 - silu'(a)
 _ROOM = 1.5  # dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness
-_GAP = 25.0  # ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
+# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
+_GAP = 25.0
 _PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
 
 Function = Callable[[Array], Array]
@@ -29,7 +30,8 @@ Function = Callable[[Array], Array]
 
 @dataclass(frozen=True, eq=False)
 class NeuronSpace:
-    """basis: orthonormal columns that span all measured Hessians. neurons: m, from the rank 2m + 1. gap: how clear the rank is."""
+    """basis: orthonormal columns that span all measured Hessians. neurons: m, from the rank 2m + 1. gap: how
+    clear the rank is."""
 
     basis: Array
     neurons: int
@@ -37,20 +39,25 @@ class NeuronSpace:
 
 
 def learn_gated_network(function: Function, d: int, rng: np.random.Generator) -> tuple[GatedNetwork, float]:
-    """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m, however large d is."""
+    """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m,
+    however large d is."""
     frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
     measured, space = _grow(function, frame)
     q = measured.hessians.shape[2]
     gates = find_gates(space.basis, q, space.neurons, rng)
     if len(gates.gates) < space.neurons:
         raise Unresolved(
-            f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; another seed may find all"
+            f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; "
+            "another seed may find all"
         )
     further = measured.further_gradients(function)
-    neurons = assemble_neurons(gates, frame, measured.on_circle, measured.hessians, measured.gradients, further)
+    neurons = assemble_neurons(
+        gates, frame, measured.on_circle, measured.hessians, measured.gradients, further
+    )
     if neurons.misfit > _PROFILE:
         raise OutsideClass(
-            "neurons silu(gate·n)·(up·n)", f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu"
+            "neurons silu(gate·n)·(up·n)",
+            f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu",
         )
     return GatedNetwork(neurons.gate, neurons.up, neurons.down), neurons.misfit
 
@@ -60,7 +67,9 @@ def neuron_space(hessians: Array) -> NeuronSpace | None:
     q = hessians.shape[-1]
     stacked = hessians.reshape(-1, q, q)
     identity = np.sqrt((stacked**2).mean()) * np.eye(q)
-    values, vectors = np.linalg.svd(as_vectors(np.concatenate([stacked, identity[None]])), full_matrices=False)[1:]
+    values, vectors = np.linalg.svd(
+        as_vectors(np.concatenate([stacked, identity[None]])), full_matrices=False
+    )[1:]
     ratios = values[2:-1] / np.maximum(values[3:], 1e-15 * values[0])
     if not len(ratios):
         return None
@@ -85,7 +94,8 @@ def _grow(function: Function, frame: Array) -> tuple[CircleDerivatives, NeuronSp
             n_points += 2  # there are too few matrices to show a rank
         elif q == d - 2:
             raise Unresolved(
-                f"the network has more neurons than second derivatives of width {d} can tell apart (about {d * d // 4})"
+                f"the network has more neurons than second derivatives of width {d} can tell apart (about "
+                f"{d * d // 4})"
             )
         else:
             q = min(d - 2, wanted, max(q + 1, int(_GROWTH * q))) if space is None else min(d - 2, wanted)

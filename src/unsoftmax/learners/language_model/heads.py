@@ -1,8 +1,11 @@
 """Heads of a one-layer decoder with rotary positions, from what attention adds to the last row.
 
-Zero rows have key and value zero, so k of them lower the weights of all others evenly. 1. One row behind k zero rows: a rational
-function of k, whose poles count the heads. 2. Derivatives in a row before it, at several k: what every head writes. 3. Prompts
-with two such rows, at distances one and two: score matrices. 4. Their factors: groups, keys, queries, the rotary base.
+Zero rows have key and value zero, so k of them lower the weights of all others evenly. 1. One row behind k
+zero rows: a rational
+function of k, whose poles count the heads. 2. Derivatives in a row before it, at several k: what every head
+writes. 3. Prompts
+with two such rows, at distances one and two: score matrices. 4. Their factors: groups, keys, queries, the
+rotary base.
 """
 
 from __future__ import annotations
@@ -23,10 +26,14 @@ __all__ = ["HeadsStart", "learn_heads"]
 
 _ZEROS = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0])
 _TRIES = 10  # rows whose poles are looked at; the one that tells the heads apart best is used
-_NOISE = 1e-6  # relative misfit of a row's poles on the worst of all rows; all heads leave 1e-8, one too few 1e-4
+_NOISE = (
+    1e-6  # relative misfit of a row's poles on the worst of all rows; all heads leave 1e-8, one too few 1e-4
+)
 _STEP = 4e-2  # of derivatives in a normed row: two sizes leave 1e-6
 _OWN_ZEROS = (1.0, 4.0, 16.0)
-_ASKERS = 2  # candidates for every asking row of which scores are read; those with moderate own scores are taken
+_ASKERS = (
+    2  # candidates for every asking row of which scores are read; those with moderate own scores are taken
+)
 _SIZE = 0.7  # of the normed rows of which scores are read
 _SPARE = 1.3  # prompts over unknowns, for scores
 _RANK_GAP = 1e-3  # relative singular value of what a head writes below which a direction is noise
@@ -34,7 +41,8 @@ _RANK_GAP = 1e-3  # relative singular value of what a head writes below which a 
 
 @dataclass(frozen=True, eq=False)
 class HeadsStart:
-    """attention: the four matrices, good to about 1e-4. theta: of rotary positions. condition: how well heads were told apart."""
+    """attention: the four matrices, good to about 1e-4. theta: of rotary positions. condition: how well heads
+    were told apart."""
 
     attention: Attention
     theta: float
@@ -50,7 +58,9 @@ def learn_heads(outputs: AttentionOutputs, value_path: Array, rng: np.random.Gen
     near, far = _score_matrices(outputs, written, rng)
     groups = group_by_rows(written, rank)
     if len({len(group) for group in groups}) != 1:
-        raise Unresolved(f"heads share values in groups of {sorted(len(group) for group in groups)}, and not evenly")
+        raise Unresolved(
+            f"heads share values in groups of {sorted(len(group) for group in groups)}, and not evenly"
+        )
     parts = [factor_scores([near[h] for h in group], [far[h] for h in group], rank) for group in groups]
     theta = float(np.exp(np.mean([np.log(rotary_base(part.frequencies, rank)) for part in parts])))
     values, outs = zip(*(_value_factors(written[group], rank) for group in groups), strict=True)
@@ -68,7 +78,9 @@ def learn_heads(outputs: AttentionOutputs, value_path: Array, rng: np.random.Gen
 def _separating_row(outputs: AttentionOutputs, d: int, rng: np.random.Generator) -> tuple[Array, HeadPoles]:
     """A row whose own scores differ between heads, with its poles."""
     rows = unit_rows(rng, _TRIES, d)
-    samples = np.stack([outputs(np.zeros((_TRIES, int(k), d)), rows) for k in _ZEROS], axis=1)  # (tries, K, d)
+    samples = np.stack(
+        [outputs(np.zeros((_TRIES, int(k), d)), rows) for k in _ZEROS], axis=1
+    )  # (tries, K, d)
     for heads in range(1, len(_ZEROS) // 2 + 1):
         found = [(row, find_poles(sample, _ZEROS, heads)) for row, sample in zip(rows, samples, strict=True)]
         good = [(row, poles) for row, poles in found if poles is not None]
@@ -78,7 +90,8 @@ def _separating_row(outputs: AttentionOutputs, d: int, rng: np.random.Generator)
 
 
 def _written_matrices(outputs: AttentionOutputs, row: Array, poles: HeadPoles, value_path: Array) -> Array:
-    """output_h·value_h (H, d, d): linear in the derivatives in a row before `row`, with k zero rows in front, once ρ is known."""
+    """output_h·value_h (H, d, d): linear in the derivatives in a row before `row`, with k zero rows in front,
+    once ρ is known."""
     d, heads = len(row), len(poles.rho)
     counts = np.arange(2 * heads + 2)
     jacobians = np.array([_jacobian(outputs, row, int(k)) for k in counts])  # (K, d, d): [k, out, in]
@@ -97,7 +110,8 @@ def _written_matrices(outputs: AttentionOutputs, row: Array, poles: HeadPoles, v
 
 
 def _jacobian(outputs: AttentionOutputs, row: Array, zeros: int) -> Array:
-    """Derivative of the output in a normed row at zero, just before `row`: central differences at two sizes."""
+    """Derivative of the output in a normed row at zero, just before `row`: central differences at two
+    sizes."""
     d = len(row)
     found = []
     for step in (_STEP, 2.0 * _STEP):
@@ -125,7 +139,8 @@ def _own_scores(outputs: AttentionOutputs, written: Array, rows: Array) -> Array
     directions = np.einsum("hij,bj->bih", written, rows)
     inverse = np.linalg.pinv(directions)
     shares = [
-        np.einsum("bhi,bi->bh", inverse, outputs(np.zeros((len(rows), int(k), rows.shape[1])), rows)) for k in _OWN_ZEROS
+        np.einsum("bhi,bi->bh", inverse, outputs(np.zeros((len(rows), int(k), rows.shape[1])), rows))
+        for k in _OWN_ZEROS
     ]
     weights = np.clip(np.array(shares), 1e-4, 1.0 - 1e-4)
     rho = np.array(_OWN_ZEROS)[:, None, None] * weights / (1.0 - weights)
@@ -133,19 +148,26 @@ def _own_scores(outputs: AttentionOutputs, written: Array, rows: Array) -> Array
     return np.asarray(np.take_along_axis(rho, best[None], axis=0)[0])
 
 
-def _score_matrices(outputs: AttentionOutputs, written: Array, rng: np.random.Generator) -> tuple[Array, Array]:
+def _score_matrices(
+    outputs: AttentionOutputs, written: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """K(1) and K(2), each (H, d, d), in units where the score of normed rows z before b is zᵀ·K·b."""
-    heads, d, _ = written.shape
+    d = written.shape[1]
     askers = unit_rows(rng, _ASKERS * d, d)
     own = _own_scores(outputs, written, askers)
     chosen = np.argsort(np.abs(np.log(own)).max(axis=1))[: d + d // 4 + 2]
-    columns = np.stack([_scores_of(outputs, written, askers[i], own[i], rng) for i in chosen], axis=3)  # (2, H, d, askers)
+    columns = np.stack(
+        [_scores_of(outputs, written, askers[i], own[i], rng) for i in chosen], axis=3
+    )  # (2, H, d, askers)
     solved = columns @ np.linalg.pinv(askers[chosen].T)
     return solved[0], solved[1]
 
 
-def _scores_of(outputs: AttentionOutputs, written: Array, row: Array, own: Array, rng: np.random.Generator) -> Array:
-    """K·row at distances one and two, (2, H, d): shares of two random rows before `row`, solved for, and their logarithms."""
+def _scores_of(
+    outputs: AttentionOutputs, written: Array, row: Array, own: Array, rng: np.random.Generator
+) -> Array:
+    """K·row at distances one and two, (2, H, d): shares of two random rows before `row`, solved for, and
+    their logarithms."""
     heads, d, _ = written.shape
     count = int(_SPARE * d) + 2
     z = _SIZE * unit_rows(rng, 2 * count, d).reshape(count, 2, d)  # [:, 0] at distance one

@@ -1,4 +1,5 @@
-"""The whole of a one-layer decoder of Llama's shape, stage by stage, with a part for everything that was certified on the way."""
+"""The whole of a one-layer decoder of Llama's shape, stage by stage, with a part for everything that was
+certified on the way."""
 
 from __future__ import annotations
 
@@ -30,24 +31,38 @@ __all__ = ["LanguageModelFindings", "learn_language_model"]
 
 _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15, float32 1e-7
 _WORST_CONDITION = 1e8  # of the unembedding: beyond, half of the digits of a hidden state are lost
-_VALUE_PATH = 1e-3  # misfit of the size of the value path; one layer in float64 leaves 1e-9, two layers of any size more than 1e-2
+# misfit of the size of the value path; one layer in float64 leaves 1e-9, two layers of any size more than
+# 1e-2
+_VALUE_PATH = 1e-3
 _SPARE = 2.0  # answers over unknowns in a fit
-_ROW_SIZE = 2.0  # of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
+# of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
+_ROW_SIZE = 2.0
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _LENGTHS = (2, 3, 6, 24)
 _FRESH_LENGTHS = (2, 4, 9, 30)
 _FRESH = 16
 _FITTED = 1e-9  # largest misfit of a fresh state that counts as recovered; float64 leaves 1e-13
 _SAFETY = 4.0  # of the difference of two fits to different prompts, as a bound on the error of either
-# size T of the last row over the norm of the value path, for attention outputs: eps of the norm adds eps/T, rounding T², and
+# size T of the last row over the norm of the value path, for attention outputs: eps of the norm adds eps/T,
+# rounding T², and
 # at this eps both are below 1e-8
 _NEAR, _USUAL_EPS = 6.0, 1e-6
 
 _FIRST = RefinementOptions(
-    iterations=8, damping=1e-6, least_damping=1e-14, improvement=0.5, inner_iterations=300, inner_tolerance=1e-6
+    iterations=8,
+    damping=1e-6,
+    least_damping=1e-14,
+    improvement=0.5,
+    inner_iterations=300,
+    inner_tolerance=1e-6,
 )
 _LAST = RefinementOptions(
-    iterations=8, damping=1e-12, least_damping=1e-14, improvement=0.5, inner_iterations=2000, inner_tolerance=1e-7
+    iterations=8,
+    damping=1e-12,
+    least_damping=1e-14,
+    improvement=0.5,
+    inner_iterations=2000,
+    inner_tolerance=1e-7,
 )
 
 
@@ -73,7 +88,8 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
         parts["unembedding"] = found  # type: ignore[assignment]
         if found.certificate.relative > _ROUNDED:
             raise Unresolved(
-                f"answers carry errors of {found.certificate.relative:.1g} of the largest logit; the stages after the unembedding need "
+                f"answers carry errors of {found.certificate.relative:.1g} of the largest logit; the stages "
+                "after the unembedding need "
                 "answers in float64"
             )
         model, bound = _OneLayer(prompts, found.value, found.error_bound, rng, parts).learn()
@@ -96,11 +112,15 @@ class _OneLayer:
 
     def learn(self) -> tuple[LanguageModel, float]:
         if not isinstance(self.unembedding.norm, RMSNorm):
-            raise OutsideClass("RMSNorm before the unembedding", "the final norm is a LayerNorm; of such models only parts are read")
+            raise OutsideClass(
+                "RMSNorm before the unembedding",
+                "the final norm is a LayerNorm; of such models only parts are read",
+            )
         state = HiddenState(self.prompts, self.unembedding.matrix)
         if state.conditioning > _WORST_CONDITION:
             raise NotIdentifiable(
-                f"the unembedding of {len(self.unembedding.matrix)} tokens has no full rank {self.unembedding.width}, so hidden states "
+                f"the unembedding of {len(self.unembedding.matrix)} tokens has no full rank "
+                f"{self.unembedding.width}, so hidden states "
                 "are seen in part only"
             )
         rows, rows_bound = self._one_row(state)
@@ -113,7 +133,9 @@ class _OneLayer:
             RMSNorm(ones, None, float(eps[1])),
             GatedNetwork(rows.gate, rows.up, rows.down),
         )
-        model = LanguageModel([layer], RMSNorm(ones, None, float(eps[2])), self.unembedding.matrix, Rotary(theta))
+        model = LanguageModel(
+            [layer], RMSNorm(ones, None, float(eps[2])), self.unembedding.matrix, Rotary(theta)
+        )
         return model, max(rows_bound, heads_bound, self.unembedding_bound)
 
     def _one_row(self, state: HiddenState) -> tuple[OneRowState, float]:
@@ -124,7 +146,8 @@ class _OneLayer:
         if path.misfit > _VALUE_PATH:
             raise OutsideClass(
                 "one layer of attention and a network",
-                f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is the model deeper?",
+                f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
+                "the model deeper?",
             )
         with self.prompts.phase("network"):
             network, _ = learn_gated_network(NetworkValues(state, path.matrix, path.first_eps), d, self.rng)
@@ -143,13 +166,21 @@ class _OneLayer:
         bounds = {name: _SAFETY * max(bound, EPS) for name, bound in bounds.items()}
         gates = GatedNetwork(found[0].gate, found[0].up, found[0].down)
         gauge = "order of neurons; one factor between up and down of each; gains of norms are folded in"
-        self._keep("value-path", found[0].value_path, bounds["value-path"], "none; the gain of the first norm is folded in", certificate)
+        self._keep(
+            "value-path",
+            found[0].value_path,
+            bounds["value-path"],
+            "none; the gain of the first norm is folded in",
+            certificate,
+        )
         self._keep("network", gates, bounds["network"], gauge, certificate)
         self._keep("eps", np.exp(found[0].log_eps), bounds["eps"], "none", certificate)
         return found[0], max(bounds.values())
 
     def _row_fit(self, state: HiddenState, start: OneRowState) -> OneRowFit:
-        rows = self._rows(int(_SPARE * start.unknowns / (self.prompts.width - 1)) + 8, float(np.exp(start.log_eps[0])))
+        rows = self._rows(
+            int(_SPARE * start.unknowns / (self.prompts.width - 1)) + 8, float(np.exp(start.log_eps[0]))
+        )
         return OneRowFit(rows, state(rows[:, None, :]))
 
     def _rows(self, count: int, eps: float) -> Array:
@@ -168,7 +199,11 @@ class _OneLayer:
     def _heads(self, state: HiddenState, rows: OneRowState) -> tuple[Attention, float, float]:
         eps = np.exp(rows.log_eps)
         network = GatedNetwork(rows.gate, rows.up, rows.down)
-        near = _NEAR * max(float(np.linalg.norm(rows.value_path, 2)), 1.0) * max(1.0, float(eps[0]) / _USUAL_EPS) ** (1 / 3)
+        near = (
+            _NEAR
+            * max(float(np.linalg.norm(rows.value_path, 2)), 1.0)
+            * max(1.0, float(eps[0]) / _USUAL_EPS) ** (1 / 3)
+        )
         outputs = AttentionOutputs(state, network, float(eps[0]), float(eps[1]), near)
         with self.prompts.phase("heads"):
             start = learn_heads(outputs, rows.value_path, self.rng)
@@ -182,14 +217,19 @@ class _OneLayer:
         difference = attention_distance(*(each.attention for each in found), rotary=True)
         difference = max(difference, abs(found[0].log_theta - found[1].log_theta), EPS)
         gauge = (
-            "order of heads and groups; values and outputs of a group up to an invertible matrix; queries and keys of a group up to one "
+            "order of heads and groups; values and outputs of a group up to an invertible matrix; queries "
+            "and keys of a group up to one "
             "complex factor a rotary plane"
         )
         self._keep("heads", found[0].attention, _SAFETY * difference, gauge, certificate)
-        self._keep("rotary-base", float(np.exp(found[0].log_theta)), _SAFETY * difference, "none", certificate)
+        self._keep(
+            "rotary-base", float(np.exp(found[0].log_theta)), _SAFETY * difference, "none", certificate
+        )
         return found[0].attention, float(np.exp(found[0].log_theta)), _SAFETY * difference
 
-    def _heads_fit(self, state: HiddenState, start: AttentionState, after: AfterAttention, eps: float) -> AttentionFit:
+    def _heads_fit(
+        self, state: HiddenState, start: AttentionState, after: AfterAttention, eps: float
+    ) -> AttentionFit:
         count = int(_SPARE * start.unknowns / (self.prompts.width - 1) / len(_LENGTHS)) + 4
         return AttentionFit([self._prompted(state, count, length, eps) for length in _LENGTHS], after)
 
@@ -198,7 +238,9 @@ class _OneLayer:
         normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True) + eps)
         return Prompted(normed, rows[:, -1], state(rows))
 
-    def _judge_heads(self, state: HiddenState, found: AttentionState, after: AfterAttention, eps: float) -> PartCertificate:
+    def _judge_heads(
+        self, state: HiddenState, found: AttentionState, after: AfterAttention, eps: float
+    ) -> PartCertificate:
         with self.prompts.phase("verification"):
             fresh = [self._prompted(state, _FRESH, length, eps) for length in _FRESH_LENGTHS]
         return _certified(np.abs(AttentionFit(fresh, after).residual(found)), "heads")
@@ -212,7 +254,8 @@ def _certified(errors: Array, what: str) -> PartCertificate:
     worst = float(errors.max())
     if not worst <= _FITTED:
         raise Unresolved(
-            f"the fit of {what} is {worst:.2g} off on fresh prompts, where float64 leaves 1e-13; the answers may be rounded, or the model "
+            f"the fit of {what} is {worst:.2g} off on fresh prompts, where float64 leaves 1e-13; the "
+            "answers may be rounded, or the model "
             "is no layer of RMSNorm, rotary attention and SwiGLU"
         )
     return PartCertificate(worst, int(errors.size), 1.0)

@@ -1,8 +1,10 @@
 """Value path, gated network and eps together, fitted to the states of prompts of one row.
 
-    z = x/√(ms x + e1),  y = x + A·z,  n = y/√(ms y + e2),  h = y + down·(silu(gate·n)·(up·n)),  state = h/√(ms h + e3)
+    z = x/√(ms x + e1),  y = x + A·z,  n = y/√(ms y + e2),  h = y + down·(silu(gate·n)·(up·n)),  state =
+    h/√(ms h + e3)
 
-The Jacobian is used by its products. The preconditioner has one block for every neuron, which couples its gate, up and down, and a
+The Jacobian is used by its products. The preconditioner has one block for every neuron, which couples its
+gate, up and down, and a
 Kronecker product for A.
 """
 
@@ -19,7 +21,9 @@ from unsoftmax.solvers.joint_refinement import Products
 
 __all__ = ["OneRowFit", "OneRowState", "states_of_rows"]
 
-_FLOOR = 1e-12  # of the trace of a block, added to it: the factor between up and down of a neuron changes nothing
+_FLOOR = (
+    1e-12  # of the trace of a block, added to it: the factor between up and down of a neuron changes nothing
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +58,7 @@ class OneRowState:
 
 def states_of_rows(state: OneRowState, rows: Array) -> Array:
     """What the model of `state` says of prompts of one row, (B, d)."""
-    return _Pass(state, rows).seen
+    return np.asarray(_Pass(state, rows).seen)
 
 
 class _Pass:
@@ -84,7 +88,8 @@ class _Pass:
         d_active, d_offered = dn @ s.gate.T + self.n @ g.T, dn @ s.up.T + self.n @ u.T
         d_hidden = self.slope * self.offered * d_active + self.value * d_offered
         dh = dy + d_hidden @ s.down.T + self.hidden @ w.T
-        return _normed(self.seen, dh, self.size3) - self.seen * (self.eps[2] / (2.0 * self.size3**2)) * e[2]
+        turned = self.seen * (self.eps[2] / (2.0 * self.size3**2)) * e[2]
+        return np.asarray(_normed(self.seen, dh, self.size3) - turned)
 
     def backward(self, weights: Array) -> Array:
         s = self.state
@@ -119,16 +124,21 @@ class _Pass:
             n = self.n
             gg, gu, uu = (n.T @ ((pull[:, k] * f)[:, None] * n) for f in (g * g, g * u, u * u))
             gd, ud = n.T @ ((g * t)[:, None] * reach), n.T @ ((u * t)[:, None] * reach)
-            dd = np.eye(d) * float((weight * t * t).sum()) - self.seen.T @ ((bend * t * t)[:, None] * self.seen)
+            dd = np.eye(d) * float((weight * t * t).sum()) - self.seen.T @ (
+                (bend * t * t)[:, None] * self.seen
+            )
             blocks[k] = np.block([[gg, gu, gd], [gu.T, uu, ud], [gd.T, ud.T, dd]])
         return blocks
 
     @cached_property
     def path_factors(self) -> tuple[Array, Array]:
-        """Σ JyᵀJy over rows and the mean of zzᵀ: their Kronecker product stands for the part of JᵀJ that belongs to A."""
+        """Σ JyᵀJy over rows and the mean of zzᵀ: their Kronecker product stands for the part of JᵀJ that
+        belongs to A."""
         s, d = self.state, len(self.state.value_path)
         eye = np.eye(d)
-        inner = np.einsum("bk,ki->bki", self.slope * self.offered, s.gate) + np.einsum("bk,ki->bki", self.value, s.up)
+        inner = np.einsum("bk,ki->bki", self.slope * self.offered, s.gate) + np.einsum(
+            "bk,ki->bki", self.value, s.up
+        )
         network = np.einsum("ok,bki->boi", s.down, inner, optimize=True)
         before = (eye - self.n[:, :, None] * self.n[:, None, :] / d) / self.size2[..., None]
         after = (eye - self.seen[:, :, None] * self.seen[:, None, :] / d) / self.size3[..., None]
@@ -191,7 +201,7 @@ class _Inverse:
     ) -> None:
         self.state, self.rest = state, squares[-3:] + damping[-3:]
         a, g, u, w, _ = state.split(damping)
-        m, d = state.gate.shape
+        d = state.gate.shape[1]
         added = np.concatenate([g, u, w.T], axis=1)  # (m, 3d)
         floor = _FLOOR * np.einsum("kii->k", blocks)[:, None] + added
         self.neurons = np.linalg.inv(blocks + floor[:, :, None] * np.eye(3 * d))

@@ -1,4 +1,5 @@
-"""A recovered part of a model that is not recovered as a whole: its value, how sure it is, and what stays open."""
+"""A recovered part of a model that is not recovered as a whole: its value, how sure it is, and what stays
+open."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True)
 class PartCertificate:
-    """What fresh queries said: the largest difference of an answer from its prediction, and over how many queries.
+    """What fresh queries said: the largest difference of an answer from its prediction, and over how many
+    queries.
 
     scale: size of the answers, to which the difference is relative.
     """
@@ -29,7 +31,8 @@ class PartCertificate:
 
 @dataclass(frozen=True)
 class RecoveredPart(Generic[Value]):
-    """value: the part. error_bound: largest relative error of its entries. gauge: what is left undetermined, in words."""
+    """value: the part. error_bound: largest relative error of its entries. gauge: what is left undetermined,
+    in words."""
 
     name: str
     value: Value

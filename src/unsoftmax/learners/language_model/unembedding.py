@@ -1,7 +1,9 @@
 """The unembedding of a pre-norm decoder of any depth, absolutely, from d queries with vectors as prompts.
 
-One row T·e_i with a huge T is a prompt by itself. Every sublayer sees a normed row, so it adds O(1) to a residual stream of size
-T, and the final norm sees e_i up to O(1/T). The centred log-probabilities are then column i of the unembedding times √d.
+One row T·e_i with a huge T is a prompt by itself. Every sublayer sees a normed row, so it adds O(1) to a
+residual stream of size
+T, and the final norm sees e_i up to O(1/T). The centred log-probabilities are then column i of the
+unembedding times √d.
 """
 
 from __future__ import annotations
@@ -22,15 +24,19 @@ __all__ = ["Unembedding", "UnembeddingLearner"]
 
 _HUGE = 1e18  # T: its square stays inside float32 (3e38), and 1/T is far below the rounding of float64
 _VERIFICATION = 16
-_MISFIT = 0.05  # of the size of the logits: bfloat16 answers are 1 % off, a model that is not pre-norm is as far off as its logits are large
-_SAFETY = 4.0  # an entry of the matrix may be as wrong as four times the largest misfit of a logit on 16 fresh prompts
+# of the size of the logits: bfloat16 answers are 1 % off, a model that is not pre-norm is as far off as its
+# logits are large
+_MISFIT = 0.05
+# an entry of the matrix may be as wrong as four times the largest misfit of a logit on 16 fresh prompts
+_SAFETY = 4.0
 
 
 @dataclass(frozen=True, eq=False)
 class Unembedding:
     """Logits are matrix·norm(row), up to a constant a prompt.
 
-    norm: `RMSNorm` or `LayerNorm` with gain one; with LayerNorm its bias is one, and the mean of a matrix row is the bias of a logit.
+    norm: `RMSNorm` or `LayerNorm` with gain one; with LayerNorm its bias is one, and the mean of a matrix row
+    is the bias of a logit.
     """
 
     matrix: Array
@@ -50,9 +56,12 @@ class Unembedding:
 class UnembeddingLearner:
     """The unembedding and the kind of the final norm.
 
-    Claim: d queries, plus verification. Queries: exactly d. Assumes: rows of any size may be sent (checked by the asker's bound);
-    a pre-norm residual stream (checked on fresh directions). Recovers: U·diag(gain), centred over the vocabulary; nothing is left
-    open, and the depth does not matter. Fails when: the model normalises its input, or norms after every sublayer (OUTSIDE_CLASS).
+    Claim: d queries, plus verification. Queries: exactly d. Assumes: rows of any size may be sent (checked by
+    the asker's bound);
+    a pre-norm residual stream (checked on fresh directions). Recovers: U·diag(gain), centred over the
+    vocabulary; nothing is left
+    open, and the depth does not matter. Fails when: the model normalises its input, or norms after every
+    sublayer (OUTSIDE_CLASS).
     """
 
     verification: int = _VERIFICATION
@@ -60,10 +69,12 @@ class UnembeddingLearner:
     family: ClassVar[str] = "language-model"
     claim: ClassVar[Claim] = Claim(
         title="the unembedding of a pre-norm decoder of any depth",
-        source="this project, THEORY section 14",
+        source="this project; docs/language-models.md",
         assumptions=(
             Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
-            Assumption("sublayers see normed rows and add to a residual stream", "fresh directions are predicted"),
+            Assumption(
+                "sublayers see normed rows and add to a residual stream", "fresh directions are predicted"
+            ),
         ),
         queries=QueryCount("d", "exact", lambda size: size.width),
         recovers="the unembedding with the final gain, and the kind of the final norm",
@@ -100,11 +111,14 @@ class UnembeddingLearner:
 
 def _check(certificate: PartCertificate) -> None:
     if certificate.scale == 0.0:
-        raise NotIdentifiable("all tokens have the same probability, whatever is asked: the unembedding is zero")
+        raise NotIdentifiable(
+            "all tokens have the same probability, whatever is asked: the unembedding is zero"
+        )
     if certificate.relative > _MISFIT:
         raise OutsideClass(
             "logits are linear in the direction of a large row",
-            f"fresh directions are {certificate.relative:.2g} of the largest logit off; is the model pre-norm, and is its input used as it is?",
+            f"fresh directions are {certificate.relative:.2g} of the largest logit off; is the model "
+            "pre-norm, and is its input used as it is?",
         )
 
 
@@ -115,7 +129,8 @@ def _with_rms_norm(columns: Array) -> Unembedding:
 
 
 def _with_layer_norm(columns: Array) -> Unembedding:
-    """LayerNorm makes (e_i - 1/d)·d/√(d-1) of e_i; these add up to zero, so the mean of all answers is the bias of the logits."""
+    """LayerNorm makes (e_i - 1/d)·d/√(d-1) of e_i; these add up to zero, so the mean of all answers is the
+    bias of the logits."""
     d = len(columns)
     if d < 2:
         return _with_rms_norm(columns)

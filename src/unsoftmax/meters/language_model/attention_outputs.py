@@ -1,6 +1,8 @@
-"""What attention adds to the last row of a prompt, for a one-layer decoder whose network is known: two queries each.
+"""What attention adds to the last row of a prompt, for a one-layer decoder whose network is known: two
+queries each.
 
-The last row is T·w. Its normed form is w whatever T is, so attention adds the same c at two T. The streams T·w + c + M are seen up to
+The last row is T·w. Its normed form is w whatever T is, so attention adds the same c at two T. The streams
+T·w + c + M are seen up to
 their lengths; two of them in one plane fix both, and c follows.
 """
 
@@ -22,7 +24,8 @@ _ITERATIONS = 100
 
 @dataclass(frozen=True, eq=False)
 class AttentionOutputs:
-    """network: M of normed rows. first_eps, second_eps: of the two norms of the layer. near: the smaller T; the larger is four times it."""
+    """network: M of normed rows. first_eps, second_eps: of the two norms of the layer. near: the smaller T;
+    the larger is four times it."""
 
     state: HiddenState
     network: Callable[[Array], Array]
@@ -31,7 +34,8 @@ class AttentionOutputs:
     near: float
 
     def __call__(self, before: Array, last: Array) -> Array:
-        """c (B, d) for normed rows `before` (B, N - 1, d), of mean square below one, and `last` (B, d), of mean square one."""
+        """c (B, d) for normed rows `before` (B, N - 1, d), of mean square below one, and `last` (B, d), of
+        mean square one."""
         sizes = self.near, 4.0 * self.near
         rows = self.rows_of(before)
         batches = [np.concatenate([rows, (size * last)[:, None]], axis=1) for size in sizes]

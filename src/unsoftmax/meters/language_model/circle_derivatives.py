@@ -1,7 +1,10 @@
-"""First and second derivatives of a function on the sphere mean n² = 1, at points of one circle, along directions across it.
+"""First and second derivatives of a function on the sphere mean n² = 1, at points of one circle, along
+directions across it.
 
-At a point n of the circle and a unit direction w orthogonal to it, n·cos t + √d·w·sin t stays on the sphere. Its second
-difference is d·wᵀHw less a term that does not depend on w, so the measured matrices are the Hessians plus multiples of the identity.
+At a point n of the circle and a unit direction w orthogonal to it, n·cos t + √d·w·sin t stays on the sphere.
+Its second
+difference is d·wᵀHw less a term that does not depend on w, so the measured matrices are the Hessians plus
+multiples of the identity.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from unsoftmax.arrays import Array
 
 __all__ = ["CircleDerivatives", "measure_circle"]
 
-_STEP = 3e-4  # radians: errors of second differences are 1e-7 (the step squared) and 4e-7 (rounding over the step squared)
+# radians: errors of second differences are 1e-7 (the step squared) and 4e-7 (rounding over the step squared)
+_STEP = 3e-4
 _TURN = 0.3  # of a spacing: the points are no mirror images of each other in any special direction
 
 Function = Callable[[Array], Array]
@@ -25,7 +29,8 @@ Function = Callable[[Array], Array]
 class CircleDerivatives:
     """frame: orthonormal (d, d); the circle is in the first two columns, directions are the next ones.
 
-    angles (P,), points (P, d). values (P, out). hessians (P, out, q, q), gradients (P, q, out) along the first q directions.
+    angles (P,), points (P, d). values (P, out). hessians (P, out, q, q), gradients (P, q, out) along the
+    first q directions.
     """
 
     frame: Array
@@ -47,12 +52,13 @@ class CircleDerivatives:
     @property
     def on_circle(self) -> Array:
         """Coordinates (P, 2) of the points in the plane of the circle."""
-        return np.sqrt(len(self.frame)) * np.column_stack([np.cos(self.angles), np.sin(self.angles)])
+        turned = np.column_stack([np.cos(self.angles), np.sin(self.angles)])
+        return np.asarray(np.sqrt(len(self.frame)) * turned)
 
     @property
     def points(self) -> Array:
         """(P, d)"""
-        return self.on_circle @ self.frame[:, :2].T
+        return np.asarray(self.on_circle @ self.frame[:, :2].T)
 
     def further_gradients(self, function: Function) -> Array:
         """Gradients (P, d - 2 - q, out) along the rest, by central differences: 2 values each."""
@@ -62,7 +68,8 @@ class CircleDerivatives:
 def measure_circle(
     function: Function, frame: Array, n_points: int, q: int, before: CircleDerivatives | None = None
 ) -> CircleDerivatives:
-    """Derivatives at `n_points` points along q directions; what `before` holds, for fewer directions, is not asked again."""
+    """Derivatives at `n_points` points along q directions; what `before` holds, for fewer directions, is not
+    asked again."""
     angles = 2.0 * np.pi * (np.arange(n_points) + _TURN) / n_points
     d = len(frame)
     known = 0
@@ -81,7 +88,13 @@ def measure_circle(
 
 
 def _fill(
-    function: Function, point: Array, value: Array, directions: Array, known: int, hessian: Array, gradient: Array
+    function: Function,
+    point: Array,
+    value: Array,
+    directions: Array,
+    known: int,
+    hessian: Array,
+    gradient: Array,
 ) -> None:
     """Adds the rows and columns from `known` on."""
     d, q = directions.shape
@@ -111,6 +124,8 @@ def _gradients(function: Function, point: Array, directions: Array) -> Array:
 def _pair(function: Function, point: Array, along: Array) -> tuple[Array, Array]:
     """Values a step along and against every direction."""
     radius = np.sqrt(len(point))
-    moved = np.concatenate([np.cos(_STEP) * point + sign * np.sin(_STEP) * radius * along for sign in (1.0, -1.0)])
+    moved = np.concatenate(
+        [np.cos(_STEP) * point + sign * np.sin(_STEP) * radius * along for sign in (1.0, -1.0)]
+    )
     up, down = np.split(function(moved), 2)
     return up, down

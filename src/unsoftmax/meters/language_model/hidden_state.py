@@ -15,7 +15,8 @@ __all__ = ["HiddenState"]
 
 @dataclass(frozen=True, eq=False)
 class HiddenState:
-    """Reads n = h/√(mean h² + eps) of the last row, h the residual stream after all layers, for models with RMSNorm.
+    """Reads n = h/√(mean h² + eps) of the last row, h the residual stream after all layers, for models with
+    RMSNorm.
 
     unembedding: (V, d), gain of the final norm folded in, columns without their mean. One query a state.
     """

@@ -1,7 +1,9 @@
 """Values of the network of a one-layer decoder at any normed row, from two prompts of one row each.
 
-The row x that makes the residual stream before the network ρ·n solves x + A·norm(x) = ρ·n. The stream after it is ρ·n + M(n), of
-which only the direction is seen. Two sizes ρ give two directions in one plane with n, and with them both lengths and M(n).
+The row x that makes the residual stream before the network ρ·n solves x + A·norm(x) = ρ·n. The stream after
+it is ρ·n + M(n), of
+which only the direction is seen. Two sizes ρ give two directions in one plane with n, and with them both
+lengths and M(n).
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from unsoftmax.meters.language_model.hidden_state import HiddenState
 
 __all__ = ["NetworkValues", "first_length", "rows_before_network"]
 
-# sizes ρ of the stream over the norm of A: far enough for a fixed point to be found, near enough for M to show beside ρ·n
+# sizes ρ of the stream over the norm of A: far enough for a fixed point to be found, near enough for M to
+# show beside ρ·n
 _SIZES = (1.5, 6.0)
 _ITERATIONS = 400
 

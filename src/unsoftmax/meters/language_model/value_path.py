@@ -1,12 +1,17 @@
-"""The value path A = Σ_h output_h·value_h of a one-layer decoder, and eps of its norms, from prompts that end in a zero row.
+"""The value path A = Σ_h output_h·value_h of a one-layer decoder, and eps of its norms, from prompts that end
+in a zero row.
 
 A zero row has the query zero, so it attends to all rows evenly, and its own value is zero.
 
-Direction. Rows far below √eps make every norm linear: the state of [x; 0] is A·x/(2·√(e1·e3)), that of [x] is that twice plus
-x/√e3, e1 and e3 the eps of the first and the last norm. The even part, which the network adds, cancels between x and -x, and
+Direction. Rows far below √eps make every norm linear: the state of [x; 0] is A·x/(2·√(e1·e3)), that of [x] is
+that twice plus
+x/√e3, e1 and e3 the eps of the first and the last norm. The even part, which the network adds, cancels
+between x and -x, and
 two sizes remove the cubic part.
-Size. The prompt of j copies of z and k zero rows has the stream h = c·a + μ - (e/c²)·μ' at the end, c = j/(j+k), a = A·norm(z), μ and
-μ' what the network does in the direction of a. Of h only the direction is seen; four c fix the lengths up to one factor. A single
+Size. The prompt of j copies of z and k zero rows has the stream h = c·a + μ - (e/c²)·μ' at the end, c =
+j/(j+k), a = A·norm(z), μ and
+μ' what the network does in the direction of a. Of h only the direction is seen; four c fix the lengths up to
+one factor. A single
 row T·n along a has the stream T·n + A·n + M(n), whose part across n is seen in absolute units.
 """
 
@@ -34,7 +39,8 @@ _FACTOR_ROWS = 6
 
 @dataclass(frozen=True, eq=False)
 class ValuePath:
-    """matrix: A (d, d). eps: of the first norm and of the last one, from the same prompts. misfit: of the size, relative."""
+    """matrix: A (d, d). eps: of the first norm and of the last one, from the same prompts. misfit: of the
+    size, relative."""
 
     matrix: Array
     first_eps: float
@@ -70,7 +76,8 @@ def _tiny_size(state: HiddenState, row: Array) -> float:
 
 
 def _slopes(state: HiddenState, rows: Array, *, zeros: int) -> Array:
-    """The linear part of the states of rows, followed by zero rows: odd differences at the size and at half of it."""
+    """The linear part of the states of rows, followed by zero rows: odd differences at the size and at half
+    of it."""
     found = []
     for share in (1.0, 0.5):
         batch = np.zeros((2 * len(rows), 1 + zeros, rows.shape[1]))
@@ -107,7 +114,9 @@ def _lines(state: HiddenState, rows: Array, slope: Array) -> tuple[Array, Array]
     points = np.stack(seen, axis=2)  # (n, d, 4)
     steps = rows @ slope.T
     # λ_c·point_c = c·step + μ + μ'/c² for all c: unknown are the four lengths λ, and the vectors μ and μ'
-    kept = np.linalg.qr(np.column_stack([np.ones(4), c**-2.0]), mode="complete")[0][:, 2:]  # (4, 2), blind to μ and μ'
+    kept = np.linalg.qr(np.column_stack([np.ones(4), c**-2.0]), mode="complete")[0][
+        :, 2:
+    ]  # (4, 2), blind to μ and μ'
     lengths = np.empty((n, 4))
     for i in range(n):
         system = np.concatenate([points[i] * kept[:, k] for k in range(2)])

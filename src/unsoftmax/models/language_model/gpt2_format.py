@@ -11,8 +11,8 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.language_model.hidden_activations import from_hidden_act, to_hidden_act
-from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.model import LanguageModel
+from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.parts import Attention, DecoderLayer, FeedForward, LearnedPositions
 from unsoftmax.models.parts import LayerNorm, Norm
 

@@ -10,8 +10,8 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.language_model.hidden_activations import from_hidden_act, to_hidden_act
-from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.model import LanguageModel
+from unsoftmax.models.language_model.one_eps import round_eps, same_eps
 from unsoftmax.models.language_model.parts import Attention, DecoderLayer, GatedNetwork, Rotary
 from unsoftmax.models.parts import RMSNorm
 
@@ -65,11 +65,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
     norms = [norm for layer in model.layers for norm in (layer.attention_norm, layer.network_norm)] + [
         model.final_norm
     ]
-    if (
-        len(sizes) > 1
-        or not same_eps(norms)
-        or not all(isinstance(norm, RMSNorm) for norm in norms)
-    ):
+    if len(sizes) > 1 or not same_eps(norms) or not all(isinstance(norm, RMSNorm) for norm in norms):
         raise UsageError("Llama has RMSNorm with one eps and layers of one shape; save this model with .save")
     part = first.attention
     biased = any(bias is not None for layer in model.layers for bias in _biases(layer.attention))

@@ -1,1 +1,2 @@
-"""Heads of causal attention from what attention adds to a row: poles, values, and rotary factors of scores."""
+"""Heads of causal attention from what attention adds to a row: poles, values, and rotary factors of
+scores."""

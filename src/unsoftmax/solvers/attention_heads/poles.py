@@ -1,6 +1,8 @@
-"""Weights of heads from the outputs of one row behind k zero rows: c_k = Σ_h ρ_h/(k + ρ_h)·a_h, a rational function of k.
+"""Weights of heads from the outputs of one row behind k zero rows: c_k = Σ_h ρ_h/(k + ρ_h)·a_h, a rational
+function of k.
 
-ρ_h = exp(own score of the row) and a_h what head h writes for it. The Loewner matrix of the samples has rank H, and the pencil with
+ρ_h = exp(own score of the row) and a_h what head h writes for it. The Loewner matrix of the samples has rank
+H, and the pencil with
 the shifted one has the poles -ρ_h.
 """
 
@@ -18,7 +20,8 @@ __all__ = ["HeadPoles", "find_poles"]
 
 @dataclass(frozen=True, eq=False)
 class HeadPoles:
-    """rho (H,), ascending. residues (H, d): a_h. misfit: relative. condition: of the weights, how well they tell the heads apart."""
+    """rho (H,), ascending. residues (H, d): a_h. misfit: relative. condition: of the weights, how well they
+    tell the heads apart."""
 
     rho: Array
     residues: Array
@@ -48,7 +51,7 @@ def find_poles(outputs: Array, zeros: Array, heads: int) -> HeadPoles | None:
     solved = least_squares(misfit, np.log(roots.real), xtol=1e-15, ftol=1e-15, gtol=1e-15)
     log_rho = np.sort(solved.x)
     design = weights(log_rho)
-    residues = np.linalg.lstsq(design, outputs, rcond=None)[0]
+    residues = np.asarray(np.linalg.lstsq(design, outputs, rcond=None)[0], dtype=np.float64)
     relative = float(np.linalg.norm(design @ residues - outputs) / np.linalg.norm(outputs))
     return HeadPoles(np.exp(log_rho), residues, relative, float(np.linalg.cond(design)))
 

@@ -1,6 +1,7 @@
 """Queries, keys and the rotary base from score matrices at two distances: K(Δ) = keyᵀ·R(Δ)·query/√d_h.
 
-Heads of one group share their key. In the row space of the key, K(2)·K(1)⁺ is similar to R(1): its eigenvalues are exp(±iθ_j), and
+Heads of one group share their key. In the row space of the key, K(2)·K(1)⁺ is similar to R(1): its
+eigenvalues are exp(±iθ_j), and
 its eigenvectors are the rotary planes, each up to one complex factor, which changes nothing.
 """
 
@@ -19,7 +20,8 @@ _SHARED = 0.9  # mean squared cosine between row spaces: one group above it; unr
 
 @dataclass(frozen=True, eq=False)
 class RotaryFactors:
-    """key (d_h, d). queries: one (d_h, d) a head, 1/√d_h not included in them. frequencies: θ_j as measured, descending."""
+    """key (d_h, d). queries: one (d_h, d) a head, 1/√d_h not included in them. frequencies: θ_j as measured,
+    descending."""
 
     key: Array
     queries: list[Array]
@@ -39,7 +41,8 @@ def group_by_rows(matrices: Array, rank: int) -> list[list[int]]:
 
 
 def factor_scores(near: list[Array], far: list[Array], rank: int) -> RotaryFactors:
-    """near, far: K(1) and K(2) of the heads of one group, d_h = rank, in units where the score is rowᵀ·K·row."""
+    """near, far: K(1) and K(2) of the heads of one group, d_h = rank, in units where the score is
+    rowᵀ·K·row."""
     joined = np.concatenate([*near, *far], axis=1)
     space = np.linalg.svd(joined, full_matrices=False)[0][:, :rank]
     first, second = space.T @ np.concatenate(near, axis=1), space.T @ np.concatenate(far, axis=1)
@@ -60,7 +63,9 @@ def _balanced(key: Array, queries: list[Array]) -> tuple[Array, list[Array]]:
     """Keys and queries of every plane in equal sizes."""
     half = len(key) // 2
     sizes = [
-        np.sqrt(sum(np.linalg.norm(part[[j, j + half]]) ** 2 for part in parts)) for parts in ([key], queries) for j in range(half)
+        np.sqrt(sum(np.linalg.norm(part[[j, j + half]]) ** 2 for part in parts))
+        for parts in ([key], queries)
+        for j in range(half)
     ]
     factor = np.tile(np.sqrt(np.array(sizes[half:]) / np.array(sizes[:half])), 2)[:, None]
     return key * factor, [query / factor for query in queries]
@@ -78,7 +83,8 @@ def _rotation(angles: Array, rows: float) -> Array:
 
 
 def rotary_base(frequencies: Array, rank: int) -> float:
-    """theta of θ_j = theta^(-2j/d_h), from the planes after the first, whose θ is one; each weighted by its θ.
+    """theta of θ_j = theta^(-2j/d_h), from the planes after the first, whose θ is one; each weighted by its
+    θ.
 
     >>> round(rotary_base(np.array([1.0, 0.1]), 4), 6)
     100.0

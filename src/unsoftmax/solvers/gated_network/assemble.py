@@ -1,7 +1,10 @@
-"""Whole neurons from gates inside a subspace: sizes, the plane of the circle, and all other directions follow linearly.
+"""Whole neurons from gates inside a subspace: sizes, the plane of the circle, and all other directions follow
+linearly.
 
-With g = κG + γ, u = U + tG + β/κ (G, U unit rows inside the differentiated directions, γ and β in the plane of the circle), the
-coefficient of (GUᵀ + UGᵀ)/2 in a Hessian is c·silu'(γ·n)·w with c·w = 2κ·down: one profile over the circle for every neuron.
+With g = κG + γ, u = U + tG + β/κ (G, U unit rows inside the differentiated directions, γ and β in the plane
+of the circle), the
+coefficient of (GUᵀ + UGᵀ)/2 in a Hessian is c·silu'(γ·n)·w with c·w = 2κ·down: one profile over the circle
+for every neuron.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from unsoftmax.solvers.gated_network.symmetric import as_vectors, product_vector
 
 __all__ = ["Neurons", "assemble_neurons"]
 
-_SIZES = (0.3, 1.0, 2.0, 4.0)  # of γ·n at the start of a fit, and eight directions each: enough to find the best profile
+_SIZES = (
+    0.3,
+    1.0,
+    2.0,
+    4.0,
+)  # of γ·n at the start of a fit, and eight directions each: enough to find the best profile
 _DIRECTIONS = 8
 _STEPS = 60
 
@@ -33,18 +41,18 @@ class Neurons:
 
 
 def assemble_neurons(
-    gates: Gates,
-    frame: Array,
-    on_circle: Array,
-    hessians: Array,
-    gradients: Array,
-    further: Array,
+    gates: Gates, frame: Array, on_circle: Array, hessians: Array, gradients: Array, further: Array
 ) -> Neurons:
-    """frame (d, d), on_circle (P, 2), hessians (P, out, q, q), gradients (P, q, out), further (P, d - 2 - q, out)."""
+    """frame (d, d), on_circle (P, 2), hessians (P, out, q, q), gradients (P, q, out), further (P, d - 2 - q,
+    out)."""
     n_points, out, q, _ = hessians.shape
     m = len(gates.gates)
     basis = np.concatenate(
-        [product_vectors(gates.gates, gates.gates), product_vectors(gates.gates, gates.ups), as_vectors(np.eye(q))[None]]
+        [
+            product_vectors(gates.gates, gates.gates),
+            product_vectors(gates.gates, gates.ups),
+            as_vectors(np.eye(q))[None],
+        ]
     ).T
     found = np.linalg.lstsq(basis, as_vectors(hessians.reshape(-1, q, q)).T, rcond=None)[0]
     squares, mixed = found[:m].reshape(m, n_points, out), found[m : 2 * m].reshape(m, n_points, out)
@@ -55,13 +63,17 @@ def assemble_neurons(
     factor, gamma, misfit = _fit_profiles(profile, on_circle)
     active = gamma @ on_circle.T  # (m, P)
     square = np.einsum("kpo,ko->kp", squares, written) / factor[:, None]
-    design = np.concatenate([0.5 * SILU.second(active)[..., None] * on_circle, SILU.first(active)[..., None]], axis=2)
+    design = np.concatenate(
+        [0.5 * SILU.second(active)[..., None] * on_circle, SILU.first(active)[..., None]], axis=2
+    )
     solved = np.einsum("kap,kp->ka", np.linalg.pinv(design), square)
     beta, shift = solved[:, :2], solved[:, 2]
     ups = gates.ups + shift[:, None] * gates.gates
     scaled = factor[:, None] * written  # 2κ·down
     across = beta @ on_circle.T  # κ·(up·n)
-    slopes = (SILU.first(active) * across)[..., None] * gates.gates[:, None] + SILU(active)[..., None] * ups[:, None]
+    slopes = (SILU.first(active) * across)[..., None] * gates.gates[:, None] + SILU(active)[..., None] * ups[
+        :, None
+    ]
     columns = np.einsum("kpi,ko->piok", slopes, scaled).reshape(-1, m) / 2.0
     kappa = 1.0 / np.linalg.lstsq(columns, gradients.reshape(-1), rcond=None)[0]
     down = (scaled / (2.0 * kappa[:, None])).T
@@ -74,7 +86,7 @@ def assemble_neurons(
 
 def _rest(active: Array, offered: Array, down: Array, further: Array) -> tuple[Array, Array]:
     """Coordinates of gates and ups along the directions that have gradients only: linear in both."""
-    m, n_points = active.shape
+    m = len(active)
     count = further.shape[1]
     if not count:
         return np.zeros((m, 0)), np.zeros((m, 0))
@@ -91,7 +103,8 @@ def _rest(active: Array, offered: Array, down: Array, further: Array) -> tuple[A
 
 
 def _fit_profiles(profile: Array, on_circle: Array) -> tuple[Array, Array, Array]:
-    """c, γ and the relative misfit of c·silu'(γ·n_p) for every profile, by damped Gauss-Newton from many starts at once."""
+    """c, γ and the relative misfit of c·silu'(γ·n_p) for every profile, by damped Gauss-Newton from many
+    starts at once."""
     m = len(profile)
     angles = np.arange(_DIRECTIONS) * 2.0 * np.pi / _DIRECTIONS
     radius = np.linalg.norm(on_circle[0])
@@ -109,12 +122,15 @@ def _fit_profiles(profile: Array, on_circle: Array) -> tuple[Array, Array, Array
     for _ in range(_STEPS):
         active = state[..., 1:] @ on_circle.T
         jacobian = np.concatenate(
-            [SILU.first(active)[..., None], (state[..., :1] * SILU.second(active))[..., None] * on_circle], axis=-1
+            [SILU.first(active)[..., None], (state[..., :1] * SILU.second(active))[..., None] * on_circle],
+            axis=-1,
         )
         normal = np.einsum("kspi,kspj->ksij", jacobian, jacobian)
         diagonal = np.einsum("ksii->ksi", normal)
         normal = normal + (damping[..., None] * (diagonal + 1e-300))[..., None] * np.eye(3)
-        step = np.linalg.solve(normal + 1e-30 * np.eye(3), np.einsum("kspi,ksp->ksi", jacobian, left)[..., None])[..., 0]
+        step = np.linalg.solve(
+            normal + 1e-30 * np.eye(3), np.einsum("kspi,ksp->ksi", jacobian, left)[..., None]
+        )[..., 0]
         tried = state - step
         new = residual(tried)
         new_cost = (new**2).sum(axis=-1)

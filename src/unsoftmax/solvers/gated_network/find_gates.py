@@ -1,7 +1,9 @@
 """Rank-one elements of a space of symmetric matrices: the gates of a gated network.
 
-Second derivatives of such a network lie in the span of g·gᵀ and g·uᵀ + u·gᵀ over all neurons (g gate, u up), and the identity.
-The rank-one elements are g·gᵀ. The power method x <- P(xxᵀ)x, P the projection on the space, climbs to them from random starts;
+Second derivatives of such a network lie in the span of g·gᵀ and g·uᵀ + u·gᵀ over all neurons (g gate, u up),
+and the identity.
+The rank-one elements are g·gᵀ. The power method x <- P(xxᵀ)x, P the projection on the space, climbs to them
+from random starts;
 later starts come from the part of the space that the neurons found so far do not explain.
 """
 
@@ -21,11 +23,13 @@ _STARTS = 128  # of a round at most: a batch of this size keeps the matrix produ
 _SHIFT = 0.3  # of the power method: keeps the climb monotone
 _ITERATIONS = 400
 _SETTLED = 1e-7
-_CLIMBED = 2e-3  # a start that ends below 1 minus this is no rank-one element; right ones end within the noise of the space
+# a start that ends below 1 minus this is no rank-one element; right ones end within the noise of the space
+_CLIMBED = 2e-3
 _SAME = 0.995  # cosine above which two gates are one
 _REFINEMENTS = 15
 _KEPT = 0.8  # cosine that a refined gate must keep with its start
-_SHARP = 0.1  # second over third least singular value at a gate: two directions, g and u, belong to it and no third
+# second over third least singular value at a gate: two directions, g and u, belong to it and no third
+_SHARP = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,8 @@ class Gates:
 
 
 def find_gates(space: Array, n: int, count: int, rng: np.random.Generator) -> Gates:
-    """Up to `count` gates in the span of the orthonormal columns of `space`, symmetric n×n matrices as vectors."""
+    """Up to `count` gates in the span of the orthonormal columns of `space`, symmetric n×n matrices as
+    vectors."""
     gates = np.empty((0, n))
     ups = np.empty((0, n))
     tried = 0
@@ -59,12 +64,15 @@ def find_gates(space: Array, n: int, count: int, rng: np.random.Generator) -> Ga
 
 
 def _starts(space: Array, n: int, count: int, gates: Array, ups: Array, rng: np.random.Generator) -> Array:
-    """Random directions; once half is found, leading eigenvectors of random elements of the unexplained part."""
+    """Random directions; once half is found, leading eigenvectors of random elements of the unexplained
+    part."""
     most = min(2 * count, _STARTS)
     if 2 * len(gates) < count:
         starts = rng.standard_normal((most, n))
     else:
-        explained = np.concatenate([product_vectors(gates, gates), product_vectors(gates, ups), as_vectors(np.eye(n))[None]])
+        explained = np.concatenate(
+            [product_vectors(gates, gates), product_vectors(gates, ups), as_vectors(np.eye(n))[None]]
+        )
         basis = np.linalg.qr((explained @ space).T)[0]
         mixes = rng.standard_normal((max(8, min(most, 6 * (count - len(gates)))), space.shape[1]))
         mixes = mixes - (mixes @ basis) @ basis.T
@@ -88,14 +96,22 @@ def _climb(space: Array, starts: Array) -> tuple[Array, Array]:
 
 
 def _refined(space: Array, start: Array) -> tuple[Array, Array] | None:
-    """(g, u) near a start: the maximum is flat along u, so the plane of g and u and then g inside it are found in turn."""
+    """(g, u) near a start: the maximum is flat along u, so the plane of g and u and then g inside it are
+    found in turn."""
     g, n = start, len(start)
     for _ in range(_REFINEMENTS):
         outside = _outside(space, product_vectors(np.broadcast_to(g, (n, n)), np.eye(n)))
         values, vectors = np.linalg.eigh(outside @ outside.T)
         plane = vectors[:, :2].T
-        # the one combination of p·pᵀ, (p·qᵀ + q·pᵀ)/√2, q·qᵀ that is not in the space; g is where its form vanishes twice
-        forms = np.array([product_vectors(plane[0], plane[0]), np.sqrt(2.0) * product_vectors(*plane), product_vectors(plane[1], plane[1])])
+        # the one combination of p·pᵀ, (p·qᵀ + q·pᵀ)/√2, q·qᵀ that is not in the space; g is where its form
+        # vanishes twice
+        forms = np.array(
+            [
+                product_vectors(plane[0], plane[0]),
+                np.sqrt(2.0) * product_vectors(*plane),
+                product_vectors(plane[1], plane[1]),
+            ]
+        )
         missing = np.linalg.eigh((lambda r: r @ r.T)(_outside(space, forms)))[1][:, 2]
         form = np.array([[missing[0], missing[1] / np.sqrt(2.0)], [missing[1] / np.sqrt(2.0), missing[2]]])
         roots, axes = np.linalg.eigh(form)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 
@@ -35,5 +36,5 @@ def product_vectors(a: Array, b: Array) -> Array:
     return np.asarray((a[..., i] * b[..., j] + a[..., j] * b[..., i]) / 2.0 * _weights(i, j))
 
 
-def _weights(i: Array, j: Array) -> Array:
+def _weights(i: NDArray[np.intp], j: NDArray[np.intp]) -> Array:
     return np.where(i == j, 1.0, np.sqrt(2.0))
