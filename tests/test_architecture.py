@@ -16,6 +16,8 @@ ROOMS = [
     "arrays",
     "float_formats",
     "errors",
+    "importing",
+    "text_files",
     "child_processes",
     "families",
     "outcomes",

@@ -1,5 +1,36 @@
-"""`python -m unsoftmax`."""
+"""`python -m unsoftmax`, and the installed command.
 
-from unsoftmax.cli.app import main
+Nothing is imported here before interrupts are taken care of: importing the rest takes up to seconds on a busy
+machine, and an interrupt in the middle of it would print a traceback.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+__all__ = ["main"]
+
+_INTERRUPTED = 130  # 128 and the number of the signal, as shells say it
+
+
+def main() -> None:
+    """Entry point of the installed command."""
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if handled:  # otherwise interrupts are ignored, for instance in the background: that stays
+        signal.signal(signal.SIGINT, _leave)
+    from unsoftmax.cli.app import run
+
+    sys.exit(run())
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ends the program at once. Until a command has begun nothing has to be cleaned up."""
+    os.write(2, b"unsoftmax: interrupted; nothing was asked and nothing was written\n")
+    os._exit(_INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -82,7 +82,8 @@ def test_audit_of_what_is_no_attention(tmp_path: Path, monkeypatch: pytest.Monke
     status, facts = invoke_json("audit", "curved_box:f", "--width", "3")
     assert (status, facts["heads"]) == (1, None)
     assert facts["verdict"].startswith("Nothing was recovered")
-    assert (tmp_path / "out" / "audit" / "report.html").is_file()
+    (report,) = (tmp_path / "out" / "audit").glob("curved-box-f-*/report.html")
+    assert facts["artifacts"]["report"] == str(report.relative_to(tmp_path))
 
 
 def test_defend_prints_a_table_and_advice(tmp_path: Path) -> None:

@@ -85,13 +85,13 @@ def test_a_callable_of_the_working_directory(tmp_path: Path) -> None:
     ("arguments", "status", "words"),
     [
         (("recover", "nowhere"), 2, "names no target"),
-        (("recover", "demo:single-head?d=4", "--width", "5"), 2, "pass width=4"),
+        (("recover", "demo:single-head?d=4", "--width", "5"), 2, "pass --width 4"),
         (("recover", "demo:single-head?d=4", "--budget", "-1"), 2, "budget"),
-        (("recover", "demo:single-head?d=4", "--family", "rnn"), 2, "no family"),
+        (("recover", "demo:single-head?d=4", "--family", "rnn"), 2, "is not one of"),
         (("recover", "demo:single-head?d=4", "--out", "/dev/null/x"), 2, "cannot write"),
         (("recover",), 2, "TARGET"),
         (("frobnicate",), 2, "frobnicate"),
-        (("demo", "nonsense"), 2, "no demo"),
+        (("demo", "nonsense"), 2, "is not one of"),
     ],
 )
 def test_wrong_usage_ends_with_two_and_a_sentence(
@@ -161,7 +161,7 @@ def test_demo_of_several_heads(tmp_path: Path) -> None:
 HELP = """
 import sys
 sys.argv = ['unsoftmax', '--help']
-from unsoftmax.cli.app import main
+from unsoftmax.__main__ import main
 try:
     main()
 except SystemExit:

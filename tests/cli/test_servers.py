@@ -71,7 +71,7 @@ def test_a_served_file_is_recovered_and_the_ledger_tells(tmp_path: Path) -> None
     facts = json.loads(done.stdout)
     assert (done.returncode, facts["status"], done.stderr) == (0, "EXACT", "")
     assert HEAD.distance(unsoftmax.load(facts["artifacts"]["model"])) < 1e-9  # type: ignore[arg-type]
-    shown = run_here("ledger", "show", ledger, "--price", "1000", "--json")
+    shown = run_here("ledger", "show", ledger, "--price-per-1k", "1000", "--json")
     statement = json.loads(shown.stdout)
     assert statement["queries"] == statement["cost"] == facts["queries"]["total"]
     assert statement["runs"] == 2
@@ -176,10 +176,10 @@ def test_a_foreign_ledger_is_exit_2(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        (("recover", "demo:single-head?d=4", "--rate", "5"), "rate is an option for web addresses"),
+        (("recover", "demo:single-head?d=4", "--rate", "5"), "--rate is an option for web addresses"),
         (("ledger", "show", "absent.ledger"), "there is no ledger"),
         (("serve", "demo:single-head?d=4", "--fault", "rain=1"), "no fault 'rain'"),
-        (("serve", "demo:single-head?d=4", "--datatype", "INT8"), "FP64 or FP32"),
+        (("serve", "demo:single-head?d=4", "--datatype", "INT8"), "is not one of"),
         (("serve", "demo:single-head?d=4", "--need-token"), "is not set"),
     ],
 )
@@ -192,7 +192,7 @@ def test_wrong_use_is_exit_2(arguments: tuple[str, ...], match: str, monkeypatch
 
 def test_defences_can_be_served() -> None:
     with served(
-        "demo:single-head?d=3", "--round", "2", "--noise", "0.1", "--norm-bound", "5", "--rate-limit", "1000"
+        "demo:single-head?d=3", "--round", "2", "--noise", "0.1", "--input-bound", "5", "--rate-limit", "1000"
     ) as url:
         oracle: Any = unsoftmax.as_oracle(url)
         answer = float(oracle(np.ones((1, 1, 3)))[0])

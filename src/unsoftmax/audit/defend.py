@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
-from unsoftmax.child_processes import end_with_the_parent, undisturbed_children
+from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.outcomes import Status
@@ -254,11 +253,8 @@ def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterato
         for index, job in enumerate(jobs):
             yield index, attack(*job)
         return
-    with ProcessPoolExecutor(
-        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=end_with_the_parent
-    ) as pool:
-        with undisturbed_children():
-            waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
+    with WorkerPool(min(workers, len(jobs))) as pool:
+        waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -11,26 +14,24 @@ from unsoftmax.cli.audit import audit
 from unsoftmax.cli.compare import compare
 from unsoftmax.cli.defend import defend
 from unsoftmax.cli.demo import demo
+from unsoftmax.cli.failures import failure_of
 from unsoftmax.cli.ledger import ledger_app
+from unsoftmax.cli.output import say
 from unsoftmax.cli.plan import plan
 from unsoftmax.cli.recover import recover
 from unsoftmax.cli.reproduce import reproduce
 from unsoftmax.cli.serve import serve
 from unsoftmax.cli.sweep import sweep
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run"]
 
 app = typer.Typer(
-    help=(
-        "Recover the parameters of attention models from black-box queries, with a certificate and the bill."
-    ),
-    epilog=(
-        "Exit status: 0 recovered and certified; 1 any other outcome; 2 wrong usage or input; 3 the oracle "
-        "failed."
-    ),
+    help="Recover the parameters of attention models from black-box queries, with certificate and bill.",
+    epilog="Exit status: 0 recovered and certified; 1 any other outcome; 2 wrong usage or input; "
+    "3 the oracle failed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 for _command in (recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
@@ -47,12 +48,41 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and leave.", callback=_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", "-V", help="Print the version and leave.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     pass
 
 
-def main() -> None:
-    """Entry point of the installed command."""
-    app()
+def run() -> int:
+    """Runs the command line; gives its exit status. Whatever happens is one sentence, never a traceback."""
+    try:
+        app(prog_name="unsoftmax")
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except BaseException as error:  # outside of any command: help that cannot be printed, for instance
+        failure = failure_of(error)
+        say(f"unsoftmax: {failure.message}")
+        status = failure.status
+    else:
+        status = 0
+    return _flushed(status)
+
+
+def _flushed(status: int) -> int:
+    """The status, after everything was written; otherwise Python would report a failure by itself."""
+    try:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError as error:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if status == 0:
+            failure = failure_of(error)
+            if not isinstance(error, BrokenPipeError):
+                say(f"unsoftmax: {failure.message}")
+            return failure.status if not isinstance(error, BrokenPipeError) else 1
+    return status

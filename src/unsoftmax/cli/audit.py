@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Budget,
-    Json,
-    Seed,
-    Target,
-    Width,
-    bar_aside,
-    print_json,
-    reports_errors,
-    say,
-    show_progress,
-    writable_folder,
-)
+from unsoftmax.cli.command import command, flags_of
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.flags import with_flags
+from unsoftmax.cli.options import Asking, Json, Price, Servers, Target
+from unsoftmax.cli.output import print_json, say, writable_folder
+from unsoftmax.cli.progress import bar_aside, show_progress
+from unsoftmax.cli.reach import how_to_go_on, opened
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,139 +26,124 @@ if TYPE_CHECKING:
 
 __all__ = ["audit"]
 
+_LONGEST = 60  # characters of a target's name in the name of a folder
 _WORTH_A_POOL = 200  # parameters from which starting processes pays
 _MOST_FOR_DEFENCES = 3_000  # parameters of a model whose defences are tried unasked
 
 
-@reports_errors
-def audit(
-    target: Target,
-    width: Width = None,
-    family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
-    seed: Seed = 0,
-    budget: Budget = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option("--tolerance", help="How far an answer may be off; else found out.", show_default=False),
-    ] = None,
-    input_bound: Annotated[
-        float | None,
-        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
-    ] = None,
-    outputs: Annotated[
-        int | None,
-        typer.Option(
-            "--outputs", help="Numbers in an answer, if the target does not tell.", show_default=False
-        ),
-    ] = None,
-    price: Annotated[
-        float | None,
-        typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0, show_default=False),
-    ] = None,
+@dataclass(frozen=True)
+class _Spending:
+    """What may be spent, and what is tried afterwards."""
+
+    price: Price = None
     confirm_above: Annotated[
         int | None,
-        typer.Option("--confirm-above", help="Ask before more queries.", min=0, show_default=False),
-    ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")
-    ] = False,
+        typer.Option("--confirm-above", help="Ask before more queries than this.", min=0, show_default=False),
+    ] = None
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")] = (
+        False
+    )
     defences: Annotated[
-        str,
-        typer.Option("--defences", help="Tried on the recovered model: auto (if it is small), all, none."),
-    ] = "auto",
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)
-    ] = None,
-    headers: Annotated[
-        Path | None,
-        typer.Option(
-            "--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False
-        ),
-    ] = None,
+        Literal["auto", "all", "none"],
+        typer.Option("--defences", help="Try defences on the recovered model; auto: if it is small."),
+    ] = "auto"
+
+    def confirmed(self, text: str) -> bool:
+        """Asks the user, or raises `UsageError` where nobody can be asked."""
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"{text}: more than the {self.confirm_above:,} queries allowed without confirmation, and "
+                "there is no terminal to ask at; pass --yes or a larger --confirm-above. "
+                "What was paid is kept in the ledger"
+            )
+        with bar_aside():
+            return typer.confirm(f"{text}. Go on?", err=True)
+
+
+@command("unsoftmax.audit.pipeline", "unsoftmax.audit.report")
+def audit(
+    target: Target,
+    asking: Asking,
+    servers: Servers,
+    spending: _Spending,
     ledger: Annotated[
         Path | None,
-        typer.Option("--ledger", help="File that keeps every answer (OUT/audit.ledger).", show_default=False),
+        typer.Option(
+            "--ledger",
+            help="File that keeps every answer. Default: audit.ledger in --out.",
+            show_default=False,
+        ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for report, data, model and ledger.")] = Path(
-        "out/audit"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            help="Folder for report, data, model and ledger. Default: one in out/audit for each target and "
+            "its options.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Identify TARGET, recover it, prove it, and write a report with what would have stopped it."""
-    from unsoftmax.audit.pipeline import audit_target
-    from unsoftmax.audit.planning import AuditPlan
+    from unsoftmax.audit.facts import facts_of
     from unsoftmax.audit.report import write_report
 
-    if defences not in ("auto", "all", "none"):
-        raise UsageError(f"--defences is auto, all or none, not {defences!r}")
-    folder = writable_folder(out)
-    place = ledger if ledger is not None else folder / "audit.ledger"
+    here = Path.cwd()  # the target's code may change it
+    folder = None if out is None else writable_folder(out)
+    with opened(target, servers, asking.outputs) as oracle:
+        folder = folder if folder is not None else _usual_folder(target, oracle, asking)
+        writable_folder(here / folder)
+        place = here / (ledger if ledger is not None else folder / "audit.ledger")
+        try:
+            done = _audited(oracle, asking, spending, place)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(how_to_go_on(place)) from None
+    done = _with_defences(replace(done, target=target), spending.defences, asking.seed)
+    kept = str(ledger if ledger is not None else folder / "audit.ledger")
+    artifacts = write_report(done, folder) | {"ledger": kept}
+    done = replace(done, result=replace(done.result, artifacts=artifacts))
+    if as_json:
+        print_json(facts_of(done))
+    else:
+        typer.echo(with_flags(_describe(done), flags_of(audit)))
+    raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
+
+
+def _audited(oracle: Oracle, asking: Asking, spending: _Spending, ledger: Path) -> Audit:
+    from unsoftmax.audit.pipeline import audit_target
+    from unsoftmax.audit.planning import AuditPlan
 
     def tell(plan: AuditPlan) -> None:
         if sys.stderr.isatty():
             with bar_aside():
                 say(f"plan        {plan.sentence}")
 
-    def confirm(text: str) -> bool:
-        if not sys.stdin.isatty():
-            raise UsageError(
-                f"{text}: more than the {confirm_above:,} queries allowed without confirmation, and there "
-                "is no terminal to ask at; "
-                "pass --yes or a larger --confirm-above. What was paid is kept in the ledger"
-            )
-        with bar_aside():
-            return typer.confirm(f"{text}. Go on?", err=True)
-
-    given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
-    with (
-        show_progress() as progress,
-        opened(
-            target, outputs, {name: value for name, value in given.items() if value is not None}
-        ) as oracle,
-    ):
-        done = audit_target(
+    with show_progress() as progress:
+        return audit_target(
             oracle,
-            width=width,
-            family=family,
-            seed=seed,
-            budget=budget,
-            ledger=place,
-            tolerance=tolerance,
-            input_bound=input_bound,
-            outputs=outputs,
-            price_per_thousand=price,
-            confirm_above=None if yes else confirm_above,
-            confirm=confirm,
+            **asking.arguments(),
+            ledger=ledger,
+            price_per_thousand=spending.price,
+            confirm_above=None if spending.yes else spending.confirm_above,
+            confirm=spending.confirmed,
             on_plan=tell,
             progress=progress,
         )
-    done = _with_defences(replace(done, target=target), defences, seed)
-    artifacts = write_report(done, folder) | {"ledger": str(place)}
-    done = replace(done, result=replace(done.result, artifacts=artifacts))
-    if as_json:
-        from unsoftmax.audit.facts import facts_of
-
-        print_json(facts_of(done))
-    else:
-        typer.echo(_describe(done))
-    raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
 
 
-@contextmanager
-def opened(target: str, outputs: int | None, http: dict[str, object]) -> Iterator[Oracle]:
-    """The oracle of a target, and its connections closed afterwards."""
-    from unsoftmax.recovery.targets import as_oracle
+def _usual_folder(target: str, oracle: Oracle, asking: Asking) -> Path:
+    """A folder for this target, as it is now, and these options: a ledger belongs to one of each.
 
-    oracle = as_oracle(target, outputs=outputs, http=http)
-    try:
-        yield oracle
-    finally:
-        if callable(close := getattr(oracle, "close", None)):
-            close()
+    The budget is left out, so that a run may go on with a larger one.
+    """
+    from unsoftmax.oracles import identity
+
+    name = re.sub(r"[^A-Za-z0-9]+", "-", target.rpartition("/")[2].removeprefix("demo:")).strip("-")[
+        :_LONGEST
+    ]
+    facts = repr((identity(oracle), sorted((asking.arguments() | {"budget": None}).items())))
+    return Path("out/audit") / f"{name or 'target'}-{blake2b(facts.encode(), digest_size=3).hexdigest()}"
 
 
 def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:

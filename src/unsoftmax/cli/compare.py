@@ -7,22 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Budget,
-    Json,
-    LedgerPath,
-    Seed,
-    Width,
-    print_json,
-    reports_errors,
-    say,
-    writable_folder,
-)
+from unsoftmax.cli.command import command
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.options import Asking, Json, LedgerPath
+from unsoftmax.cli.output import print_json, say, writable_folder
+from unsoftmax.cli.stand_in import model_behind
 
 if TYPE_CHECKING:
-    from unsoftmax.cli.defend import Behind
+    from unsoftmax.cli.stand_in import Behind
     from unsoftmax.models import Model
 
 __all__ = ["compare"]
@@ -36,16 +28,14 @@ Side = Annotated[
 ]
 
 
-@reports_errors
+@command("unsoftmax.audit.compare")
 def compare(
     first: Side,
     second: Side,
+    asking: Asking,
     rtol: Annotated[
         float, typer.Option("--rtol", help="Relative difference of parameters that counts as none.", min=0)
     ] = 1e-12,
-    width: Width = None,
-    seed: Seed = 0,
-    budget: Budget = None,
     ledger: LedgerPath = None,
     out: Annotated[
         Path | None,
@@ -55,22 +45,19 @@ def compare(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether two models are one function; if not, print an input on which they differ. Exit status: 0
-    same, 1 different."""
+    """Say whether two models are one function, and if not, on which input they differ (exit status 1)."""
     import numpy as np
 
     from unsoftmax.audit.compare import compare_models
-    from unsoftmax.cli.defend import model_behind
 
     folder = None if out is None else writable_folder(out)
     sides: list[Behind] = []
     for index, target in enumerate((first, second), 1):
-        place = (
-            None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")
-        )  # a ledger belongs to one target
-        sides.append(model_behind(target, width, seed, budget, place))
+        # a ledger belongs to one target
+        place = None if ledger is None else ledger.with_name(f"{ledger.name}-{index}")
+        sides.append(model_behind(target, asking, place))
         rtol = max(rtol, 2.0 * sides[-1].bound)  # what was recovered is compared as well as it is known
-    done = compare_models(*_as_far_as_known(*sides), rtol=rtol, seed=seed)
+    done = compare_models(*_as_far_as_known(*sides), rtol=rtol, seed=asking.seed)
     content = done.as_json()
     if folder is not None and done.separating is not None:
         np.save(folder / "separating.npy", done.separating)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,49 +12,44 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import (
-    Budget,
-    Json,
-    LedgerPath,
-    Seed,
-    Target,
-    Width,
-    print_json,
-    reports_errors,
-    say,
-    show_progress,
-    writable_folder,
-)
-from unsoftmax.errors import NotRecovered, UsageError
+from unsoftmax.cli.command import command
+from unsoftmax.cli.options import Asking, Json, LedgerPath, Target
+from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.progress import counting_bar
+from unsoftmax.cli.stand_in import holds_model, model_behind
 
 if TYPE_CHECKING:
     from unsoftmax.audit.defend import Defences
-    from unsoftmax.models import Model
 
-__all__ = ["Behind", "bar", "defend", "model_behind", "n_workers"]
+__all__ = ["bar", "defend", "n_workers"]
 
 
-@reports_errors
-def defend(
-    target: Target,
-    width: Width = None,
+@dataclass(frozen=True)
+class _Trial:
+    """What is tried, on which inputs, by how many processes."""
+
     defence: Annotated[
         list[str] | None,
         typer.Option(
             "--defence",
             help="For instance decimals=2+input-bound=10; repeatable. Default: the usual ones and pairs.",
         ),
-    ] = None,
+    ] = None
     sequences: Annotated[
         Path | None,
         typer.Option("--sequences", help="Honest inputs, a .npy array (B, N, d).", show_default=False),
-    ] = None,
+    ] = None
     workers: Annotated[
         int | None,
-        typer.Option("--workers", help="Processes; default: one a processor.", min=1, show_default=False),
-    ] = None,
-    seed: Seed = 0,
-    budget: Budget = None,
+        typer.Option("--workers", help="Processes. Default: one per processor.", min=1, show_default=False),
+    ] = None
+
+
+@command("unsoftmax.audit.defend", "unsoftmax.audit.drawings.figures")
+def defend(
+    target: Target,
+    asking: Asking,
+    trial: _Trial,
     ledger: LedgerPath = None,
     out: Annotated[
         Path | None,
@@ -68,16 +62,16 @@ def defend(
     from unsoftmax.audit.drawings.figures import draw_defences
 
     folder = None if out is None else writable_folder(out)
-    honest = None if sequences is None else room.read_sequences(sequences)
+    honest = None if trial.sequences is None else room.read_sequences(trial.sequences)
     stand_in = not holds_model(target)
-    model = model_behind(target, width, seed, budget, ledger).model
+    model = model_behind(target, asking, ledger).model
     with bar() as progress:
         table = room.defend(
             model,
-            defences=defence or None,
+            defences=trial.defence or None,
             sequences=honest,
-            seed=seed,
-            workers=workers or n_workers(),
+            seed=asking.seed,
+            workers=trial.workers or n_workers(),
             stand_in=stand_in,
             progress=progress,
         )
@@ -94,49 +88,6 @@ def defend(
     typer.echo(describe(table))
     for name, path in content.get("artifacts", {}).items():
         typer.echo(f"{name:<11} {path}")
-
-
-def holds_model(target: str) -> bool:
-    """Whether the target's own parameters are at hand, so that no query is needed."""
-    return target.startswith("demo:") or target.endswith(".safetensors")
-
-
-@dataclass(frozen=True)
-class Behind:
-    """A target's model and how well it is known: relative error of the parameters, error of the constant, and
-    whether the scale shows at all."""
-
-    model: Model
-    bound: float = 0.0
-    constant_bound: float = 0.0
-    free_scale: bool = False
-
-
-def model_behind(
-    target: str, width: int | None, seed: int, budget: int | None, ledger: Path | None
-) -> Behind:
-    """The target's own model where its file is at hand, else the one recovered from it."""
-    import unsoftmax
-    from unsoftmax.audit.defend import model_of
-
-    if holds_model(target):
-        model = model_of(target)
-        if width is not None and width != model.width:
-            raise UsageError(
-                f"width {width} but {target} has width {model.width}; pass --width {model.width}"
-            )
-        return Behind(model)
-    with show_progress() as progress:
-        result = unsoftmax.recover(
-            target, width=width, seed=seed, budget=budget, ledger=ledger, progress=progress
-        )
-    if result.model is None:
-        raise NotRecovered(
-            f"{target} shows its answers only and could not be recovered: {result.reason}", result
-        )
-    say(f"{target}: the model recovered with {result.queries.total:,} queries stands in for the target")
-    labels = any(finding.subject == "answers" and "labels" in finding.value for finding in result.findings)
-    return Behind(result.model, result.error_bound or 0.0, result.constant_bound or 0.0, labels)
 
 
 def describe(table: Defences) -> str:
@@ -168,26 +119,12 @@ def describe(table: Defences) -> str:
 
 
 def n_workers() -> int:
-    """One process a processor that we may use."""
+    """One process per processor that this program may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager
 def bar() -> Iterator[Callable[[int, int, str], None] | None]:
     """A bar of defences done, on a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-    from rich.progress import Progress as Bar
-
-    with Bar(
-        TextColumn("{task.description:<40}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as shown:
-        task = shown.add_task("defences", total=None)
-        yield lambda done, all_, label: shown.update(task, description=label, completed=done, total=all_)
+    with counting_bar("defences", "defences") as update:
+        yield None if update is None else lambda done, total, label: update(label, done, total)

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Budget,
-    Json,
-    Seed,
-    print_json,
-    reports_errors,
-    show_progress,
-    writable_folder,
-)
-from unsoftmax.errors import UsageError
+from unsoftmax.cli.command import command
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.options import Budget, Json, Seed
+from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.progress import show_progress
 
 if TYPE_CHECKING:
     from unsoftmax.models import Model, MultiHead, SingleHead
@@ -27,27 +20,37 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
-_STORIES = {"single-head": (64, 8), "multi-head": (24, None)}  # name -> usual width and rank
+_STORIES = {"single-head": (64, 8), "multi-head": (24, None)}  # from name to usual width and rank
 
 
-@reports_errors
-def demo(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Which story: single-head or multi-head.")
-    ] = "single-head",
+@dataclass(frozen=True)
+class _Hidden:
+    """The size of the hidden model."""
+
     width: Annotated[
         int | None, typer.Option("--width", help="Width of the hidden model.", min=1, show_default=False)
-    ] = None,
+    ] = None
     rank: Annotated[
         int | None,
         typer.Option(
             "--rank", help="Rank of the hidden W; the learner is not told.", min=0, show_default=False
         ),
-    ] = None,
+    ] = None
     heads: Annotated[
         int,
         typer.Option("--heads", help="Number of hidden heads (multi-head); the learner is not told.", min=1),
-    ] = 4,
+    ] = 4
+
+
+_USUAL = _Hidden()
+
+
+@command("unsoftmax.recovery.recover", "unsoftmax.oracles.separate_process")
+def demo(
+    name: Annotated[
+        Literal["single-head", "multi-head"], typer.Argument(help="Which model is hidden.")
+    ] = "single-head",
+    hidden: _Hidden = _USUAL,
     seed: Seed = 0,
     budget: Budget = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for the picture and the model.")] = Path(
@@ -58,14 +61,10 @@ def demo(
     """Recover a model hidden in another process and compare it with the truth."""
     import unsoftmax
     from unsoftmax.oracles.separate_process import SeparateProcess
-    from unsoftmax.recovery.targets import demo_model
+    from unsoftmax.recovery.demos import demo_model
 
-    if name not in _STORIES:
-        raise UsageError(
-            f"there is no demo {name!r}; try: unsoftmax demo single-head, or: unsoftmax demo multi-head"
-        )
     folder = writable_folder(out)
-    target = _target(name, width, rank, heads, seed)
+    target = _target(name, hidden, seed)
     with SeparateProcess(target) as oracle, show_progress() as progress:
         result = unsoftmax.recover(oracle, seed=seed, budget=budget, progress=progress)
     truth = demo_model(target)  # read only now, to compare
@@ -79,10 +78,11 @@ def demo(
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
 
 
-def _target(name: str, width: int | None, rank: int | None, heads: int, seed: int) -> str:
+def _target(name: str, hidden: _Hidden, seed: int) -> str:
     usual_width, usual_rank = _STORIES[name]
-    d = usual_width if width is None else width
-    r = usual_rank if rank is None else rank
+    d = usual_width if hidden.width is None else hidden.width
+    r = usual_rank if hidden.rank is None else hidden.rank
+    heads = hidden.heads
     target = f"demo:{name}?d={d}&seed={seed}" + (f"&heads={heads}" if name == "multi-head" else "")
     return target if r is None or r >= d else f"{target}&r={r}"
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import Json, print_json, reports_errors
+from unsoftmax.cli.command import command
+from unsoftmax.cli.options import Json, Price
+from unsoftmax.cli.output import print_json
 
 if TYPE_CHECKING:
     from unsoftmax.ledger import Statement
@@ -23,13 +25,10 @@ def _group() -> None:
 
 
 @ledger_app.command()
-@reports_errors
+@command("unsoftmax.ledger")
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The ledger.", show_default=False)],
-    price: Annotated[
-        float | None,
-        typer.Option("--price", help="Price of a thousand queries.", min=0.0, show_default=False),
-    ] = None,
+    price: Price = None,
     as_json: Json = False,
 ) -> None:
     """Say what was asked, when, by phase, and what it cost."""

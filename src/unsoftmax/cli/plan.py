@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import Budget, Json, Out, Seed, Target, Width, print_json, reports_errors
+from unsoftmax.cli.command import command
+from unsoftmax.cli.options import Budget, Json, Seed, Shape, Target
+from unsoftmax.cli.output import print_json
 
 if TYPE_CHECKING:
     from unsoftmax.recovery.plan import Cost
@@ -14,21 +18,30 @@ if TYPE_CHECKING:
 __all__ = ["plan"]
 
 
-@reports_errors
+@dataclass(frozen=True)
+class _Size:
+    """The size of a target, when it is known."""
+
+    heads: Annotated[
+        int | None,
+        typer.Option("--heads", help="Number of heads, when it is known.", min=1, show_default=False),
+    ] = None
+    rank: Annotated[
+        int | None,
+        typer.Option("--rank", help="Rank of W of each head, when known.", min=0, show_default=False),
+    ] = None
+    neurons: Annotated[int, typer.Option("--neurons", help="Neurons of the network, when known.", min=0)] = 0
+    biases: Annotated[bool, typer.Option("--biases", help="With --heads, --rank or --neurons.")] = False
+
+
+@command("unsoftmax.recovery.plan")
 def plan(
     target: Target,
-    width: Width = None,
-    family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
-    heads: Annotated[int | None, typer.Option("--heads", help="Number of heads, when it is known.")] = None,
-    rank: Annotated[int | None, typer.Option("--rank", help="Rank of W of each head, when known.")] = None,
-    neurons: Annotated[int, typer.Option("--neurons", help="Neurons of the network, when known.")] = 0,
-    biases: Annotated[bool, typer.Option("--biases", help="With --heads, --rank or --neurons.")] = False,
-    outputs: Annotated[
-        int | None, typer.Option("--outputs", help="Numbers in an answer, if the target does not report it.")
-    ] = None,
+    shape: Shape,
+    known: _Size,
     seed: Seed = 0,
     budget: Budget = None,
-    out: Out = None,
+    out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
     as_json: Json = False,
 ) -> None:
     """Say what recovering TARGET costs, before the first query."""
@@ -38,11 +51,13 @@ def plan(
     from unsoftmax.recovery.targets import as_oracle
 
     size = None
-    if heads is not None or rank is not None or neurons:
-        d = check_width(width if width is not None else as_oracle(target).spec.width)
-        each = rank if rank is not None else d if heads is None else max(1, d // heads)
-        size = Size(d, (each,) * (1 if heads is None else heads), neurons, biased=biases)
-    planned = make_plan(target, width=width, family=family, outputs=outputs, size=size)
+    if known.heads is not None or known.rank is not None or known.neurons:
+        d = check_width(shape.width if shape.width is not None else as_oracle(target).spec.width)
+        each = (
+            known.rank if known.rank is not None else d if known.heads is None else max(1, d // known.heads)
+        )
+        size = Size(d, (each,) * (known.heads or 1), known.neurons, biased=known.biases)
+    planned = make_plan(target, width=shape.width, family=shape.family, outputs=shape.outputs, size=size)
     affordable = [cost for cost in planned.costs if budget is not None and cost.total <= budget]
     if as_json:
         ranks = max((cost.size.rank for cost in affordable), default=0)

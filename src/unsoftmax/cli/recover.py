@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Budget,
-    Json,
-    LedgerPath,
-    Out,
-    Seed,
-    Target,
-    Width,
-    print_json,
-    reports_errors,
-    show_progress,
-    writable_folder,
-)
+from unsoftmax.cli.command import command, flags_of
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.flags import with_flags
+from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target
+from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.progress import show_progress
+from unsoftmax.cli.reach import how_to_go_on, opened
 
 if TYPE_CHECKING:
     from unsoftmax.oracles import Oracle
@@ -32,96 +24,88 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "recover"]
 
+_Learner = Literal[
+    "default", "theorem-4.1", "theorem-4.1-structured"
+]  # those that need no fact about the target
 
-@reports_errors
-def recover(
-    target: Target,
-    width: Width = None,
-    family: Annotated[str, typer.Option("--family", help="auto, or the family when it is known.")] = "auto",
-    seed: Seed = 0,
-    budget: Budget = None,
-    input_bound: Annotated[
-        float | None,
-        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
-    ] = None,
-    ledger: LedgerPath = None,
-    concurrency: Annotated[
-        int | None,
-        typer.Option("--concurrency", help="Servers: most requests at a time.", min=1, show_default=False),
-    ] = None,
-    rate: Annotated[
-        float | None, typer.Option("--rate", help="Servers: most queries a second.", show_default=False)
-    ] = None,
-    headers: Annotated[
-        Path | None,
-        typer.Option(
-            "--headers", help="Servers: file of headers, a 'Name: value' a line.", show_default=False
-        ),
-    ] = None,
+
+@dataclass(frozen=True)
+class _Reach(Servers):
+    """How the target is reached."""
+
     dask: Annotated[
         str | None,
         typer.Option(
             "--dask",
-            help="Ask from Dask workers: 'local', a scheduler's address, or 'here' for none.",
+            help="Ask from Dask workers: 'local', the address of a scheduler, or 'here' for none.",
             show_default=False,
         ),
+    ] = None
+
+
+@command("unsoftmax.recovery.recover")
+def recover(
+    target: Target,
+    asking: Asking,
+    reach: _Reach,
+    learner: Annotated[
+        _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
+    ] = "default",
+    ledger: LedgerPath = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder for the recovered model (.safetensors).", show_default=False),
     ] = None,
-    out: Out = None,
     as_json: Json = False,
 ) -> None:
     """Recover the parameters behind TARGET from its answers alone."""
     import unsoftmax
 
     folder = None if out is None else writable_folder(out)
-    given = {"concurrency": concurrency, "rate": rate, "headers": None if headers is None else str(headers)}
-    http = {name: value for name, value in given.items() if value is not None}
-    with show_progress() as progress, _reach(target, http, dask) as oracle:
-        result = unsoftmax.recover(
-            oracle,
-            width=width,
-            family=family,
-            seed=seed,
-            budget=budget,
-            input_bound=input_bound,
-            ledger=ledger,
-            progress=progress,
-        )
+    place = None if ledger is None else ledger.absolute()  # the target's code may change the directory
+    chosen = None
+    if learner != "default":
+        chosen = unsoftmax.theorem_4_1("structured" if learner.endswith("structured") else "gaussian")
+    try:
+        with show_progress() as progress, _asked(target, reach, asking.outputs) as oracle:
+            result = unsoftmax.recover(
+                oracle, **asking.arguments(), learner=chosen, ledger=place, progress=progress
+            )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(how_to_go_on(place)) from None
     if folder is not None and result.model is not None:
         result = replace(result, artifacts={"model": str(result.model.save(folder / "model.safetensors"))})
     if as_json:
         print_json(result.as_json())
     else:
-        typer.echo(describe(result))
+        typer.echo(with_flags(describe(result), flags_of(recover)))
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
 
 
 @contextmanager
-def _reach(target: str, http: dict[str, Any], dask: str | None) -> Iterator[Oracle]:
+def _asked(target: str, reach: _Reach, outputs: int | None) -> Iterator[Oracle]:
     """The target asked from here, or from the workers of a Dask cluster."""
-    if dask is None:
-        from unsoftmax.recovery.targets import as_oracle
-
-        yield as_oracle(target, http=http)
+    if reach.dask is None:
+        with opened(target, reach, outputs) as oracle:
+            yield oracle
         return
     from unsoftmax.lab.shared_oracle import SharedOracle
     from unsoftmax.lab.workers import crew_of
 
-    if dask == "here":
-        yield SharedOracle(target, None, http=http)
+    if reach.dask == "here":
+        yield SharedOracle(target, None, http=reach.http())
         return
-    with crew_of(dask) as crew:
-        yield SharedOracle(target, crew, http=http)
+    with crew_of(reach.dask) as crew:
+        yield SharedOracle(target, crew, http=reach.http())
 
 
 def describe(result: Result) -> str:
-    """The result for people, a fact a line."""
+    """The result for people, one fact per line."""
     lines = [f"{result.status}: {result.reason}"]
     if result.model is not None:
         ranks = ", ".join(map(str, result.model.ranks))
-        lines.append(
-            f"model       {result.family}, width {result.width}, rank {ranks}, {result.model.parameters:,} "
-            "parameters"
-        )
+        size = f"{result.model.parameters:,} parameters"
+        lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {size}")
     phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
     again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
     lines.append(f"queries     {result.queries.total:,} ({phases}){again}")

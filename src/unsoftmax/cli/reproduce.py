@@ -8,21 +8,15 @@ from typing import Annotated
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Json,
-    Seed,
-    print_json,
-    reports_errors,
-    say,
-    writable_folder,
-)
+from unsoftmax.cli.command import command
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.options import Json, Seed
+from unsoftmax.cli.output import print_json, say, writable_folder
 
 __all__ = ["reproduce"]
 
 
-@reports_errors
+@command("unsoftmax.lab.reproduce")
 def reproduce(
     theorem: Annotated[
         list[str] | None,
@@ -33,7 +27,9 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", help="Folder for tables, pictures and the page.")] = Path(
         "out/reproduce"
     ),
-    workers: Annotated[int, typer.Option("--workers", help="Processes that share the experiments out.")] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", help="Processes that share the experiments.", min=1)
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Hold every statement of the paper against measurements; exit status 0 when all checks hold."""
@@ -51,8 +47,8 @@ def reproduce(
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "nothing was written. --fast takes small grids, --theorem 4.1 a part, --workers N shares the "
-            "parts out"
+            "nothing was written. --fast takes small grids, --theorem 4.1 one part, "
+            "--workers N more processes"
         ) from None
     if as_json:
         checks = [

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from unsoftmax.cli.common import (
-    NOT_RECOVERED,
-    RECOVERED,
-    Json,
-    print_json,
-    reports_errors,
-    say,
-    writable_folder,
-)
+from unsoftmax.cli.command import command
+from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
+from unsoftmax.cli.options import Json
+from unsoftmax.cli.output import print_json, say, writable_folder
+from unsoftmax.cli.progress import counting_bar
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +23,41 @@ if TYPE_CHECKING:
 __all__ = ["sweep"]
 
 
-@reports_errors
+@dataclass(frozen=True)
+class _Work:
+    """Who computes the cells, and what is written."""
+
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", help="Processes. Default: one per core.", min=1, show_default=False),
+    ] = None
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", help="'local', or the address of a Dask scheduler.", show_default=False),
+    ] = None
+    parquet: Annotated[
+        bool, typer.Option("--parquet", help="Write table.parquet instead of table.csv (needs pyarrow).")
+    ] = False
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="Run cells again that ended in an error.")
+    ] = False
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What a plot of a table shows."""
+
+    x: Annotated[
+        str | None, typer.Option("--x", help="Draw a table: the horizontal axis.", show_default=False)
+    ] = None
+    y: Annotated[str, typer.Option("--y", help="Draw a table: the figure shown.")] = "error"
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Draw a table: one line for each value of this axis.", show_default=False),
+    ] = None
+
+
+@command("unsoftmax.lab.sweep")
 def sweep(
     spec: Annotated[
         Path,
@@ -37,44 +67,22 @@ def sweep(
             show_default=False,
         ),
     ],
+    work: _Work,
+    drawing: _Drawing,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for the results (default: out/sweep/NAME).", show_default=False),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes (default: one a core).", show_default=False)
-    ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option("--dask", help="'local', or the address of a Dask scheduler.", show_default=False),
-    ] = None,
-    parquet: Annotated[
-        bool, typer.Option("--parquet", help="Write table.parquet instead of table.csv (needs pyarrow).")
-    ] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run cells again that ended in an error.")
-    ] = False,
-    x: Annotated[
-        str | None, typer.Option("--x", help="Draw a table: the axis to the right.", show_default=False)
-    ] = None,
-    y: Annotated[str, typer.Option("--y", help="Draw a table: the figure shown.")] = "error",
-    by: Annotated[
-        str | None,
-        typer.Option("--by", help="Draw a table: one line for each value of this axis.", show_default=False),
+        typer.Option("--out", help="Folder for the results. Default: out/sweep/NAME.", show_default=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a grid of recoveries as one table, resumable; or draw the table of a finished one (--x, --y,
-    --by)."""
+    """Run a grid of recoveries as one table, resumable; or draw the table of a finished one."""
     from unsoftmax.lab.sweep import Plot, plot_table, read_spec, read_table
     from unsoftmax.lab.sweep import sweep as run
 
     if spec.suffix in (".csv", ".parquet"):
-        if x is None:
-            raise UsageError(
-                "to draw a table say what goes to the right, such as --x d --y error --by learner"
-            )
-        plot = Plot(x, y, by)
+        if drawing.x is None:
+            raise UsageError("to draw a table name its horizontal axis, such as --x d --y error --by learner")
+        plot = Plot(drawing.x, drawing.y, drawing.by)
         picture = plot_table(
             read_table(spec),
             plot,
@@ -89,10 +97,10 @@ def sweep(
             done = run(
                 read,
                 folder,
-                workers=workers,
-                dask=dask,
-                parquet=parquet,
-                retry_failed=retry_failed,
+                workers=work.workers,
+                dask=work.dask,
+                parquet=work.parquet,
+                retry_failed=work.retry_failed,
                 progress=progress,
             )
     except KeyboardInterrupt:
@@ -132,28 +140,10 @@ def sweep(
 @contextmanager
 def _show_cells() -> Iterator[Callable[[SweepProgress], None] | None]:
     """A bar over cells with the time left, on a terminal; nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("cells"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sweep", total=None)
+    with counting_bar("sweep", "cells") as update:
 
         def show(now: SweepProgress) -> None:
-            bar.update(
-                task,
-                description=f"sweep ({now.failed} failed)" if now.failed else "sweep",
-                completed=now.done,
-                total=now.total,
-            )
+            if update is not None:
+                update(f"sweep ({now.failed} failed)" if now.failed else "sweep", now.done, now.total)
 
-        yield show
+        yield None if update is None else show

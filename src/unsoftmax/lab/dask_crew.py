@@ -175,6 +175,9 @@ class DaskCrew:
                 future.set_exception(WorkersGone("the workers went and did not come back"))
         self._given -= set(orphans)
 
+    def stop(self) -> None:
+        self._leave()
+
     def close(self) -> None:
         self._leave()
         self._quiet.close()

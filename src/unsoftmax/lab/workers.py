@@ -3,15 +3,14 @@ say when a worker was lost."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from unsoftmax.child_processes import end_with_the_parent, undisturbed_children
+from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.dask_crew import ClusterLost, DaskCrew
 
@@ -34,8 +33,11 @@ class Crew(Protocol):
     def look(self) -> None:
         """Called when nothing has happened for a while: makes futures fail that nobody will ever answer."""
 
+    def stop(self) -> None:
+        """Ends the work under way, after an error or an interrupt."""
+
     def close(self) -> None:
-        """Sends everybody home."""
+        """Ends the workers when their work is done."""
 
 
 class LocalCrew:
@@ -55,17 +57,12 @@ class LocalCrew:
             if size is None and hasattr(os, "process_cpu_count")
             else size or os.cpu_count() or 1
         )
-        self._pool = self._new()
-
-    def _new(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self.size, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_the_parent
-        )
+        self._pool = WorkerPool(self.size)
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Future[Any]:
         try:
-            with undisturbed_children():  # processes start when work is first given to them
-                return self._pool.submit(function, *args)
+            future: Future[Any] = self._pool.submit(function, *args)
+            return future
         except BrokenProcessPool as error:  # lost since the last look: told like any other loss
             failed: Future[Any] = Future()
             failed.set_exception(error)
@@ -74,10 +71,13 @@ class LocalCrew:
     def renew(self) -> None:
         """A broken pool takes all its tasks along: afterwards every future that it gave is done."""
         self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = self._new()
+        self._pool = WorkerPool(self.size)
 
     def look(self) -> None:
         """A pool tells its losses by itself."""
+
+    def stop(self) -> None:
+        self._pool.stop()
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -115,5 +115,8 @@ def crew_of(dask: str | None = None, size: int | None = None) -> Iterator[Crew]:
         raise ClusterLost(
             "the Dask scheduler has gone; what was finished is safe, so run the same command again"
         ) from error
+    except BaseException:
+        crew.stop()
+        raise
     finally:
         crew.close()

@@ -3,6 +3,7 @@ was."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import time
@@ -22,6 +23,7 @@ from unsoftmax.ledger.reserve import Reserve
 
 __all__ = ["SqliteJournal"]
 
+_log = logging.getLogger(__name__)
 _WORDS = {"target": "target", "seed": "seed", "learner": "learner"}
 
 
@@ -69,6 +71,7 @@ class SqliteJournal:
                 written = binding
             self._refuse_other(written, binding)
             self._length, self._head = verify(self._db, self.path)
+            _log.info("%s: %d calls are kept from earlier runs", self.path, self._length)
             self._db.execute("INSERT INTO runs (started, process) VALUES (?, ?)", (time.time(), os.getpid()))
         except sqlite3.Error as error:
             if "readonly" in str(error):

@@ -230,7 +230,7 @@ class MultiHead(Model):
                 continue
             prefix, _, rest = name.partition(".")
             index, _, inner = rest.partition(".")
-            if prefix != "heads" or not index.isdigit() or not inner:
+            if prefix != "heads" or not (index.isascii() and index.isdecimal()) or not inner:
                 raise ModelFileError(f"a multi-head file has no tensor {name!r}")
             heads.setdefault(int(index), {})[inner] = part
         if sorted(heads) != list(range(len(heads))) or not heads:

@@ -31,6 +31,11 @@ class FunctionOracle:
             raw = self.function(batch)
         except OracleFault:
             raise
+        except SystemExit as error:
+            raise OracleFault(
+                f"the target tried to end the program (sys.exit({error.code!r})) on a batch of shape "
+                f"{batch.shape}; remove that call"
+            ) from error
         except Exception as error:
             raise OracleFault(
                 f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "

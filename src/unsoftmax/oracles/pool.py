@@ -74,7 +74,7 @@ class Pool:
             return checked_answers(copy(np.ascontiguousarray(piece)), len(piece), self.spec.outputs)
         except OracleFault:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise OracleFault(
                 f"a copy of the pool raised {type(error).__name__} on a batch of shape {piece.shape}: {error}"
             ) from error

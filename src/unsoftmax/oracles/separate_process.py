@@ -6,12 +6,14 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from typing import IO, Self
 
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.child_processes import undisturbed_children
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec
 
@@ -19,6 +21,8 @@ __all__ = ["SeparateProcess"]
 
 _SHAPE = struct.Struct("<3q")
 _READY = struct.Struct("<4q")  # magic, width, outputs (-1: not told), padding
+_PATIENCE = 5.0  # seconds for the child to end by itself before it is killed
+_LONGEST_WORDS = 1 << 14  # bytes at the end of what the child printed, of which the last line is shown
 _MAGIC = 0x756E736F66746D78
 
 
@@ -32,12 +36,14 @@ class SeparateProcess:
     """
 
     def __init__(self, target: str) -> None:
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", "unsoftmax.oracles.separate_process", target],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill and stop a target that prints much
+        with undisturbed_children():
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "unsoftmax.oracles.separate_process", target],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._said,
+            )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         self._to: IO[bytes] = self._child.stdin
@@ -67,12 +73,15 @@ class SeparateProcess:
 
     def close(self) -> None:
         """Ends the child."""
-        for stream in (self._to, self._from, self._child.stderr):
-            if stream is not None and not stream.closed:
-                with suppress(OSError):
-                    stream.close()
+        for stream in (self._to, self._from, self._said):
+            with suppress(OSError):
+                stream.close()
         self._child.terminate()
-        self._child.wait()
+        try:
+            self._child.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
 
     def __enter__(self) -> Self:
         return self
@@ -87,9 +96,9 @@ class SeparateProcess:
         return content
 
     def _last_words(self) -> str:
-        assert self._child.stderr is not None
         self._child.wait()
-        text = self._child.stderr.read().decode(errors="replace").strip()
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _LONGEST_WORDS))
+        text = self._said.read().decode(errors="replace").strip()
         return text.splitlines()[-1] if text else f"exit status {self._child.returncode}"
 
 

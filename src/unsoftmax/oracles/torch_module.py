@@ -88,7 +88,7 @@ class TorchOracle:
             )
             try:
                 answers = self._attend(sequences) if self._attention else self._module(sequences)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise OracleFault(
                     f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
                     "It must map (B, N, d) to (B,)"

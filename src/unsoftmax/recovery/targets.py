@@ -3,25 +3,17 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
 
 from unsoftmax.errors import UsageError
-from unsoftmax.models import (
-    Model,
-    ReluNetwork,
-    load,
-    random_multi_head,
-    random_single_head,
-    random_transformer,
-)
+from unsoftmax.importing import import_attribute
+from unsoftmax.models import Model, ReluNetwork, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
+from unsoftmax.recovery.demos import demo_model
 
 __all__ = ["as_oracle", "demo_model"]
 
@@ -40,7 +32,7 @@ def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, 
     8
     """
     if isinstance(target, str | Path):
-        return _with_outputs(_named(str(target), http), outputs)
+        return _with_outputs(_named(str(target), http, outputs), outputs)
     if isinstance(target, Model):
         return _of_model(target, type(target).__name__)
     torch = sys.modules.get("torch")  # whoever passes a module has imported it
@@ -59,48 +51,6 @@ def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, 
     raise UsageError(f"a target is {_FORMS}, not {type(target).__name__}")
 
 
-def demo_model(spec: str) -> Model:
-    """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1), or
-    'demo:multi-head?d=64&heads=8' (also r=, scale=, biases=1, outputs=m), or 'demo:transformer?d=32&m=64'
-    (also r=, scale=, biases=1, residual=1).
-
-    >>> demo_model("demo:single-head?d=6&r=2").parameters
-    26
-    """
-    name, _, query = spec.removeprefix("demo:").partition("?")
-    if name not in ("single-head", "multi-head", "transformer"):
-        raise UsageError(
-            f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0', "
-            "'demo:multi-head?d=64&heads=8&seed=0' "
-            "or 'demo:transformer?d=32&m=64&seed=0'"
-        )
-    options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
-    if name == "multi-head":
-        options |= {"heads": 8, "outputs": None}
-    if name == "transformer":
-        options |= {"m": None, "residual": 0.0}
-    for key, text in parse_qsl(query, keep_blank_values=True):
-        if key not in options:
-            raise UsageError(f"the demo target has no option {key!r}; it takes {', '.join(options)}")
-        try:
-            options[key] = float(text) if key in ("scale", "residual") else int(text)
-        except ValueError:
-            raise UsageError(
-                f"the demo target's {key}={text!r} is no number; write for instance {key}=8"
-            ) from None
-    biases = bool(options.pop("biases"))
-    if name == "multi-head":
-        return random_multi_head(
-            options.pop("d"), options.pop("heads"), options.pop("r"), biases=biases, **options
-        )
-    if name == "transformer":
-        d, m = options.pop("d"), options.pop("m")
-        return random_transformer(d, d if m is None else m, options.pop("r"), biases=biases, **options)
-    return random_single_head(
-        options["d"], options["r"], seed=options["seed"], scale=options["scale"], biases=biases
-    )
-
-
 def _of_model(model: Model, name: str) -> Oracle:
     """The oracle of a model; a network alone takes single rows only."""
     alone = 1 if isinstance(model, ReluNetwork) else None
@@ -109,9 +59,9 @@ def _of_model(model: Model, name: str) -> Oracle:
     )
 
 
-def _named(target: str, http: Mapping[str, Any] | None) -> Oracle:
+def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:
     if target.startswith(("http://", "https://")) or target.endswith(".json"):
-        return _served(target, http)
+        return _served(target, http, outputs)
     if http:
         raise UsageError(
             f"{next(iter(http))} is an option for web addresses, and {target!r} is none; leave it out"
@@ -125,38 +75,20 @@ def _named(target: str, http: Mapping[str, Any] | None) -> Oracle:
 
         return OnnxOracle(target)
     module, colon, attribute = target.partition(":")
-    if colon and attribute and "/" not in target:
-        return _imported(module, attribute)
+    if module and colon and attribute and "/" not in target:
+        return as_oracle(import_attribute(target), outputs=outputs)
     if Path(target).exists():
-        raise UsageError(f"{target} is no model file that this library reads; a target is {_FORMS}")
+        raise UsageError(f"cannot read {target} as a model file; a target is {_FORMS}")
     raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
 
 
-def _served(target: str, http: Mapping[str, Any] | None) -> Oracle:
+def _served(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:
     """The server at an address, or at the one that an endpoint file names."""
     from unsoftmax.oracles.http import HttpOptions, http_oracle
     from unsoftmax.oracles.http.options import read_endpoint_file
 
     url, options = read_endpoint_file(target) if target.endswith(".json") else (target, HttpOptions())
-    return http_oracle(url, replace(options, **(http or {})))
-
-
-def _imported(module: str, attribute: str) -> Oracle:
-    """The callable of `package.module:name`; the working directory is searched too, as `python -m` does."""
-    sys.path.insert(0, os.getcwd())
-    try:
-        found: Any = importlib.import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
-    except ImportError as error:
-        raise UsageError(
-            f"cannot import {module!r}: {error}; is it installed, or are you in the right directory?"
-        ) from error
-    except AttributeError as error:
-        raise UsageError(f"{module!r} has no {attribute!r}") from error
-    finally:
-        sys.path.remove(os.getcwd())
-    return as_oracle(found)
+    return http_oracle(url, replace(options, **(http or {})), outputs=outputs)
 
 
 def _with_outputs(oracle: Oracle, outputs: int | None) -> Oracle:

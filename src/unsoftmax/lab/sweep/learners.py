@@ -3,12 +3,12 @@ experiment may know."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import UnsoftmaxError, UsageError
+from unsoftmax.importing import import_attribute
 from unsoftmax.learners import Learner, theorem_4_1, theorem_5_1, theorem_6_1, theorem_b_1
 from unsoftmax.models import Model, SingleHead
 
@@ -36,15 +36,14 @@ def learner_named(name: str) -> LearnerMaker | None:
     """
     if name in LEARNERS:
         return LEARNERS[name]
-    module, colon, attribute = name.partition(":")
-    if not colon:
+    if ":" not in name:
         raise UsageError(
             f"there is no learner {name!r}; choose from {', '.join(LEARNERS)}, or name your own as "
             "package.module:factory"
         )
     try:
-        made: Callable[[], Learner] = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
+        made: Callable[[], Learner] = import_attribute(name, "learner")
+    except UnsoftmaxError as error:
         raise UsageError(f"the learner {name!r} cannot be imported: {error}") from error
     return lambda truth, noise: made()
 

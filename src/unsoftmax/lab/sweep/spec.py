@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.sweep.cell import AXES, Cell
 from unsoftmax.lab.sweep.plot import Plot
+from unsoftmax.text_files import parse_toml, read_small_text
 
 __all__ = ["Spec", "parse_spec", "read_spec"]
 
@@ -43,11 +43,7 @@ def read_spec(path: str | Path) -> Spec:
     >>> spec.name, len(spec.cells)
     ('widths', 6)
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the sweep {path}: {error}") from error
-    return parse_spec(text, Path(path).stem)
+    return parse_spec(read_small_text(path, "sweep"), Path(path).stem)
 
 
 def parse_spec(text: str, name: str) -> Spec:
@@ -56,10 +52,7 @@ def parse_spec(text: str, name: str) -> Spec:
     >>> parse_spec('[grid]\\nr = [2, "default"]', "ranks").cells[1].r is None
     True
     """
-    try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"the sweep is no valid TOML: {error}") from error
+    content = parse_toml(text, "sweep")
     unknown = sorted(set(content) - {"name", "grid", "plot"})
     if unknown:
         raise UsageError(f"a sweep has name, [[grid]] and [[plot]], not {unknown[0]!r}")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from unsoftmax.errors import UsageError
+from unsoftmax.text_files import read_small_text
 
 __all__ = ["HttpOptions", "read_endpoint_file"]
 
@@ -72,8 +73,10 @@ def read_endpoint_file(path: str | Path) -> tuple[str, HttpOptions]:
     """
     source = Path(path)
     try:
-        content = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        content = json.loads(read_small_text(source, "endpoint file"))
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, UsageError):
+            raise
         raise UsageError(f"{source} is no readable JSON file: {error}") from error
     names = {field.name for field in fields(HttpOptions)}
     if not isinstance(content, dict) or not isinstance(content.get("url"), str):

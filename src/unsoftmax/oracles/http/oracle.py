@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.errors import UsageError
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.open_inference import MODEL_ADDRESS, OpenInference
@@ -55,6 +56,10 @@ class HttpOracle:
     def __init__(
         self, dialect: _Dialect, sender: Sender, options: HttpOptions, *, outputs: int | None = None
     ) -> None:
+        if None not in (outputs, dialect.outputs) and outputs != dialect.outputs:
+            raise UsageError(
+                f"outputs={outputs}, but the target has {dialect.outputs}; pass outputs={dialect.outputs}"
+            )
         self._dialect = dialect
         self._sender = sender
         self._options = options

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import threading
@@ -20,10 +21,11 @@ from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import RateLimit
 from unsoftmax.oracles.http.proxies import connection_pool
 from unsoftmax.oracles.http.retries import TRY_AGAIN, Again, pause_before, retry_after
-from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets
+from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets, one_line
 
 __all__ = ["Reply", "Request", "Sender"]
 
+_log = logging.getLogger(__name__)
 _LARGEST_DESCRIPTION = 4 << 20  # bytes; descriptions of models have some kilobytes
 _LARGEST_REFUSAL = 1 << 16  # bytes of an error page that are read; 200 characters of it are shown
 _EXCERPT = 200
@@ -113,6 +115,8 @@ class Sender:
                 attempt += 1
                 with self._count:
                     self.retries += 1
+                reason = self.secrets.redact(one_line(again.reason))
+                _log.info("%s: %s; attempt %d in %.2g s", self.shown, reason, attempt + 1, pause)
                 stop.wait(pause)
 
     def _attempt(self, request: Request, end: float) -> Reply:

@@ -1,0 +1,156 @@
+"""The options that commands share: one name and one meaning each, in groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+__all__ = [
+    "Asking",
+    "Budget",
+    "Family",
+    "Json",
+    "LedgerPath",
+    "Price",
+    "Seed",
+    "Servers",
+    "Shape",
+    "Target",
+    "Width",
+]
+
+Family = Literal["auto", "single-head", "multi-head", "transformer"]
+_SERVERS = "Servers and slow targets"
+
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="TARGET",
+        help="demo:single-head?d=64&r=8&seed=0, a .safetensors or .onnx file, http(s)://host/v2/models/NAME, "
+        "a .json file that describes an endpoint, or package.module:callable",
+        show_default=False,
+    ),
+]
+Width = Annotated[
+    int | None,
+    typer.Option("--width", help="Input width d, if the target does not report it.", show_default=False),
+]
+Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
+Budget = Annotated[
+    int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)
+]
+LedgerPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--ledger",
+        help="File that keeps every answer; a run that was stopped goes on from it.",
+        show_default=False,
+    ),
+]
+Price = Annotated[
+    float | None,
+    typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0.0, show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else there.")]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is known of a target before it is asked."""
+
+    width: Width = None
+    outputs: Annotated[
+        int | None,
+        typer.Option(
+            "--outputs",
+            help="Numbers in an answer, if the target does not report it.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
+    family: Annotated[Family, typer.Option("--family", help="The family, when it is known.")] = "auto"
+
+
+@dataclass(frozen=True)
+class Asking(Shape):
+    """How a target is asked."""
+
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance",
+            help="How far an answer may be off. Default: it is measured.",
+            min=0.0,
+            show_default=False,
+        ),
+    ] = None
+    input_bound: Annotated[
+        float | None,
+        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
+    ] = None
+    seed: Seed = 0
+    budget: Budget = None
+
+    def arguments(self) -> dict[str, Any]:
+        """The keyword arguments of `recover` and `audit_target` that these options are."""
+        return {
+            "width": self.width,
+            "family": self.family,
+            "tolerance": self.tolerance,
+            "input_bound": self.input_bound,
+            "outputs": self.outputs,
+            "seed": self.seed,
+            "budget": self.budget,
+        }
+
+
+@dataclass(frozen=True)
+class Servers:
+    """How a server is asked, and how long a target may take."""
+
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            help="Seconds for one request to a server, or for one call of any other target.",
+            show_default=False,
+            rich_help_panel=_SERVERS,
+        ),
+    ] = None
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            help="Most requests at a time.",
+            min=1,
+            show_default=False,
+            rich_help_panel=_SERVERS,
+        ),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", help="Most queries a second.", show_default=False, rich_help_panel=_SERVERS),
+    ] = None
+    headers: Annotated[
+        Path | None,
+        typer.Option(
+            "--headers",
+            help="File of further headers, one 'Name: value' per line.",
+            show_default=False,
+            rich_help_panel=_SERVERS,
+        ),
+    ] = None
+
+    def http(self) -> dict[str, Any]:
+        """The options of `HttpOptions` that were given."""
+        given = {
+            "timeout": self.timeout,
+            "concurrency": self.concurrency,
+            "rate": self.rate,
+            "headers": None if self.headers is None else str(self.headers),
+        }
+        return {name: value for name, value in given.items() if value is not None}

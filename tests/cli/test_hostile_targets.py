@@ -1,0 +1,321 @@
+"""Targets, files and places that misbehave: one sentence, the right exit status, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import unsoftmax
+from unsoftmax import OracleFault, UsageError
+from unsoftmax.cli.app import app
+from unsoftmax.importing import import_attribute
+from unsoftmax.oracles.time_limit import TimeLimited
+
+LIMIT = 120  # seconds; most of these take one
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "unsoftmax", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=cwd,
+        timeout=LIMIT,
+        check=False,
+    )
+
+
+def run_here(folder: Path, *arguments: str) -> Any:
+    """The same without a process of its own, where none is needed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sys.modules.pop("box", None)
+        try:
+            return CliRunner().invoke(app, list(arguments))
+        finally:
+            sys.modules.pop("box", None)
+
+
+def test_a_target_that_exits_ends_the_command_with_3(tmp_path: Path) -> None:
+    for code in ("import sys; sys.exit(0)", "import sys\ndef f(X): sys.exit(0)"):
+        (tmp_path / "box.py").write_text(code)
+        done = run("recover", "box:f", "--width", "3", cwd=tmp_path)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+
+
+MODULES: dict[str, tuple[str, int, str]] = {
+    "exits at import": ("import sys; sys.exit(0)", 3, "importing the target 'box' tried to end the program"),
+    "exits with text": ("raise SystemExit('bye')", 3, "sys.exit('bye')"),
+    "fails at import": ("1 / 0", 3, "raised ZeroDivisionError: division by zero"),
+    "raises at import": ("raise AttributeError('inner')", 3, "raised AttributeError: inner"),
+    "is no Python": ("def f(:", 2, "is no valid Python: invalid syntax"),
+    "is badly indented": ("def f(X):\nreturn 1", 2, "is no valid Python: expected an indented block"),
+    "needs what is not there": (
+        "import no_such_package_at_all",
+        2,
+        "No module named 'no_such_package_at_all'",
+    ),
+    "imports itself": ("from box import f", 2, "cannot import"),
+    "has no such name": ("g = 1", 2, "'box' has no 'f'"),
+    "has nothing to call": ("f = 7", 2, "a target is"),
+    "is a class": ("class f: pass", 2, "the class f"),
+    "exits when read": ("def __getattr__(name): raise SystemExit(5)", 3, "sys.exit(5)"),
+    "exits in a call": ("import sys\ndef f(X): sys.exit(0)", 3, "tried to end the program (sys.exit(0))"),
+    "quits in a call": ("def f(X): quit()", 3, "tried to end the program"),
+    "raises in a call": ("def f(X): raise ValueError('line\\nbreak')", 3, "the target raised ValueError"),
+    "recurses": ("def f(X): return f(X)", 3, "the target raised RecursionError"),
+    "runs out of memory": ("def f(X): raise MemoryError", 3, "the target raised MemoryError"),
+}
+
+
+@pytest.mark.parametrize("what", MODULES)
+def test_whatever_a_target_does_is_one_sentence(tmp_path: Path, what: str) -> None:
+    code, status, words = MODULES[what]
+    (tmp_path / "box.py").write_text(code)
+    done = run_here(tmp_path, "recover", "box:f", "--width", "3")
+    assert (done.exit_code, done.stdout) == (status, ""), done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("unsoftmax: ")
+
+
+@pytest.mark.parametrize(
+    "target", ["\u00b2:f", ".x:f", "a..b:f", ":f", "box:", "box:..", "a b:f", "box:\u00b2"]
+)
+def test_odd_names_are_wrong_usage(tmp_path: Path, target: str) -> None:
+    (tmp_path / "box.py").write_text("def f(X): return X[:, -1, 0]")
+    done = run_here(tmp_path, "recover", target, "--width", "3")
+    assert done.exit_code == 2, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text("def inner(X):\n    return 1 / 0\ndef f(X):\n    return inner(X)\n")
+    done = run("recover", "box:f", "--width", "3", "--debug", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "in inner" in done.stderr
+    assert done.stderr.strip().splitlines()[-1].startswith("unsoftmax: the target raised ZeroDivisionError")
+
+
+CHANGING = """
+import os, pathlib
+pathlib.Path("elsewhere").mkdir(exist_ok=True)
+os.chdir("elsewhere")
+import unsoftmax
+head = unsoftmax.random_single_head(3, seed=1)
+def f(X):
+    os.chdir("/")
+    return head(X)
+"""
+
+
+@pytest.mark.parametrize("command", ["recover", "audit"])
+def test_a_target_that_changes_directory_writes_nothing_elsewhere(tmp_path: Path, command: str) -> None:
+    (tmp_path / "box.py").write_text(CHANGING)
+    more = ["--defences", "none"] if command == "audit" else []
+    arguments = [command, "box:f", "--width", "3", "--ledger", "run.ledger", "--out", "out", "--json", *more]
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for path in json.loads(done.stdout)["artifacts"].values():
+        assert (tmp_path / path).exists(), path
+    assert (tmp_path / "run.ledger").is_file()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_working_directory_that_was_deleted(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    code = "import os, sys; os.rmdir(os.getcwd()); from unsoftmax.__main__ import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "recover", "math:sqrt", "--width", "3"],
+        capture_output=True,
+        text=True,
+        cwd=gone,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("recover", "demo:single-head?d=3"),
+        ("recover", "demo:single-head?d=3", "--json"),
+        ("recover", "nowhere", "--json"),
+        ("plan", "demo:single-head?d=3"),
+        ("compare", "demo:single-head?d=3", "demo:single-head?d=3", "--json"),
+        ("--help",),
+        ("recover", "--help"),
+        ("--version",),
+    ],
+)
+def test_output_that_cannot_be_written_is_told(arguments: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = run(*arguments, stdout=full.fileno())
+    assert done.returncode == 2, done.stderr
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as closed:
+        done = run("plan", "demo:single-head?d=64", stdout=closed.fileno())
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("demo:?seed=-1", "there is no demo ''"),
+        ("demo:single-head?seed=-1", "seed=-1 must be at least 0"),
+        ("demo:multi-head?seed=-1", "seed=-1 must be at least 0"),
+        ("demo:transformer?seed=-1", "seed=-1 must be at least 0"),
+        ("demo:single-head?d=0", "d=0 must be at least 1"),
+        ("demo:single-head?d=\u00b2", "is no number"),
+        ("demo:single-head?d=" + "9" * 5000, "is no number"),
+        ("demo:single-head?d=10000000", "does not fit into memory"),
+        ("demo:multi-head?d=4000&heads=1000", "does not fit into memory"),
+        ("demo:multi-head?heads=0", "heads=0 must be at least 1"),
+        ("demo:transformer?m=0", "m=0 must be at least 1"),
+        ("demo:single-head?d=4&r=9", "0 <= r <= d"),
+        ("demo:single-head?scale=nan", "must be a finite number"),
+        ("demo:single-head?scale=1e999", "must be a finite number"),
+        ("demo:single-head?d", "is no number"),
+        ("demo:single-head?speed=1", "no option 'speed'"),
+    ],
+)
+def test_demos_that_cannot_be_made_are_wrong_usage(target: str, words: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        unsoftmax.as_oracle(target)
+    assert words in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("d = " + "[" * 100_000, "nested too deeply"),
+        ("a" + ".a" * 50_000 + " = 1", "sweep"),
+        ("[grid]\nd = [4]\n#" + "x" * (2 << 20), "bytes; at most 1,048,576"),
+        ("[grid]\nd = [" + "9" * 5000 + "]", "no valid TOML"),
+        ("[grid]\nd = [4]\nseed = {first = 0, count = 100000000000}", "split it"),
+    ],
+)
+def test_deep_and_huge_sweeps_are_wrong_usage(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "s.toml").write_text(text)
+    start = time.monotonic()
+    done = run_here(tmp_path, "sweep", "s.toml", "--out", "o")
+    assert done.exit_code == 2, done.stderr
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - start < LIMIT / 2
+
+
+@pytest.mark.parametrize("place", ["/dev/zero", "."])
+def test_a_sweep_that_is_no_file_is_wrong_usage(place: str, tmp_path: Path) -> None:
+    done = run("sweep", place, "--out", str(tmp_path))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "is no file" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, '{"url": "http://a", "request": ' + "[" * 100_000, " " * (2 << 20)]
+)
+def test_deep_and_huge_endpoint_files_are_wrong_usage(tmp_path: Path, content: str) -> None:
+    (tmp_path / "e.json").write_text(content)
+    with pytest.raises(UsageError, match=r"readable JSON|bytes; at most"):
+        unsoftmax.as_oracle(str(tmp_path / "e.json"))
+
+
+@pytest.mark.parametrize("index", ["\u00b2", "\u0663", "-1", "1e1", ""])
+def test_odd_indices_of_heads_are_a_bad_file(tmp_path: Path, index: str) -> None:
+    from safetensors.numpy import save_file
+
+    metadata = {"format": "unsoftmax", "version": "1", "family": "multi-head"}
+    tensors = {"c": np.zeros(()), f"heads.{index}.W": np.eye(2), f"heads.{index}.v": np.ones(2)}
+    save_file(tensors, str(tmp_path / "m.safetensors"), metadata)
+    with pytest.raises(unsoftmax.ModelFileError):
+        unsoftmax.load(tmp_path / "m.safetensors")
+    done = run("recover", str(tmp_path / "m.safetensors"))
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+
+
+def test_a_target_that_hangs_is_ended_by_the_timeout(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text("import time\ndef f(X):\n    time.sleep(1000)\n")
+    done = run("recover", "box:f", "--width", "3", "--timeout", "0.5", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "did not answer a batch of shape" in done.stderr
+    assert "pass a larger --timeout" in done.stderr
+
+
+def test_a_time_limit_changes_neither_answers_nor_ledger(tmp_path: Path) -> None:
+    head = unsoftmax.random_single_head(4, seed=1)
+
+    def target(batch: np.ndarray) -> np.ndarray:
+        return head(batch)
+
+    oracle = unsoftmax.as_oracle(target)
+    limited = TimeLimited(oracle, 60.0)
+    unsoftmax.recover(limited, width=4, ledger=tmp_path / "run.ledger", budget=50)
+    result = unsoftmax.recover(oracle, width=4, ledger=tmp_path / "run.ledger")
+    assert result.unwrap().distance(head) < 1e-9  # type: ignore[arg-type]
+    for seconds in (0.0, -1.0, float("nan"), True):
+        with pytest.raises(UsageError, match="timeout must be"):
+            TimeLimited(oracle, seconds)
+    with pytest.raises(OracleFault, match="raised ZeroDivisionError"):
+        TimeLimited(unsoftmax.as_oracle(lambda X: 1 / 0), 60.0)(np.ones((1, 1, 4)))
+
+
+def test_a_separate_process_that_prints_much_or_exits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    (tmp_path / "loud_box.py").write_text(
+        textwrap.dedent("""
+        import sys
+        def much(X):
+            print("x" * 1_000_000); sys.stderr.write("y" * 1_000_000)
+            return X[:, -1, 0]
+        def leaves(X):
+            import os; os._exit(0)
+        """)
+    )
+    with unsoftmax.SeparateProcess("loud_box:much") as oracle:
+        np.testing.assert_array_equal(oracle(np.ones((2, 1, 3))), [1.0, 1.0])
+    with (
+        unsoftmax.SeparateProcess("loud_box:leaves") as oracle,
+        pytest.raises(OracleFault, match="process ended: exit status 0"),
+    ):
+        oracle(np.ones((2, 1, 3)))
+
+
+def test_imports_leave_the_path_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "moving_box.py").write_text("import os, sys; sys.path.clear(); f = 1")
+    before = list(sys.path)
+    try:
+        import_attribute("moving_box:f")
+        assert str(tmp_path) not in sys.path
+    finally:
+        sys.path[:] = before

@@ -1,0 +1,105 @@
+"""Ctrl-C at any moment: exit status 130, one sentence, no traceback, nobody left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+# Says when the first line of the command has run. Before that it is Python itself that starts, and nobody can
+# tell it what to do with an interrupt.
+START = "import sys; from unsoftmax.__main__ import main; print('begun', flush=True); main()"
+LIMIT = 60.0  # seconds, on a busy machine; usually a fraction of one
+
+
+def interrupted(delay: float, arguments: list[str], cwd: Path) -> tuple[int, str]:
+    """Exit status and standard error of a command that gets Ctrl-C `delay` seconds after its first line."""
+    command = [sys.executable, "-c", START, *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=cwd
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "begun\n"
+        time.sleep(delay)
+        os.killpg(driver.pid, signal.SIGINT)  # as a terminal does it: to the command and to its children
+        _, said = driver.communicate(timeout=LIMIT)
+    return driver.returncode, said
+
+
+COMMANDS = {
+    "reproduce": ["reproduce", "--out", "o"],
+    "defend": ["defend", "demo:single-head?d=16", "--workers", "2"],
+    "demo": ["demo", "--width", "700", "--out", "o"],
+    "audit": ["audit", "demo:multi-head?d=64&heads=8", "--out", "o"],
+}
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.05, 0.2, 0.5, 1.2])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_moment_gives_a_traceback(command: str, delay: float, tmp_path: Path) -> None:
+    status, said = interrupted(delay, COMMANDS[command], tmp_path)
+    if status == 0:  # it was finished before
+        assert (delay > 0.5, said) == (True, "")
+        return
+    assert said.count("\n") == 1, said
+    assert said.startswith("unsoftmax: interrupted; ")
+    assert status == 130
+
+
+def test_workers_end_with_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", START, "reproduce", "--workers", "2", "--out", "o"]
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        cwd=tmp_path,
+    ) as driver:
+        deadline = time.monotonic() + LIMIT
+        while len(members(driver.pid)) < 3:  # the command, a helper of the pool, and workers
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        start = time.monotonic()
+        os.killpg(driver.pid, signal.SIGINT)
+        _, said = driver.communicate(timeout=LIMIT)
+        assert time.monotonic() - start < LIMIT / 3  # an experiment that is under way is not waited for
+    assert "Traceback" not in said
+    while members(driver.pid):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def members(session: int) -> list[int]:
+    """The processes of a session that are alive."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            facts = place.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(facts[3]) == session and facts[0] != "Z":
+            found.append(int(place.parent.name))
+    return found
+
+
+def test_ignored_interrupts_stay_ignored(tmp_path: Path) -> None:
+    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{START}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, "recover", "demo:single-head?d=4"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+    ) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == "begun\n"
+        driver.send_signal(signal.SIGINT)
+        out, _ = driver.communicate(timeout=LIMIT)
+    assert driver.returncode == 0
+    assert out.startswith("EXACT")
