@@ -279,7 +279,7 @@ def test_a_time_limit_changes_neither_answers_nor_ledger(tmp_path: Path) -> None
     limited = TimeLimited(oracle, 60.0)
     unsoftmax.recover(limited, width=4, ledger=tmp_path / "run.ledger", budget=50)
     result = unsoftmax.recover(oracle, width=4, ledger=tmp_path / "run.ledger")
-    assert result.unwrap().distance(head) < 1e-9  # type: ignore[arg-type]
+    assert result.unwrap().distance(head) < 1e-9
     for seconds in (0.0, -1.0, float("nan"), True):
         with pytest.raises(UsageError, match="timeout must be"):
             TimeLimited(oracle, seconds)
