@@ -39,6 +39,10 @@ ROOMS = [
 ]
 ENTRANCES = {"__init__", "__main__"}  # they import whatever they offer
 LATE = {("oracles/separate_process.py", "recovery")}  # the child process resolves its own target
+ANSWER_KINDS = {
+    "exact", "constant", "decimals", "rounded", "stored", "computed", "tolerance", "within", "noise", "noisy",
+    "labels", "flipped labels", "clipped", "unsteady", "float32", "float16", "bfloat16",
+}  # fmt: skip
 ASKING = {"ask", "forms", "project", "measure", "once", "query_bias", "resolution", "identify", "first_look"}
 WIDEST = 110
 PRAGMA = re.compile(r"  # (type: ignore|noqa)")  # what tools are told about a line may stand beyond its end
@@ -94,8 +98,75 @@ def test_solvers_never_see_an_oracle_and_meters_no_solver() -> None:
         assert not _imports(tree) & {"solvers", "learners", "certify"}, name
 
 
+def _told_by_string(node: ast.AST) -> bool:
+    """Whether something called kind is compared with the name of a kind of answers."""
+    if not isinstance(node, ast.Compare):
+        return False
+    sides = [node.left, *node.comparators]
+    names = {_last(side) for side in sides if isinstance(side, ast.Attribute | ast.Name)}
+    constants = {
+        part.value
+        for side in sides
+        for part in ast.walk(side)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    }
+    return bool(names & {"kind", "answers"}) and bool(constants & ANSWER_KINDS)
+
+
 def _last(node: ast.Attribute | ast.Name) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def test_kinds_of_answers_are_told_by_type() -> None:
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in _sources()
+        if _room(name) != "answers"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and _told_by_string(node)
+    ]
+    assert wrong == []
+
+
+def test_nobody_keeps_facts_in_a_dictionary_on_the_ledger() -> None:
+    wrong = [
+        f"{name}:{node.lineno}"
+        for name, tree in _sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and node.attr == "known"
+        and isinstance(node.value, ast.Attribute | ast.Name)
+        and _last(node.value) in ("ledger", "asker", "books")
+    ]
+    assert wrong == []
+
+
+def _assigned(node: ast.AST) -> list[ast.expr]:
+    """What a statement assigns to."""
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    else:
+        return []
+    return [part for target in targets for part in ast.walk(target) if isinstance(part, ast.Attribute)]
+
+
+def test_learners_meters_and_solvers_assign_to_no_other_object() -> None:
+    wrong = []
+    for name, tree in _sources("learners", "meters", "solvers"):
+        for node in ast.walk(tree):
+            for target in _assigned(node):
+                assert isinstance(target, ast.Attribute)
+                if isinstance(target.ctx, ast.Store) and not _own(target.value):
+                    wrong.append(f"{name}:{target.lineno}: {ast.unparse(target)}")
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
+                wrong.append(f"{name}:{node.lineno}: setattr")
+    assert wrong == []
+
+
+def _own(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
 
 
 def _asks(node: ast.AST) -> bool:

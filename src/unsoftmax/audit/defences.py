@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = ["Defence", "LimitedLength", "honest_sequences", "usual_defences"]
 
 KINDS = ("decimals", "tolerance", "noise", "precision", "labels", "input-bound", "max-length", "budget")
 _WHOLE = ("decimals", "max-length", "budget")
+_NAMED = ("precision",)  # the value is the name of a float format
+_ALONE = ("labels",)  # no value: answers are no numbers any more
 
 
 class LimitedLength:
@@ -68,9 +71,7 @@ class Defence:
             kind, _, value = piece.strip().partition("=")
             if kind not in KINDS:
                 raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
-            parts.append(
-                (kind, value if kind == "precision" else 1.0 if kind == "labels" else _number(kind, value))
-            )
+            parts.append((kind, value if kind in _NAMED else 1.0 if kind in _ALONE else _number(kind, value)))
         defence = cls(tuple(parts))
         defence.around(_Nothing())  # refuses values out of range now rather than in the middle of a run
         return defence
@@ -88,24 +89,7 @@ class Defence:
     def around(self, oracle: Oracle, seed: int = 0) -> Oracle:
         """The target behind the defence."""
         for kind, value in self.parts:
-            if kind == "precision":
-                oracle = LowPrecision(oracle, str(value))
-                continue
-            number = float(value)
-            if kind == "decimals":
-                oracle = Rounded(oracle, int(number))
-            elif kind == "tolerance":
-                oracle = WithinTolerance(oracle, number, seed)
-            elif kind == "noise":
-                oracle = Noisy(oracle, number, seed)
-            elif kind == "labels":
-                oracle = Labels(oracle)
-            elif kind == "input-bound":
-                oracle = BoundedInputs(oracle, number)
-            elif kind == "max-length":
-                oracle = LimitedLength(oracle, int(number))
-            elif number < 0:
-                raise UsageError(f"a query budget must be at least 0, not {number:g}")
+            oracle = _AROUND[kind](oracle, value, seed)
         return oracle
 
     def price_for_users(self, model: Oracle, sequences: Array, seed: int = 0) -> tuple[float, float]:
@@ -122,7 +106,7 @@ class Defence:
             return 1.0, 1.0
         given = self.around(model, seed)(sequences[taken])
         size = float(np.sqrt(np.mean(true[taken] ** 2))) or 1.0
-        if any(kind == "labels" for kind, _ in self.parts):
+        if any(kind in _ALONE for kind, _ in self.parts):
             design = np.column_stack([np.ones(len(given)), given])
             given = design @ np.linalg.lstsq(design, true[taken], rcond=None)[0]
         return float(np.sqrt(np.mean((given - true[taken]) ** 2))) / size, float(1.0 - taken.mean())
@@ -162,6 +146,25 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
     """Sequences of standard normal rows, where no others are given."""
     return np.random.default_rng([0x40E5, seed]).standard_normal((n, length, width))
+
+
+def _checked_budget(oracle: Oracle, value: float | str, seed: int) -> Oracle:
+    """A budget changes no answer; it ends a run."""
+    if float(value) < 0:
+        raise UsageError(f"a query budget must be at least 0, not {float(value):g}")
+    return oracle
+
+
+_AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
+    "decimals": lambda oracle, value, seed: Rounded(oracle, int(float(value))),
+    "tolerance": lambda oracle, value, seed: WithinTolerance(oracle, float(value), seed),
+    "noise": lambda oracle, value, seed: Noisy(oracle, float(value), seed),
+    "precision": lambda oracle, value, seed: LowPrecision(oracle, str(value)),
+    "labels": lambda oracle, value, seed: Labels(oracle),
+    "input-bound": lambda oracle, value, seed: BoundedInputs(oracle, float(value)),
+    "max-length": lambda oracle, value, seed: LimitedLength(oracle, int(float(value))),
+    "budget": _checked_budget,
+}
 
 
 def _number(kind: str, value: str) -> float:

@@ -3,6 +3,7 @@ recovers."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -93,6 +94,9 @@ class Size:
         return max(0, 2 * (self.width - self.rank) - 1)
 
 
+_AGREES: dict[str, Callable[[int, int], bool]] = {"exact": operator.eq, "upper": operator.le}
+
+
 @dataclass(frozen=True)
 class QueryCount:
     """Number of queries without verification and identification: a formula for people, functions of a `Size`
@@ -120,8 +124,7 @@ class QueryCount:
 
     def holds(self, billed: int, size: Size) -> bool:
         """Whether a billed count agrees with the claim: equal for exact ones, at most for upper ones."""
-        claimed = self(size)
-        return billed == claimed if self.kind == "exact" else billed <= claimed
+        return _AGREES[self.kind](billed, self(size))
 
 
 def _usual_verification(size: Size) -> int:

@@ -91,6 +91,11 @@ class _Scores:
         share = np.clip(share, least, 1.0 - least)
         return A, B, np.asarray(np.log(share / (1.0 - share)))
 
+    def begin(self, top: float) -> None:
+        """Forgets what was asked until now; `top` is the length of the longest pair to come."""
+        self.blocks.clear()
+        self.top = top
+
     def columns(self, A: Array, B: Array) -> tuple[Array, Array, Array]:
         """The same, but columns with a high score are asked again with a shorter b."""
         A, B, scores = self(A, B)
@@ -128,8 +133,7 @@ def isolate_head(
     """[W w0] of head h on rows that show it alone: columns until the rank is passed, then as many rows."""
     around, scores = Surroundings.of(readouts.v, h), _Scores(queries, baseline, readouts, h)
     lengths = _moderate_lengths(scores, around, rng)
-    scores.blocks.clear()
-    scores.top = sum(lengths)
+    scores.begin(sum(lengths))
     columns, asked = _columns_until_the_rank(scores, around, lengths, rng)
     seen = around.seen
     left, values, _ = np.linalg.svd(columns, full_matrices=False)

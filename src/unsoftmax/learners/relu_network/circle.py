@@ -72,10 +72,13 @@ class HalfCircle:
     def stretched(self, factor: float) -> HalfCircle:
         """The same line in units that many times longer."""
         other = copy(self)
-        other.unit, other._length, other.q, other.others = (
+        other._stretch(factor)
+        return other
+
+    def _stretch(self, factor: float) -> None:
+        self.unit, self._length, self.q, self.others = (
             factor * part for part in (self.unit, self._length, self.q, self.others)
         )
-        return other
 
     def __call__(self, angles: Array, aside: Array | None = None) -> Array:
         """G on the circle, or `aside` of it (rows of R^d, in homogeneous coordinates)."""

@@ -46,6 +46,10 @@ class LineSearch:
         )  # kinks of the last line that could not be told from others, closer to them than this angle
         self._stretches = 0
 
+    def expect_biases(self) -> None:
+        """Lines that need not pass the origin, from now on: the function has shown that it has biases."""
+        self.biased = True
+
     def keep_unit(self, unit: float) -> None:
         """The unit of all lines to come, wherever their kinks are."""
         self.unit, self._stretches = unit, _STRETCHES

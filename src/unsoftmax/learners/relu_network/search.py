@@ -121,7 +121,7 @@ class Search:
                     continue
                 return found
             if not self.biased and self._has_biases(deviating):
-                self.sketcher.biased = True
+                self.sketcher.expect_biases()
             pieces *= 4
             self._remember(deviating[None])
             near = float(np.abs(deviating).max()) < 20 * self.sketcher.unit
@@ -168,7 +168,7 @@ class Search:
             rows = self.sketcher.unit * self.rng.standard_normal((3, self.width))
             if self.biased or not any(self._has_biases(row) for row in rows):
                 raise
-            self.sketcher.biased = True
+            self.sketcher.expect_biases()
             return self.sketcher.line(pieces=pieces)
 
     def _refute(self, folds: CanonicalNetwork, row: Array) -> None:

@@ -30,8 +30,7 @@ _STEPS = 8
 
 def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:
     """All heads of a small model, or a `Restart`."""
-    respond.unit = 1.0
-    respond.flat = np.zeros(respond.width)
+    respond.begin()
     limit = respond.ledger.max_length
     if limit is not None and limit < 65:
         raise Restart(f"copies need sequences of 65 rows, and the target takes {limit}")

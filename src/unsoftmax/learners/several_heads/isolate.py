@@ -78,15 +78,14 @@ def isolate_heads(
 ) -> tuple[Heads, HeadSwitches]:
     """All heads from one base row and one circle, or a `Restart`."""
     asker = respond.ledger
-    respond.unit = 1.0
-    respond.flat = np.zeros(respond.width)
+    respond.begin()
     with asker.phase("staircase"):
         stairs = find_staircase(respond, draw_circle(respond, rng))
     with asker.phase("rows"):
         rows = measure_rows(respond, stairs, rng)
     if respond.biased:
         ratio = np.sqrt(np.mean(rows[:, -1] ** 2) / np.mean(rows[:, :-1] ** 2))
-        respond.unit = float(2.0 ** np.round(np.log2(np.clip(ratio, 1e-6, 1e6))))
+        respond.measure_biases_in(float(2.0 ** np.round(np.log2(np.clip(ratio, 1e-6, 1e6)))))
         rows = rows / np.append(np.ones(respond.width), respond.unit)
     a = stairs.circle.a
     left = np.asfortranarray(_basis_from(a, rng))  # its columns are read one by one
@@ -95,13 +94,14 @@ def isolate_heads(
     )
     if isolation is not None and isolation.condition <= _WORST_CONDITION:
         with asker.phase("head values"):
-            readouts, respond.flat = read_head_values(respond, stairs, isolation, left, rng)
+            readouts, flat = read_head_values(respond, stairs, isolation, left, rng)
         points = [isolation.points(h, rng) for h in range(len(rows))]
     else:
         crowd = CrowdedIsolation(rows, respond.rounding, biased=respond.biased)
         with asker.phase("head values"):
-            readouts, respond.flat = read_crowded_values(respond, stairs, crowd, left, rng)
+            readouts, flat = read_crowded_values(respond, stairs, crowd, left, rng)
         points = [crowd.points(h, rng) for h in range(len(rows))]
+    respond.subtract(flat)
     heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
     with asker.phase("second look"):
         return refine_heads(respond, heads, rows, a, rng), stairs
@@ -201,7 +201,7 @@ def _run_together(respond: Responses, jobs: list[_Job]) -> None:
             if len(job.blocks) == 1 and len(values) > 1:
                 typical = float(np.sqrt(np.mean(values[1:] ** 2)))
                 if typical > 0:
-                    job.meter.step = min(0.8 / typical, 4 * job.meter.step)
+                    job.meter.aim_at(0.8 / typical)
             try:
                 following.append((job, job.solver.send(values)))
             except StopIteration:
@@ -253,7 +253,7 @@ def _correct_leaks(
                 if np.any(share > _LARGEST_LEAK):
                     job.meter.drop(block, share > _LARGEST_LEAK)
                     again.append((job.meter, block))
-            job.meter.background = predicted
+            job.meter.replace_background(predicted)
         if worst < _NO_LEAK * respond.rounding:
             break
         ask_together(respond, again)

@@ -81,6 +81,10 @@ class ScoreBook:
     full: int = 0
     pages: list[_Page] = field(default_factory=list)
 
+    def close_column(self) -> None:
+        """One more asking row is measured in full."""
+        self.full += 1
+
     def solve(self, unmixing: Unmixing, tolerance: float) -> tuple[list[Array], list[Array], list[int]]:
         """(W, w0, rank of [W w0]) of every head."""
         d = self.asking.shape[1]
@@ -128,7 +132,7 @@ def measure_scores(
             _ask(respond, unmixing, book, rows, np.array([book.full]), scale)[:, :, 0] for rows in groups
         ]
         columns.append(np.concatenate(found, axis=1))
-        book.full += 1
+        book.close_column()
         largest = max(float(np.abs(column).max()) for column in columns[-4:])
         scale = min(_TARGET / largest, longest) if largest > 0 else scale
         if book.full > _SPARE_COLUMNS and _settled(np.array(columns), tolerance):

@@ -85,8 +85,11 @@ class ToleranceMeter(BoundedMeter):
         """The same meter for b's orthogonal to a unit vector z, when vᵀWb = 0 for all of them: the carrier
         then has no score of its own."""
         other = copy(self)
-        other._null = direction
+        other._keep_beside(direction)
         return other
+
+    def _keep_beside(self, direction: Array) -> None:
+        self._null = direction
 
     def measure(
         self, basis: Array | None, B: Array, *, rest_is_zero: bool = False, length: float | None = None

@@ -38,6 +38,19 @@ class Responses:
         self.unit = 1.0
         self.flat = np.zeros(len(v))
 
+    def begin(self) -> None:
+        """As at first: no unit of query biases, no head with W = 0."""
+        self.unit = 1.0
+        self.flat = np.zeros(len(self.v))
+
+    def measure_biases_in(self, unit: float) -> None:
+        """The last coordinate of b stands for so much of a query bias."""
+        self.unit = unit
+
+    def subtract(self, flat: Array) -> None:
+        """The readout of a head with W = 0."""
+        self.flat = flat
+
     @property
     def width(self) -> int:
         """Coordinates of a."""

@@ -69,6 +69,14 @@ class IsolatedHeadMeter(Meter):
         self._row = row
         self._smallest = max(1e-9, 1e-3 * np.sqrt(respond.rounding))
 
+    def aim_at(self, step: float) -> None:
+        """Steps at which scores are moderate, as the first ones have shown; at most four times as long."""
+        self.step = min(step, 4 * self.step)
+
+    def replace_background(self, background: Background) -> None:
+        """What the other heads add, as it is known by now."""
+        self.background = background
+
     @property
     def width(self) -> int:
         return len(self.a)
