@@ -93,7 +93,7 @@ def _long_rows(
     bound: float | None,
     rng: np.random.Generator,
 ) -> Array:
-    """Long first rows, and an asking row so short that their scores are moderate; a query bias limits them."""
+    """Long first rows, and an asking row so short that scores are moderate; a query bias limits them."""
     wanted = _ROOM * tolerance / (error * float(np.linalg.norm(head.v)))
     limit = _LONGEST if bound is None else bound
     size = float(np.clip(wanted, min(_usual_size(head), limit), limit))
