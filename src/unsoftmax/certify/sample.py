@@ -19,6 +19,7 @@ _QUERIES = 176  # with the checks of a learner and its error bound at most 256
 # sequences of 1, 2 and 3 rows; of 4 to 16 rows, each; of the lengths from 17 to 64; of the one beyond
 _COUNTS = {1: 18, 2: 30, 3: 30}
 _EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6
+_WIDE = 256
 _SHORTEST_ROW = 1 / 8  # of the smallest size
 _OWN_SHARE = 4  # one sequence in four is the user's, where there are any
 _COMPANIONS_AT = (1, 2, 3, 4, 6, 9, 12)  # lengths at which some sequences are made from others
@@ -140,7 +141,8 @@ def _in_space(
     first = np.concatenate([[0], np.cumsum(lengths)])
     owner = np.repeat(np.arange(n), lengths)
     rows = _directions(shape, owner, width, rng)
-    rows *= _norms(size, sizes[0], shape, owner, rng)[:, None]
+    drawn_lengths = np.sqrt(np.einsum("rd,rd->r", rows, rows))
+    rows *= (_norms(size, sizes[0], shape, owner, rng) / drawn_lengths)[:, None]
     _copy_within(rows, np.flatnonzero(shape == _INDEX["repeated rows"]), first, rng)
     shapes = [_SHAPES[each][0] for each in shape]
     for i, kind in _companions(rows, lengths, first, size, rng).items():
@@ -169,18 +171,30 @@ def _strata(lengths: NDArray[np.int64], n_sizes: int, rng: np.random.Generator) 
 def _directions(
     shape: NDArray[np.int64], owner: NDArray[np.int64], width: int, rng: np.random.Generator
 ) -> Array:
-    """Unit rows."""
-    rows = rng.standard_normal((len(owner), width))
-    shared = rng.standard_normal((len(shape), width))
+    """Rows of any length, none of them zero."""
+    rows = _random_entries((len(owner), width), rng)
     weight = np.where(shape == _INDEX["rows with a common part"], rng.uniform(0.5, 5.0, len(shape)), 0.0)
+    collinear = shape == _INDEX["collinear rows"]
+    shared = np.zeros((len(shape), width))
+    with_shared = np.flatnonzero((weight > 0.0) | collinear)
+    shared[with_shared] = _random_entries((len(with_shared), width), rng)
     related = np.flatnonzero(weight[owner] > 0.0)
     rows[related] += weight[owner[related], None] * shared[owner[related]]
-    related = np.flatnonzero((shape == _INDEX["collinear rows"])[owner])
+    related = np.flatnonzero(collinear[owner])
     rows[related] = rng.choice([-1.0, 1.0], len(related))[:, None] * shared[owner[related]]
     related = np.flatnonzero((shape == _INDEX["unit rows"])[owner])
     rows[related] = 0.0
     rows[related, rng.integers(0, width, len(related))] = rng.choice([-1.0, 1.0], len(related))
-    rows /= np.sqrt(np.einsum("rd,rd->r", rows, rows))[:, None]
+    return rows
+
+
+def _random_entries(shape: tuple[int, int], rng: np.random.Generator) -> Array:
+    """Rows in random directions: normal entries, and in wide rows uniform ones, which cost a sixth. Their
+    products with any vector of many entries are as good as normal, too."""
+    if shape[1] <= _WIDE:
+        return rng.standard_normal(shape)
+    rows = rng.random(shape)
+    rows -= 0.5
     return rows
 
 
