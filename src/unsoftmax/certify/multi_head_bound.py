@@ -9,6 +9,7 @@ from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.isolating_pairs import (
+    PairSizes,
     isolating_pairs,
     mirrored,
     moderate_pairs,
@@ -22,7 +23,7 @@ __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 _PROBES = 12
 # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _FACTOR = 6.0
-_QUIET = 14.0  # score beyond which another head's error reaches the answer less than a millionth
+_SATURATED = 14.0  # score from which on less than a millionth of another head's error reaches the answer
 _BASE = 2.0**16
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
 _MOST_EXPLAINED = 1e-8
@@ -96,7 +97,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
     largest = 1.0
     for h, head in enumerate(heads):
         v = head.v if head.v.ndim == 1 else head.v @ rng.standard_normal(head.v.shape[1])
-        A, B = isolating_pairs(matrices, h, v, _PROBES, rng, size=1.0, silence=_QUIET, biased=biased)
+        A, B = isolating_pairs(matrices, h, v, _PROBES, rng, PairSizes(1.0, _SATURATED, biased))
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
     return min(EPS * largest * model.width**2, _MOST_EXPLAINED)
@@ -115,9 +116,8 @@ def _alone(
 ) -> tuple[Array, Array, Array, Array] | None:
     """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score;
     the second half mirrors the first."""
-    A, B = isolating_pairs(
-        matrices, h, head.v, _PROBES, rng, size=_size(asker), silence=_QUIET, biased=biased
-    )
+    sizes = PairSizes(_size(asker), _SATURATED, biased)
+    A, B = isolating_pairs(matrices, h, head.v, _PROBES, rng, sizes)
     A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)
     slopes = (A @ head.v) / (2.0 + 2.0 * np.cosh(scores))
@@ -149,7 +149,7 @@ def _saturated(
     asker: Asker, matrices: list[Array], biased: bool, rng: np.random.Generator
 ) -> tuple[Array, Array] | None:
     """Sequences in which every head is on or off, half of them at random, and the size of their first row."""
-    A, B = saturating_pairs(matrices, _PROBES, rng, size=_size(asker), silence=40.0, biased=biased)
+    A, B = saturating_pairs(matrices, _PROBES, rng, PairSizes(_size(asker), 40.0, biased))
     batch, kappa = _sequences(A, B, biased)
     if not np.isfinite(batch).all() or not _allowed(asker, batch):
         return None

@@ -1,4 +1,4 @@
-"""W and w0 from z = Wb + w0 at d + 1 rows b that hear one direction alike: d orthogonal ones, and the first
+"""W and w0 from z = Wb + w0 at d + 1 rows b that see one direction alike: d orthogonal ones, and the first
 of them turned round."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["balanced_rows", "solve_rows"]
 
 def balanced_rows(direction: Array, length: float, rng: np.random.Generator) -> Array:
     """d + 1 rows (d+1, d) of one length, so that z there tells W and w0 alike; but for the last one's sign,
-    `direction` hears them alike.
+    all have the same product with `direction`.
 
     >>> B = balanced_rows(np.array([0.6, 0.8]), 2.0, np.random.default_rng(0))
     >>> np.round(B @ np.array([0.6, 0.8]), 6)

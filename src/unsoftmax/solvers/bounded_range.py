@@ -17,8 +17,8 @@ __all__ = ["BoundedRangeFinder"]
 _CHECKS = 6  # fresh forms that look for a missed direction
 _PLAINLY = 8.0  # times the columns' errors: so much outside their span is plainly no error of theirs
 _MISSING = 1.5  # so much beyond the bound means that one was missed
-# repairs stop when the left factor is known so much worse than the right one, which most of the queries went
-# into
+# repairs stop when the left factor is known no more than so many times worse than the right one, into which
+# most of the queries went
 _BALANCED = 1.5
 
 
@@ -64,9 +64,8 @@ class BoundedRangeFinder:
                     beside.size_without(None)
                     > _PLAINLY * float(np.sqrt(n * np.mean(errors**2))) + 2.0 * self.floor
                 ):
-                    B = _with_next(
-                        B, k + 1, beside.loudest
-                    )  # this column told nothing by chance; that one does
+                    # this column told nothing by chance; that one does
+                    B = _with_next(B, k + 1, beside.largest)
                     continue
                 found = self._inside(meter, B, columns, errors, progress)
                 unseen = beside.size_without(found.matrix)
@@ -101,7 +100,7 @@ class BoundedRangeFinder:
         )
 
     def _bars(self, errors: Array, n: int) -> Array:
-        """Errors of columns, and what each may hear of the matrix that is left out."""
+        """Errors of columns, with what the matrix that is left out may add to each."""
         return np.asarray(np.hypot(errors, 1.5 * self.floor / np.sqrt(n)))
 
     def _span(self, columns: Array, errors: Array, n: int) -> Array:
@@ -164,7 +163,7 @@ class _Beside:
     scale: float
 
     @property
-    def loudest(self) -> Array:
+    def largest(self) -> Array:
         """The right vector of the largest form."""
         return np.asarray(self.right[int(np.abs(self.forms).argmax())])
 

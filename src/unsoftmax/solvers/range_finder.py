@@ -121,7 +121,7 @@ class RangeFinder:
         return True
 
     def _explained(self, meter: Meter, found: _Columns, b: Array, form: float, noise: float) -> bool:
-        """Whether errors of the columns can be all that is heard outside their span."""
+        """Whether errors of the columns explain all that was measured outside their span."""
         if found.span.shape[1] == 0 or form > self.margin * noise * _LARGEST_COEFFICIENT:
             return False
         size = found.coefficients(meter.project(found.span, b)[:, 0])

@@ -15,6 +15,7 @@ from scipy.special import expit
 from unsoftmax.arrays import Array, logit
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.isolating_pairs import (
+    PairSizes,
     isolating_pairs,
     moderate_pairs,
     saturating_pairs,
@@ -34,7 +35,7 @@ __all__ = [
 ]
 
 _SURPLUS = 1.35  # measurements for each unknown
-_SILENCE = 34.0
+_SATURATED = 34.0  # score from which on a head is on or off to about 1e-15
 _PROBES = 12
 _SCALE_PROBES = 4
 
@@ -49,9 +50,8 @@ def matrix_error(
 ) -> float:
     """Relative error of one matrix, its scale apart, as far as a few fresh pairs show it; infinite when the
     head is not heard as predicted."""
-    A, B = isolating_pairs(
-        matrices, head, readouts[head], _PROBES, rng, size=size, silence=_SILENCE, biased=respond.biased
-    )
+    sizes = PairSizes(size, _SATURATED, respond.biased)
+    A, B = isolating_pairs(matrices, head, readouts[head], _PROBES, rng, sizes)
     missing, good = _missing(respond, matrices, readouts, head, A, B)
     if good.sum() < _PROBES / 2:
         return np.inf
@@ -97,14 +97,7 @@ def correct_directions(
     W = matrices[head]
     r, k = left.shape[1], right.shape[1]
     A, B = isolating_pairs(
-        matrices,
-        head,
-        readouts[head],
-        int(1.5 * r * k) + 8,
-        rng,
-        size=size,
-        silence=_SILENCE,
-        biased=respond.biased,
+        matrices, head, readouts[head], int(1.5 * r * k) + 8, rng, PairSizes(size, _SATURATED, respond.biased)
     )
     forms, good = _missing(respond, matrices, readouts, head, A, B)
     if good.sum() < 1.1 * r * k:
@@ -130,9 +123,8 @@ def correct_matrix(
     r = min(d, n) if rank is None else rank
     unknowns = r * (d + n - r)
     count = int(_SURPLUS * unknowns) + 8
-    A, B = isolating_pairs(
-        matrices, head, readouts[head], count, rng, size=size, silence=_SILENCE, biased=respond.biased
-    )
+    sizes = PairSizes(size, _SATURATED, respond.biased)
+    A, B = isolating_pairs(matrices, head, readouts[head], count, rng, sizes)
     forms, good = _missing(respond, matrices, readouts, head, A, B)
     weights = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1)
     if good.sum() < 1.1 * unknowns:
@@ -207,13 +199,13 @@ def parameter_error(respond: Responses, model: MultiHead, rng: np.random.Generat
     errors = [matrix_error(respond, matrices, readouts, h, size, rng) for h in range(len(heads))]
     errors.append(correct_scales(respond, matrices, readouts, size, rng)[1])
     alone = 2.0**6 * rng.standard_normal((_PROBES, 1, d))
-    silence = np.abs(respond.ledger.ask(alone) - model(alone)).max() / 2.0**6
+    wrong = np.abs(respond.ledger.ask(alone) - model(alone)).max() / 2.0**6
     return float(
         6
         * max(
             *errors,
             readout_error(respond, matrices, readouts, size, rng),
-            silence / np.linalg.norm(readouts, axis=1).min(),
+            wrong / np.linalg.norm(readouts, axis=1).min(),
         )
     )
 
@@ -242,15 +234,9 @@ def _on_or_off(
     """Half of the pairs with any heads on; in the others one head is on and its neighbour off, or the
     reverse, each head in turn."""
     share = -(-n // (2 * len(matrices)))
-    parts = [
-        saturating_pairs(
-            matrices, max(n - share * len(matrices), 1), rng, size=size, silence=_SILENCE + 6, biased=biased
-        )
-    ]
-    for head, v in enumerate(readouts):
-        parts.append(
-            switching_pairs(matrices, head, v, share, rng, size=size, silence=_SILENCE + 6, biased=biased)
-        )
+    sizes = PairSizes(size, _SATURATED + 6, biased)
+    parts = [saturating_pairs(matrices, max(n - share * len(matrices), 1), rng, sizes)]
+    parts += [switching_pairs(matrices, head, v, share, rng, sizes) for head, v in enumerate(readouts)]
     return np.concatenate([part[0] for part in parts])[:n], np.concatenate([part[1] for part in parts])[:n]
 
 

@@ -9,11 +9,14 @@ from unsoftmax.meters.base import Answers, Meter
 from unsoftmax.meters.one_head.ranged_probes import (
     LARGEST_SCORE,
     SIGMOID_TEST,
+    UNREADABLE,
     RangedProbes,
     TwoRowAnswers,
     two_rows,
 )
+from unsoftmax.meters.probes.balanced_basis import carrier_for
 from unsoftmax.meters.probes.balanced_probes import AxisProbes, BalancedProbes, direction_that_sees
+from unsoftmax.meters.probes.ladder import climb
 from unsoftmax.meters.probes.sizes import choose_scales
 from unsoftmax.outcomes import OutsideClass
 
@@ -21,9 +24,7 @@ __all__ = ["SIGMOID_TEST", "SigmoidMeter", "two_rows"]
 
 _LARGEST_PRODUCT = 2.0**60
 _TRIES = 24  # a search over 2^±60 in steps of 2^8 to 2^20
-_UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best
 _FAINT = 0.02  # a score from which on its size is known to a few percent at least
-_HARDLY_SEEN = 0.05  # part of the average product with v below which probes get some of v added
 
 
 class SigmoidMeter(Meter):
@@ -140,14 +141,9 @@ class SigmoidMeter(Meter):
         """Balanced probes of a subspace, and what was added to each of them."""
         if self._cached is not None and self._cached[0] is basis and self._cached[1] == rest_is_zero:
             return self._cached[2:]
-        seen = basis.T @ self._v
-        unseen = self._v - basis @ seen
-        carrier: Array | None = None
-        if rest_is_zero:
-            length = float(np.linalg.norm(unseen))
-            carrier = unseen / length if length > 1e-3 * self._size else None
-        elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < _HARDLY_SEEN * self._average:
-            carrier = self._v / (self._size * np.sqrt(self.width))  # as long as its product with v needs
+        carrier = carrier_for(self._v, basis, rest_is_zero=rest_is_zero)
+        if carrier is not None and not rest_is_zero:
+            carrier = carrier / np.sqrt(self.width)  # then its own score is no larger than a probe's
         probes = BalancedProbes(self._v, basis, carrier)
         ranged = RangedProbes(self._answers, probes, span_all=rest_is_zero)
         self._cached = (basis, rest_is_zero, ranged, carrier)
@@ -160,8 +156,10 @@ class SigmoidMeter(Meter):
         b = self._rng.standard_normal(self.width)
         b /= np.linalg.norm(b)
         offset = 0.0 if self._w0 is None else float(a @ self._w0)
-        product, largest = 1.0, _LARGEST_PRODUCT
-        for _ in range(_TRIES):
+        largest, typical = _LARGEST_PRODUCT, np.nan
+
+        def look(product: float) -> float:
+            nonlocal largest, typical
             gamma, beta = _split(product, offset, bound, of_bias)
             asking = (0.0 if of_bias else beta) * b
             signal = gamma * float(a @ self._v)
@@ -172,22 +170,29 @@ class SigmoidMeter(Meter):
             part = abs(score - gamma * offset)
             rounding = 1e3 * EPS * (1.0 + (abs(self._c) / self._size + (0.0 if of_bias else beta)) / gamma)
             reached = gamma if of_bias else gamma * beta
-            if not abs(score) < _UNREADABLE:
-                product = largest = product / 2.0**8
-            elif abs(score) > LARGEST_SCORE:
-                product *= 1.0 / abs(score)
-            elif part >= _FAINT or (part > rounding and reached < 0.9 * product):
-                return part / reached
-            elif part > rounding:
-                product = min(product / part, largest)
-            elif rounding > 0.01 or product >= largest or reached < 0.9 * product:
-                return 0.0
+            if not abs(score) < UNREADABLE:
+                largest = product / 2.0**8
+                return 2.0**-8
+            if abs(score) > LARGEST_SCORE:
+                return 1.0 / abs(score)
+            stopped = reached < 0.9 * product  # by the bound
+            at_most = stopped or product >= largest * (1.0 - 1e-12)
+            if part >= _FAINT or (part > rounding and (stopped or product >= _LARGEST_PRODUCT)):
+                typical = part / reached
+            elif part <= rounding and (rounding > 0.01 or at_most):
+                typical = 0.0
             else:
-                product = min(product * 2.0**20, largest)
-        raise OutsideClass(
-            SIGMOID_TEST,
-            "no size of the two rows gives a score between 0.02 and 5; a softmax passes through all of them",
-        )
+                return min(1.0 / part if part > rounding else 2.0**20, largest / product)
+            return 1.0
+
+        climb(look, 1.0, tries=_TRIES)
+        if np.isnan(typical):
+            raise OutsideClass(
+                SIGMOID_TEST,
+                "no size of the two rows gives a score between 0.02 and 5; a softmax passes through all of "
+                "them",
+            )
+        return typical
 
 
 def _split(product: float, offset: float, bound: float | None, of_bias: bool) -> tuple[float, float]:

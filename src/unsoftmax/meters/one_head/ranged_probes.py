@@ -11,12 +11,12 @@ from unsoftmax.meters.probes.balanced_probes import Indices, Probes
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
 from unsoftmax.outcomes import OutsideClass, Test
 
-__all__ = ["LARGEST_SCORE", "SIGMOID_TEST", "RangedProbes", "TwoRowAnswers", "two_rows"]
+__all__ = ["LARGEST_SCORE", "SIGMOID_TEST", "UNREADABLE", "RangedProbes", "TwoRowAnswers", "two_rows"]
 
 SIGMOID_TEST = Test("two-row answers follow a sigmoid", frozenset({Family.SINGLE_HEAD}))
 
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
-_UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best
+UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best
 _LARGEST_SIZE = 2.0**60
 _LARGEST_RATIO = 8.0  # a probe whose scores were small may be sent so many times longer than the average
 _TRIES = 24  # shrinking by 2^-6 each, sizes fall by 2^-144: any finite score is then readable
@@ -181,7 +181,7 @@ class RangedProbes:
             for i, signal in zip(left, probes.readouts(which[left], gamma[left], shares[left]), strict=True):
                 answers.check(float(weights[i]), float(signal), asking[i])
             scores = np.abs(logit(weights[left]))
-            smaller = np.where(scores < _UNREADABLE, TARGET_SCORE / scores, 2.0**-6)
+            smaller = np.where(scores < UNREADABLE, TARGET_SCORE / scores, 2.0**-6)
             gamma[left] *= smaller
             shares[left] *= smaller
             rows = probes.rows(which[left], gamma[left], shares[left])

@@ -1,4 +1,4 @@
-"""An orthonormal set of rows in a subspace that all see the readout v equally well."""
+"""An orthonormal set of rows in a subspace that all have the same product with the readout v."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["EvenRows", "columns_that_see", "even_rows_for"]
+__all__ = ["EvenRows", "carrier_for", "columns_that_see", "even_rows_for"]
+
+_HARDLY_SEEN = 0.05  # of the average product with v: below, more than one digit would be lost
+_NOTHING = 1e-3  # of v outside the subspace: the direction of less is known too badly to add it
 
 
 class EvenRows:
@@ -59,22 +62,25 @@ class EvenRows:
 
 
 def even_rows_for(v: Array, basis: Array, *, rest_is_zero: bool) -> EvenRows:
-    """Even rows of a subspace, with a carrier: a silent one where the rest is silent, v itself where the
-    subspace hardly hears v.
+    """Even rows of a subspace, with a carrier: a part of v outside it where W vanishes there, v itself where
+    the subspace hardly sees v.
 
     >>> even_rows_for(np.array([0.0, 1.0]), np.array([[1.0], [0.0]]), rest_is_zero=False).carrier
     array([0., 1.])
     """
+    return EvenRows(v, basis, carrier_for(v, basis, rest_is_zero=rest_is_zero))
+
+
+def carrier_for(v: Array, basis: Array, *, rest_is_zero: bool) -> Array | None:
+    """The unit vector to add to the rows of a subspace so that all of them see v; None where they do."""
     seen = basis.T @ v
     size = float(np.linalg.norm(v))
-    unseen = v - basis @ seen
-    carrier: Array | None = None
     if rest_is_zero:
+        unseen = v - basis @ seen
         length = float(np.linalg.norm(unseen))
-        carrier = unseen / length if length > 1e-3 * size else None
-    elif float(np.linalg.norm(seen)) / np.sqrt(len(seen)) < 0.05 * size / np.sqrt(len(v)):
-        carrier = v / size
-    return EvenRows(v, basis, carrier)
+        return unseen / length if length > _NOTHING * size else None
+    average = float(np.linalg.norm(seen)) / np.sqrt(len(seen))
+    return v / size if average < _HARDLY_SEEN * size / np.sqrt(len(v)) else None
 
 
 def columns_that_see(project: Callable[[Array], Array], B: Array, direction: Array, least: float) -> Array:

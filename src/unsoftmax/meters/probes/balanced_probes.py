@@ -76,10 +76,9 @@ class _Written:
 class AxisProbes:
     """The whole space: gamma_i·(±e_i) + share·u, with u along v and 1/sqrt(d) long, and the sign that of v_i.
 
-    Every probe then hears at least what u hears, whatever the entries of v. Neighbouring probes differ in two
-    entries, so a batch is mere copies, and the next one hardly different. The way back is a diagonal and a
-    rank-one term with one
-    sign: nothing cancels.
+    Every probe then has at least the product of u with v, whatever the entries of v. Neighbouring probes
+    differ in two entries, so a batch is mere copies, and the next one hardly different. The way back is a
+    diagonal and a rank-one term with one sign: nothing cancels.
 
     >>> probes = AxisProbes(np.array([0.0, -3.0, 4.0]))
     >>> ones = np.ones(3)
@@ -107,12 +106,12 @@ class AxisProbes:
         first, steps = self._begun
         here = np.arange(len(steps))
         grid, standing = self._written.grid(asking, len(steps), share)
-        loud = asking + share * self._carrier
+        moved = asking + share * self._carrier
         if standing:
             stepped = self._stepped[: len(steps)]
-            grid[:, here, 0, stepped] = loud[:, stepped]
+            grid[:, here, 0, stepped] = moved[:, stepped]
         else:
-            grid[:, :, 0] = loud[:, None]
+            grid[:, :, 0] = moved[:, None]
             grid[:, :, 1] = asking[:, None]
         self._stepped = first + here
         grid[:, here, 0, self._stepped] += steps

@@ -82,14 +82,13 @@ class IsolatedHeadMeter(Meter):
         return len(self.a)
 
     def resolution(self) -> float:
-        """From the rounding of the answer against the head's own voice, at the sizes used."""
-        loud = abs(float(self.a @ self.v))
+        """From the rounding of the answer against a·v of this head, at the sizes used."""
         blur = float(np.max(self.respond.blur(self.a, self.points)))
-        return float(64.0 * blur / loud / (self.step * self._reach))
+        return float(64.0 * blur / abs(float(self.a @ self.v)) / (self.step * self._reach))
 
     def open(self, directions: Array, points: slice, sizes: Array | None = None) -> Block:
-        """A block of measurements still to be asked; with `sizes`, loud directions get steps that keep their
-        scores in range."""
+        """A block of measurements still to be asked; with `sizes`, the directions with larger scores get
+        shorter steps."""
         n = len(self.points[points])
         k = directions.shape[1]
         steps = np.full(k, self.step)
@@ -132,10 +131,9 @@ class IsolatedHeadMeter(Meter):
     def weights(self, block: Block) -> tuple[Array, Array]:
         """Weights of the first row (k, n), and those at the base row (n,)."""
         bare, stepped = self.background(block.directions, block.steps, block.points)
-        voice = float(self.a @ self.v)
-        return (block.answers - stepped) / (voice + block.steps * (block.directions.T @ self.v)[:, None]), (
-            self.base[block.points] - bare
-        ) / voice
+        a_v = float(self.a @ self.v)
+        stepped_v = a_v + block.steps * (block.directions.T @ self.v)[:, None]
+        return (block.answers - stepped) / stepped_v, (self.base[block.points] - bare) / a_v
 
     def values(self, block: Block) -> Array:
         """(k + 1, n): the unit base row's form first, then directionᵀ W b."""
@@ -152,15 +150,15 @@ class IsolatedHeadMeter(Meter):
         return np.asarray((weights > self._smallest) & (weights < _LARGEST_WEIGHT))
 
     def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
-        """basisᵀ W B from differences against a point where only this head speaks: 1 + k answers a column,
-        and 1 + k for the point."""
+        """basisᵀ W B from differences against a point where all other heads are saturated: 1 + k answers a
+        column, and 1 + k for the point."""
         directions = np.eye(self.width) if basis is None else basis
         scale = 0.5 * self._reach
         moves = np.zeros((B.shape[1] + 1, self.points.shape[1]))
         moves[1:, : self.width] = scale * B.T
-        quiet = SaturatedBackground(self.a, np.empty((0, self.width)), np.empty((0, len(moves))))
+        all_off = SaturatedBackground(self.a, np.empty((0, self.width)), np.empty((0, len(moves))))
         near = IsolatedHeadMeter(
-            self.respond, self.a, self.v, self.points[0] + moves, self._reach, quiet, row=self._row
+            self.respond, self.a, self.v, self.points[0] + moves, self._reach, all_off, row=self._row
         )
         block = near.open(directions, slice(0, len(moves)))
         ask_together(self.respond, [(near, block)])

@@ -1,5 +1,5 @@
-"""FirstLookAsker rows at which one head speaks and all others are saturated, from the rows R_h = W_hᵀa of all
-heads."""
+"""Asking rows at which one head has a moderate score and all others are saturated, from the rows R_h = W_hᵀa
+of all heads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unsoftmax.arrays import Array
 
 __all__ = ["CrowdedIsolation", "Isolation"]
 
-_SCORE = -3.5  # score of the speaking head: in the tail, where the answer's relative precision holds
+_SCORE = -3.5  # score of the head that is read: in the tail, where the answer's relative precision holds
 _REACH = 0.8  # typical change of a score by one measurement
 _SPREAD = 1.5  # size of free directions against the part that holds the heads
 
@@ -33,15 +33,15 @@ class Isolation:
         self._inverse = np.linalg.pinv(rows)
         self._span = np.linalg.qr(rows.T)[0]
         self._free: Array | None = None
-        self._silence = -np.log(max(1e-12, 64 * rounding))
+        self._saturation = -np.log(max(1e-12, 64 * rounding))
         values = np.linalg.svd(rows / self.sizes[:, None], compute_uv=False)
         self.condition = float(values[0] / values[-1]) if values[-1] > 0 else np.inf
 
     def margins(self, head: int) -> Array:
-        """How far below zero the others are held: silence, the tail of the speaking head, and their drift
-        when a moves."""
+        """How far below zero the others are held: saturation, the tail of the head that is read, and their
+        drift when a moves."""
         ratio = np.maximum(1.0, self.sizes / self.sizes[head])
-        return np.asarray(self._silence + 16 - _SCORE + 7 * _REACH * ratio)
+        return np.asarray(self._saturation + 16 - _SCORE + 7 * _REACH * ratio)
 
     def only(self, head: int, rng: np.random.Generator) -> Array:
         """A point where this head is on and all others are off (head -1: all off)."""
@@ -134,7 +134,7 @@ class CrowdedIsolation:
         self.rows = rows
         self.biased = biased
         self.sizes = np.linalg.norm(rows, axis=1)
-        self._silence = -np.log(max(1e-12, 64 * rounding)) + 14
+        self._saturation = -np.log(max(1e-12, 64 * rounding)) + 14
 
     def points(self, head: int, rng: np.random.Generator) -> Array:
         """(n, n): short, well spread points on the head's own plane, its score alternately 1.8 and -1.8."""
@@ -161,7 +161,7 @@ class CrowdedIsolation:
 
     def switch(self, head: int, rng: np.random.Generator) -> tuple[Array, Array]:
         """Two points that differ in this head alone: on, and off."""
-        score = self._silence + 6
+        score = self._saturation + 6
         free, reach = self._pool(head, rng, score)
         best = int(reach.argmin())
         along = score * self.rows[head] / self.sizes[head] ** 2
@@ -169,7 +169,7 @@ class CrowdedIsolation:
 
     def _pool(self, head: int, rng: np.random.Generator, score: float) -> tuple[Array, Array]:
         """Unit directions inside the head's plane, and how far to go along each until all others are
-        silent."""
+        saturated."""
         own = self.rows[head]
         free = rng.standard_normal((self._POOL, len(own)))
         if self.biased:
@@ -183,7 +183,8 @@ class CrowdedIsolation:
             shift = score * self.sizes[others] / self.sizes[head]
             with np.errstate(divide="ignore"):
                 reach = np.maximum(
-                    reach, ((self._silence + drift + shift) / np.abs(free @ self.rows[others].T)).max(axis=1)
+                    reach,
+                    ((self._saturation + drift + shift) / np.abs(free @ self.rows[others].T)).max(axis=1),
                 )
         if self.biased:
             reach = np.where(np.abs(free[:, -1]) < 0.02, np.inf, reach)

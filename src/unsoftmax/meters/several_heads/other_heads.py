@@ -58,10 +58,10 @@ class PredictedBackground:
         )
 
     def __call__(self, directions: Array, steps: Array, points: slice) -> tuple[Array, Array]:
-        voices, scores = self._V @ self._a, self._scores[points]
+        readouts, scores = self._V @ self._a, self._scores[points]
         stepped = expit(scores + steps[:, :, None] * self._forms(directions, points))
-        stepped *= voices + steps[:, :, None] * (directions.T @ self._V.T)[:, None]
-        return np.asarray(expit(scores) @ voices), np.asarray(stepped.sum(axis=2))
+        stepped *= readouts + steps[:, :, None] * (directions.T @ self._V.T)[:, None]
+        return np.asarray(expit(scores) @ readouts), np.asarray(stepped.sum(axis=2))
 
     def _forms(self, directions: Array, points: slice) -> Array:
         """directionᵀ W_k b for all (direction, point, head); the order of the products is the cheaper one."""

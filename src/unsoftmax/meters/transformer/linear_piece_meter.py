@@ -3,32 +3,21 @@ the network is."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, logit
+from unsoftmax.arrays import EPS, Array, logit, rms
 from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, even_rows_for
 from unsoftmax.meters.probes.sizes import TARGET_SCORE
-from unsoftmax.meters.transformer.linear_piece import Piece, choose_piece
+from unsoftmax.meters.transformer.linear_piece import Piece
+from unsoftmax.meters.transformer.piece_search import LARGEST_SCORE, PART, PIECE_TEST, STAYS, settle
 from unsoftmax.models import CanonicalNetwork
-from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["PIECE_TEST", "ConeMeter"]
 
-PIECE_TEST = Test("inside a linear piece of the network two rows share by softmax")
-
-_PART = 0.45  # of the room, for b and for a each: together they stay inside
-_LARGEST_SCORE = 5.5
-_SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
-_WEAKEST = 0.03  # scores below this at the full size of a: go further out
-_TRIES = 40
-_AUDIBLE = (
-    1e6  # rounding levels by which a row has to change an answer before a strange weight refutes attention
-)
-_SMALLEST, _LARGEST = 2.0**-60, 2.0**60
+_TRIES = 40  # shrinking by at least 4 each, sizes fall by 2^-80: any finite score is then readable
 
 
 class ConeMeter(Meter):
@@ -43,21 +32,19 @@ class ConeMeter(Meter):
     >>> from unsoftmax import random_transformer
     >>> from unsoftmax.oracles import FunctionOracle
     >>> model = random_transformer(4, 6, seed=0)
-    >>> meter = ConeMeter(Ledger(FunctionOracle(model), width=4), model.network.folds, np.random.default_rng(
-    ...     0))
+    >>> ledger = Ledger(FunctionOracle(model), width=4)
+    >>> meter = ConeMeter(ledger, model.network.folds, np.random.default_rng(0))
     >>> bool(np.allclose(meter.project(None, np.eye(4)), model.W, atol=1e-9))
     True
     """
 
     def __init__(self, ledger: Asker, folds: CanonicalNetwork, rng: np.random.Generator) -> None:
-        self._ledger, self._folds, self._rng = ledger, folds, rng
-        self._mixing = 1.0  # 1 + residual
-        self.residual_error = 0.0  # how far the residual factor may be off
-        self._shrink = 1.0  # of a, so that scores stay moderate
-        self._piece = self._settle()
+        self._ledger, self._folds = ledger, folds
+        self._settled = settle(ledger, folds, rng)
+        self._piece, self._mixing = self._settled.piece, self._settled.mixing
         self._whole = EvenRows(self._piece.gradient)
         self._cached: tuple[Array, bool, EvenRows] | None = None
-        self._strength = 0.0
+        self._typical = 0.0  # score of a unit row beside b0, as far as it was seen
         self._base: Array | None = None
 
     @property
@@ -75,6 +62,11 @@ class ConeMeter(Meter):
         add up to 1/(1 + residual)."""
         return self._mixing - 1.0
 
+    @property
+    def residual_error(self) -> float:
+        """How far the residual factor may be off."""
+        return self._settled.residual_error
+
     def base(self) -> Array:
         """W b0 + w0, measured when first called: d queries."""
         if self._base is None:
@@ -85,7 +77,7 @@ class ConeMeter(Meter):
 
     def resolution(self) -> float:
         usual = float(np.median(self._sizes(self._whole)))
-        reach = _PART * float(np.median(self._piece.room(self._whole.rows(0, self.width))))
+        reach = PART * float(np.median(self._piece.room(self._whole.rows(0, self.width))))
         rounding = EPS * float(self._folds.magnitude(self._piece.centre[None])[0])
         return float(16.0 * rounding * self._mixing / (usual * abs(self._whole.readout)) / (usual * reach))
 
@@ -103,7 +95,7 @@ class ConeMeter(Meter):
 
     def project(self, basis: Array | None, B: Array, *, rest_is_zero: bool = False) -> Array:
         probes = self._probes_for(basis, rest_is_zero)
-        sizes = _PART * self._piece.room(B.T)
+        sizes = PART * self._piece.room(B.T)
         return np.asarray(
             probes.coordinates(self._forms_of(probes, sizes[:, None] * B.T, rest_is_zero)).T / sizes
         )
@@ -130,10 +122,10 @@ class ConeMeter(Meter):
     def _sizes(self, probes: EvenRows) -> Array:
         """How long each probe is sent: within its room, and with a score of about one as far as is known."""
         rows = probes.rows(0, probes.count)
-        largest = _PART * self._mixing * self._piece.room(rows)
-        if self._base is None or not (self._base.any() or self._strength):
-            return self._shrink * largest
-        usual = np.abs(rows @ self._base) + self._strength * np.linalg.norm(rows, axis=1)
+        largest = PART * self._mixing * self._piece.room(rows)
+        if self._base is None or not (self._base.any() or self._typical):
+            return self._settled.shrink * largest
+        usual = np.abs(rows @ self._base) + self._typical * np.linalg.norm(rows, axis=1)
         return np.asarray(np.minimum(largest, TARGET_SCORE / np.maximum(usual, np.finfo(float).tiny)))
 
     def _scores(self, probes: EvenRows, asking: Array) -> Array:
@@ -147,12 +139,8 @@ class ConeMeter(Meter):
             out[start : start + step] = self._block(rows, sizes, block, probes.readout)
         if self._base is not None and len(asking) and asking.any():
             moved = out - probes.forms_of(self._base)
-            self._strength = max(
-                0.5 * self._strength,
-                1.5
-                * float(np.sqrt(np.mean(moved**2)))
-                / float(np.sqrt(np.mean(np.square(rows).sum(axis=1)))),
-            )
+            lengths = float(np.sqrt(np.mean(np.square(rows).sum(axis=1))))
+            self._typical = max(0.5 * self._typical, 1.5 * rms(moved) / lengths)
         return out
 
     def _block(self, rows: Array, sizes: Array, asking: Array, readout: float) -> Array:
@@ -165,7 +153,7 @@ class ConeMeter(Meter):
             weight = self._weights(gamma[j, i, None] * rows[i], asking[j], gamma[j, i] * readout)
             score = logit(weight)
             out[j, i] = score / gamma[j, i]
-            again = ~(np.abs(score) <= _LARGEST_SCORE)
+            again = ~(np.abs(score) <= LARGEST_SCORE)
             if not again.any():
                 return out
             where = where[again]
@@ -175,10 +163,7 @@ class ConeMeter(Meter):
                 2.0**-6,
             )
             gamma[where[:, 0], where[:, 1]] *= factor
-        raise OutsideClass(
-            PIECE_TEST,
-            "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly",
-        )
+        raise OutsideClass(PIECE_TEST, STAYS)
 
     def _weights(self, A: Array, X: Array, signal: Array) -> Array:
         """The attention weight of the first row of [a + b; b], b = b0 + x."""
@@ -195,140 +180,3 @@ class ConeMeter(Meter):
                 PIECE_TEST, f"a row's weight would be {worst:.6g}, and a weight lies between 0 and 1"
             )
         return np.asarray(weights)
-
-    def _settle(self) -> Piece:
-        """A piece at a distance where scores are neither lost nor saturated; its gradient and value measured
-        afresh (d + 1 queries)."""
-        bound = self._ledger.input_bound
-        size = self._folds.reach * np.sqrt(self.width)
-        if bound is not None:
-            size = min(size, bound / 4.0)
-        best: tuple[float, float, Piece] | None = None
-        worse = 0
-        for attempt in range(_TRIES):
-            piece = choose_piece(self._folds, size, self._rng, bound)
-            score, shrink, mixing = self._trial(piece)
-            merit = self._merit(piece, shrink)
-            if attempt == 0:
-                self._set_mixing(mixing, piece, shrink)
-            if best is None or merit > best[0]:
-                best, worse = (merit, shrink, piece), 0
-            elif score > _WEAKEST:
-                worse += 1
-                if worse > 1:
-                    break
-            homogeneous = not self._folds.biased
-            if score < _WEAKEST and shrink == 1.0:
-                factor = (
-                    8.0 if not homogeneous or score == 0.0 else min(np.sqrt(TARGET_SCORE / score), 2.0**10)
-                )
-                if best[2] is not piece and not homogeneous:
-                    break
-            elif shrink < 0.1:
-                factor = max(np.sqrt(shrink), 2.0**-10) if homogeneous else 1.0 / 6.0
-            else:
-                break
-            if not _SMALLEST < size * factor < _LARGEST or (
-                bound is not None and size * factor > bound / 4.0
-            ):
-                break
-            size *= factor
-        assert best is not None
-        _, self._shrink, piece = best
-        return self._measured(piece)
-
-    def _set_mixing(self, mixing: float, piece: Piece, shrink: float) -> None:
-        """The usual factors exactly; any other from more pairs, whose spread says how well it is known."""
-        usual = next((float(known) for known in (1, 2) if abs(mixing - known) < _SNAP), None)
-        if usual is not None:
-            self._mixing = usual
-            return
-        piece = self._measured(piece)
-        rows = EvenRows(piece.gradient).rows(0, self.width)
-        sent = (shrink * _PART * piece.room(rows))[:, None] * rows
-        pairs = np.concatenate([sent, -sent])
-        answers = self._ledger.ask(
-            np.stack([pairs + piece.centre, np.broadcast_to(piece.centre, pairs.shape)], axis=1)
-        )
-        totals = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, -1).sum(axis=0)
-        rounding = (
-            1e4
-            * EPS
-            * float(self._folds.magnitude(piece.centre[None])[0])
-            / float(np.abs(pairs @ piece.gradient).min())
-        )
-        if float(np.ptp(totals)) > 1e-7 + rounding:
-            raise OutsideClass(
-                PIECE_TEST,
-                f"the weights of a row and of its negative add up to {totals.min():.9g} for one row and "
-                f"{totals.max():.9g} for another",
-            )
-        self._mixing = 1.0 / float(np.median(totals))
-        self.residual_error = self._mixing**2 * (float(np.ptp(totals)) + 1e-14)
-
-    def _trial(self, piece: Piece) -> tuple[float, float, float]:
-        """(typical score at the full size of a, the part of that size at which it is about one, 1 + residual)
-        from a few pairs ±a."""
-        probes = EvenRows(piece.gradient)
-        count = min(3, self.width)
-        rows = probes.rows(0, count)
-        full = _PART * piece.room(rows)
-        shrink = 1.0
-        for _ in range(_TRIES):
-            sent = shrink * full[:, None] * rows
-            pairs = np.concatenate([sent, -sent])
-            answers = self._ledger.ask(
-                np.stack([pairs + piece.centre, np.broadcast_to(piece.centre, pairs.shape)], axis=1)
-            )
-            with np.errstate(divide="ignore", invalid="ignore"):
-                weights = ((answers - piece.value) / (pairs @ piece.gradient)).reshape(2, count)
-            total = float(np.median(weights.sum(axis=0)))
-            if not 1e-6 < total < 1e6:
-                self._refuse_silence(piece, np.abs(pairs @ piece.gradient))
-                raise OutsideClass(
-                    PIECE_TEST,
-                    f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does",
-                )
-            mixing = 1.0 / total
-            score = np.abs(logit(weights[0] * mixing))
-            if (score <= _LARGEST_SCORE).all():
-                typical = float(np.sqrt(np.mean(score**2)))
-                return typical / shrink, min(1.0, shrink * TARGET_SCORE / max(typical, 1e-300)), mixing
-            shrink /= 8.0
-        raise OutsideClass(
-            PIECE_TEST,
-            "a row's weight stays at 0 or 1 however small the row is made; a softmax would share it evenly",
-        )
-
-    def _refuse_silence(self, piece: Piece, signal: Array) -> None:
-        """Where a row changes the answer by hardly more than rounding, its weight says nothing."""
-        rounding = EPS * float(self._folds.magnitude(piece.centre[None])[0])
-        if float(signal.min()) < _AUDIBLE * rounding:
-            raise Unresolved(
-                "inside the widest linear piece of the network a row changes the answer by "
-                f"{float(signal.min()):.1g}, where rounding is "
-                f"{rounding:.1g}: its neurons differ too much in size for attention to show; larger inputs "
-                "or another seed would help"
-            )
-
-    def _merit(self, piece: Piece, shrink: float) -> float:
-        """Inverse of the error to expect in W: answers' rounding over signal, score size and the step of
-        b."""
-        room = _PART * float(np.median(piece.room(EvenRows(piece.gradient).rows(0, self.width))))
-        magnitude = float(self._folds.magnitude(piece.centre[None])[0])
-        return float(np.linalg.norm(piece.gradient) * (shrink * room) ** 2 * room / magnitude)
-
-    def _measured(self, piece: Piece) -> Piece:
-        """Gradient and value from answers themselves: the network's folds only have to say where the piece
-        ends."""
-        basis = EvenRows(piece.gradient).rows(0, self.width)
-        steps = 2.0 * _PART * piece.room(basis)
-        rows = np.concatenate([piece.centre[None], piece.centre + steps[:, None] * basis])
-        answers = self._ledger.ask(rows[:, None])
-        predicted = self._folds(rows)
-        if np.abs(answers - predicted).max() > 1e-6 * self._folds.magnitude(rows).max():
-            raise OutsideClass(
-                Test("one-row answers are piecewise linear"),
-                "a piece that the network's kinks enclose is not linear inside",
-            )
-        return replace(piece, gradient=((answers[1:] - answers[0]) / steps) @ basis, value=float(answers[0]))
