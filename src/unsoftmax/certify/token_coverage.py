@@ -13,7 +13,7 @@ from unsoftmax.oracles import Ids
 
 __all__ = ["Coverage", "cover_tokens"]
 
-_LARGEST = 1 << 16  # tokens; of larger vocabularies as many are drawn
+MOST_TOKENS = 1 << 16  # of larger vocabularies as many are drawn
 _UNREADABLE = 0.5  # error bar of a score from which it does not show
 
 
@@ -39,7 +39,12 @@ class Coverage:
 
 
 def cover_tokens(
-    answers: _Answers, model: TokenHeads, noise: float, longest: int, rng: np.random.Generator
+    answers: _Answers,
+    model: TokenHeads,
+    noise: float,
+    longest: int,
+    rng: np.random.Generator,
+    most: int = MOST_TOKENS,
 ) -> Coverage:
     """Asks [i, j] for every token j, with every token i once, and compares with the model.
 
@@ -47,7 +52,7 @@ def cover_tokens(
     scores are too strong to show, every token asks in two longer sequences as well.
     """
     size = model.vocabulary
-    asking = np.arange(size) if size <= _LARGEST else rng.choice(size, _LARGEST, replace=False)
+    asking = np.arange(size) if size <= most else rng.choice(size, most, replace=False)
     tokens = np.roll(rng.permutation(asking), 1)
     pairs = np.stack([tokens, asking], axis=1)
     found = _ask(answers, pairs)

@@ -19,10 +19,11 @@ __all__ = [
     "Servers",
     "Shape",
     "Target",
+    "Tokens",
     "Width",
 ]
 
-Family = Literal["auto", "single-head", "multi-head", "transformer"]
+Family = Literal["auto", "single-head", "multi-head", "transformer", "tokens"]
 _SERVERS = "Servers and slow targets"
 
 
@@ -106,6 +107,27 @@ class Asking(Shape):
             "seed": self.seed,
             "budget": self.budget,
         }
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What is known of a target that takes token ids."""
+
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(
+            "--vocabulary",
+            help="Number of token ids, for a target that takes ids.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            "--embeddings", help="A .npy file (V, d): the embeddings, if they are known.", show_default=False
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

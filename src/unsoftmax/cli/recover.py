@@ -13,7 +13,7 @@ import typer
 from unsoftmax.cli.command import command, flags_of
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.flags import with_flags
-from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target
+from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target, Tokens
 from unsoftmax.cli.output import print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
@@ -48,6 +48,7 @@ def recover(
     target: Target,
     asking: Asking,
     reach: _Reach,
+    tokens: Tokens,
     learner: Annotated[
         _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
     ] = "default",
@@ -69,7 +70,13 @@ def recover(
     try:
         with show_progress() as progress, _asked(target, reach, asking.outputs) as oracle:
             result = unsoftmax.recover(
-                oracle, **asking.arguments(), learner=chosen, ledger=place, progress=progress
+                oracle,
+                **asking.arguments(),
+                learner=chosen,
+                ledger=place,
+                progress=progress,
+                vocabulary=tokens.vocabulary,
+                embeddings=tokens.embeddings,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None

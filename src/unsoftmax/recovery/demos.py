@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model, random_multi_head, random_single_head, random_transformer
+from unsoftmax.recovery.token_targets import demo_tokens
 
 __all__ = ["demo_model"]
 
@@ -18,16 +19,19 @@ _LARGEST = 1 << 28  # numbers in a demo, 2 GB: a laptop holds it, and it is foun
 def demo_model(spec: str) -> Model:
     """The model of a demo target such as 'demo:single-head?d=64&r=8&seed=0' (also scale=, biases=1), or
     'demo:multi-head?d=64&heads=8' (also r=, scale=, biases=1, outputs=m), or 'demo:transformer?d=32&m=64'
-    (also r=, scale=, biases=1, residual=1).
+    (also r=, scale=, biases=1, residual=1), or 'demo:tokens?V=500&r=8' (see `demo_tokens`).
 
     >>> demo_model("demo:single-head?d=6&r=2").parameters
     26
     """
     name, _, query = spec.removeprefix("demo:").partition("?")
+    if name == "tokens":
+        return demo_tokens(spec)
     if name not in ("single-head", "multi-head", "transformer"):
         raise UsageError(
             f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0', "
-            "'demo:multi-head?d=64&heads=8&seed=0' or 'demo:transformer?d=32&m=64&seed=0'"
+            "'demo:multi-head?d=64&heads=8&seed=0', 'demo:transformer?d=32&m=64&seed=0' "
+            "or 'demo:tokens?V=500&r=8&seed=0'"
         )
     options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
     if name == "multi-head":

@@ -14,12 +14,13 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
-from unsoftmax.oracles import Oracle
+from unsoftmax.oracles import Oracle, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.tokens import recover_tokens
 
 __all__ = ["Job", "checked_tolerance", "recover", "recover_from"]
 
@@ -38,6 +39,8 @@ class Job:
     outputs: int | None = None
     learner: Learner | None = None
     progress: Callable[[Progress], None] | None = None
+    vocabulary: int | None = None
+    embeddings: object = None
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -57,6 +60,8 @@ class Job:
                 "outputs": self.outputs or oracle.spec.outputs,
                 "input_bound": self.input_bound,
             }
+            if oracle.spec.domain is not None:
+                options |= {"vocabulary": oracle.spec.domain.width, "embeddings": self.embeddings is not None}
             learner = self.learner if self.learner is not None else f"{kind}: {self.family or 'auto'}"
             journal = stack.enter_context(
                 open_journal(self.ledger, oracle, seed=int(self.seed), learner=learner, options=options)
@@ -92,6 +97,8 @@ def recover(
     outputs: int | None = None,
     learner: Learner | None = None,
     progress: Callable[[Progress], None] | None = None,
+    vocabulary: int | None = None,
+    embeddings: object = None,
 ) -> Result:
     """Recovers the parameters of `target` from its answers alone, with a certificate and the bill.
 
@@ -105,6 +112,8 @@ def recover(
     `Result.findings`).
     input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default.
     progress: called after every batch with a `Progress`.
+    vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
+    embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
@@ -123,6 +132,8 @@ def recover(
         outputs=outputs,
         learner=learner,
         progress=progress,
+        vocabulary=vocabulary,
+        embeddings=embeddings,
     )
     return recover_from(target, job)
 
@@ -130,11 +141,17 @@ def recover(
 def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind: str = "recover") -> Result:
     """`recover` for a job. prepare: what to find out before a learner is chosen, instead of the usual look at
     the answers."""
-    oracle = as_oracle(target, outputs=job.outputs)
+    oracle = as_oracle(target, outputs=job.outputs, vocabulary=job.vocabulary)
+    if oracle.spec.domain is None and getattr(oracle, "takes_ids", False):
+        raise UsageError("the target takes token ids and does not tell how many; pass vocabulary=V")
     with ExitStack() as stack:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
         ledger = job.books(oracle, stack, kind)
+        if isinstance(ledger.domain, TokenIds):
+            return recover_tokens(ledger, int(job.seed), job.family, job.embeddings)
+        if job.embeddings is not None or job.family is Family.TOKENS:
+            raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         return run(ledger, job.known(), job.family, job.learner, int(job.seed), prepare)
 
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from unsoftmax.errors import UsageError
 from unsoftmax.importing import import_attribute
-from unsoftmax.models import Model, ReluNetwork, load
+from unsoftmax.models import Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.recovery.demos import demo_model
+from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
 
 __all__ = ["as_oracle", "demo_model"]
 
@@ -24,13 +25,26 @@ _FORMS = (
 )
 
 
-def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, Any] | None = None) -> Oracle:
+def as_oracle(
+    target: object,
+    *,
+    outputs: int | None = None,
+    http: Mapping[str, Any] | None = None,
+    vocabulary: int | None = None,
+) -> Oracle:
     """The oracle behind a target. `http`: options for a target behind a web address, by the names of
-    `HttpOptions`.
+    `HttpOptions`. vocabulary: number of token ids, for a target that takes ids (B, N).
 
     >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
     8
     """
+    torch = sys.modules.get("torch")  # whoever passes a module has imported it
+    if vocabulary is not None and torch is not None and isinstance(target, torch.nn.Module):
+        return with_vocabulary(of_token_module(target, outputs), vocabulary)
+    return with_vocabulary(_any_oracle(target, outputs, http), vocabulary)
+
+
+def _any_oracle(target: object, outputs: int | None, http: Mapping[str, Any] | None) -> Oracle:
     if isinstance(target, str | Path):
         return _with_outputs(_named(str(target), http, outputs), outputs)
     if isinstance(target, Model):
@@ -53,6 +67,8 @@ def as_oracle(target: object, *, outputs: int | None = None, http: Mapping[str, 
 
 def _of_model(model: Model, name: str) -> Oracle:
     """The oracle of a model; a network alone takes single rows only."""
+    if isinstance(model, TokenHeads):
+        return of_token_model(model, name)
     alone = 1 if isinstance(model, ReluNetwork) else None
     return FunctionOracle(
         model, OracleSpec(width=model.width, outputs=model.outputs, max_length=alone, name=name)

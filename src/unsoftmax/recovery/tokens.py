@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
-from unsoftmax.arrays import EPS
-from unsoftmax.certify import Certificate
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.certify import REPLAY_TEST, Certificate
 from unsoftmax.certify.token_certificate import certify_tokens
-from unsoftmax.certify.token_coverage import Coverage, cover_tokens
-from unsoftmax.learners.tokens import LearnedTokens, TokenLearner
+from unsoftmax.certify.token_coverage import MOST_TOKENS, Coverage, cover_tokens
+from unsoftmax.errors import UsageError
+from unsoftmax.families import Family
+from unsoftmax.learners.tokens import KnownEmbeddings, LearnedTokens, TokenLearner
 from unsoftmax.ledger import VERIFICATION, Ledger
-from unsoftmax.models import TokenHeads
-from unsoftmax.oracles import Ids
-from unsoftmax.outcomes import Status, Stop
+from unsoftmax.models import Model, TokenHeads
+from unsoftmax.oracles import Ids, identity, pins_content
+from unsoftmax.outcomes import OutsideClass, Status, Stop
 from unsoftmax.recovery.result import Result
+from unsoftmax.recovery.token_targets import checked_embeddings
 
 __all__ = ["recover_tokens"]
 
@@ -23,6 +27,7 @@ LONGEST = 64  # tokens of a sequence, where the target sets no limit
 _STREAM = 0x70C3A5  # keeps our randomness apart from that of targets made from the same small seed
 _FLOAT64 = 64.0 * EPS  # noise relative to answers, up to which they count as computed in float64
 _EXPLAINED = 1e4  # deviations up to so many predicted losses are the table's own; more means another function
+_KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 5.0  # of the measured errors: they are a sample ...
 _STRONG_BOUND = 100.0  # ... and where scores are strong, few columns are much worse than the others
@@ -33,47 +38,101 @@ class _Evidence:
     learned: LearnedTokens
     certificate: Certificate
     coverage: Coverage
+    growth: float = 1.0  # of a relative error, on the way from scores to parameters
 
 
-def recover_tokens(ledger: Ledger, seed: int, corpus: list[Ids] | None = None) -> Result:
+def recover_tokens(
+    ledger: Ledger,
+    seed: int,
+    family: Family | None = None,
+    embeddings: object = None,
+    corpus: list[Ids] | None = None,
+) -> Result:
     """Learns and certifies on an open ledger of a target that takes token ids.
 
-    corpus: sequences of the user's own, on which the model is compared as well.
+    embeddings: of every token, where they are known. corpus: sequences of the user's own, on which the model
+    is compared as well.
     """
-    limit = ledger.oracle.spec.max_length
+    known = None if embeddings is None else checked_embeddings(embeddings, ledger.width)
+    if family not in (None, Family.TOKENS, *([] if known is None else [Family.SINGLE_HEAD])):
+        raise UsageError(
+            f"the target takes token ids, and the family '{family}' takes rows; leave the family out"
+        )
+    limit = ledger.max_length
     longest = LONGEST if limit is None else min(LONGEST, limit)
     learner = TokenLearner()
     learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
     evidence: _Evidence | None = None
+    model: Model | None = None
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            learned = learner.learn(ledger, longest, learning)
-            evidence = _examine(ledger, learned, longest, checking, corpus)
+            if known is None:
+                learned, growth, note = learner.learn(ledger, longest, learning), 1.0, ""
+                model = learned.model
+            else:
+                found = KnownEmbeddings().learn(ledger, known, longest, learning)
+                learned, growth, note, model = found.tokens, found.amplification, found.note, found.head
+            most = MOST_TOKENS if known is None else _KNOWN_TOKENS
+            evidence = _examine(ledger, learned, longest, checking, corpus, most)
+        evidence = replace(evidence, growth=growth)
         status, reason = _judge(evidence)
+        _confirm(ledger, evidence, seed, longest)
+        reason = f"{note}; {reason}" if note else reason
     except Stop as stop:
         status, reason = stop.status, stop.reason
     return Result(
         status=status,
         reason=reason,
         queries=ledger.bill,
-        family=TokenHeads.family,
+        family=TokenHeads.family if model is None else model.family,
         width=ledger.width,
         claim=learner.claim,
-        model=evidence.learned.model if evidence is not None and status.recovered else None,
+        model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,
         error_bound=None if evidence is None else _bound(evidence),
     )
 
 
 def _examine(
-    ledger: Ledger, learned: LearnedTokens, longest: int, rng: np.random.Generator, corpus: list[Ids] | None
+    ledger: Ledger,
+    learned: LearnedTokens,
+    longest: int,
+    rng: np.random.Generator,
+    corpus: list[Ids] | None,
+    most: int,
 ) -> _Evidence:
+    model = learned.model
+    coverage = Coverage(0.0, 0.0, 0.0, 0)
     with ledger.phase(VERIFICATION):
-        coverage = cover_tokens(ledger, learned.model, learned.noise, longest, rng) if longest >= 2 else None
+        if longest >= 2:
+            coverage = cover_tokens(ledger, model, learned.noise, longest, rng, most)
         certificate = certify_tokens(
-            ledger, learned.model, rng, allowed=learned.model.exact_at, longest=longest, corpus=corpus
+            ledger, model, rng, allowed=model.exact_at, longest=longest, corpus=corpus
         )
-    return _Evidence(learned, certificate, coverage or Coverage(0.0, 0.0, 0.0, 0))
+    return _Evidence(learned, certificate, coverage)
+
+
+def _confirm(ledger: Ledger, evidence: _Evidence, seed: int, longest: int) -> None:
+    """Where every answer came from a ledger file: is the target still the one that gave them?"""
+    if not ledger.only_replayed or pins_content(identity(ledger.oracle)):
+        return
+    model, rng = evidence.learned.model, np.random.default_rng([_STREAM, seed, 3])
+    allowed = 10.0 * max(_relative_errors(evidence), model.exact_at)
+
+    def compare(batch: Array, answers: Array) -> None:
+        off = float(np.abs(answers - model(batch)).max())
+        if off > allowed * float(model.sensitivity(batch)[0]):
+            raise OutsideClass(
+                REPLAY_TEST,
+                f"all answers came from the ledger, and a fresh one is off by {off:.2g}; the target has "
+                "changed: use a new ledger",
+            )
+
+    while ledger.only_replayed:
+        ids = rng.integers(0, model.vocabulary, (1, min(5, longest)))
+        with ledger.phase(VERIFICATION):
+            # what another target says must not get into this ledger
+            ledger.ask(cast(Array, ids), check=compare)
 
 
 def _relative_errors(evidence: _Evidence) -> float:
@@ -88,7 +147,7 @@ def _bound(evidence: _Evidence) -> float:
     margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
     size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
     seen = max(_relative_errors(evidence), evidence.learned.loss / size, EPS)
-    return margin * max(seen, 0.0 if np.isnan(scores) else scores)
+    return margin * max(seen, evidence.growth * (0.0 if np.isnan(scores) else max(scores, EPS)))
 
 
 def _judge(evidence: _Evidence) -> tuple[Status, str]:

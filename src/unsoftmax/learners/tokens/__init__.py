@@ -1,6 +1,7 @@
 """Learners of targets that take token ids."""
 
+from unsoftmax.learners.tokens.known_embeddings import KnownEmbeddings
 from unsoftmax.learners.tokens.learner import TokenLearner
 from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead
 
-__all__ = ["LearnedTokens", "OneTokenHead", "TokenLearner"]
+__all__ = ["KnownEmbeddings", "LearnedTokens", "OneTokenHead", "TokenLearner"]

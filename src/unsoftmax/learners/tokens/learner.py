@@ -8,8 +8,7 @@ import numpy as np
 
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
-from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead
-from unsoftmax.ledger import Asker
+from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks
 from unsoftmax.models import TokenHeads
 
 __all__ = ["TokenLearner"]
@@ -31,6 +30,6 @@ class TokenLearner:
         """What is promised."""
         return TOKEN_HEAD_CLAIM
 
-    def learn(self, asker: Asker, longest: int, rng: np.random.Generator) -> LearnedTokens:
+    def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only. longest: the most tokens of a sequence."""
         return self.one_head.learn(asker, longest, rng)

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.checks import MIXING_TEST, agreement, mixes_as_one_head, refuse_other_functions
-from unsoftmax.ledger import Asker
-from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
+from unsoftmax.ledger import Bill
+from unsoftmax.meters.tokens import TokenAnswers, TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 from unsoftmax.solvers.score_table import CrossApproximation
 
-__all__ = ["LearnedTokens", "OneTokenHead", "readout_of"]
+__all__ = ["LearnedTokens", "OneTokenHead", "TokenBooks", "readout_of"]
 
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
+
+
+class TokenBooks(TokenAnswers, Protocol):
+    """What a learner of tokens asks through: a ledger, or a view of one."""
+
+    @property
+    def bill(self) -> Bill:
+        """What was paid until now."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Bills everything asked inside the block to `name`."""
+
+    def expect(self, total: int | None) -> None:
+        """The present estimate of the whole bill."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +55,7 @@ class OneTokenHead:
 
     solver: CrossApproximation = field(default_factory=CrossApproximation)
 
-    def learn(self, asker: Asker, longest: int, rng: np.random.Generator) -> LearnedTokens:
+    def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only."""
         plain = TokenSequences(asker, longest)
         with asker.phase("values"):
@@ -55,7 +71,7 @@ class OneTokenHead:
         return self.scores(asker, meter, values, rng)
 
     def meter(
-        self, asker: Asker, longest: int, values: Array, rng: np.random.Generator
+        self, asker: TokenBooks, longest: int, values: Array, rng: np.random.Generator
     ) -> TokenPairMeter | None:
         """What reads scores; None where all values are equal, so that no score can show."""
         readout = readout_of(values)
@@ -72,7 +88,7 @@ class OneTokenHead:
         return None if spread <= found.noise else TokenPairMeter(sequences, read, found.noise)
 
     def scores(
-        self, asker: Asker, meter: TokenPairMeter, values: Array, rng: np.random.Generator
+        self, asker: TokenBooks, meter: TokenPairMeter, values: Array, rng: np.random.Generator
     ) -> LearnedTokens:
         """The table of scores, and the model."""
         with asker.phase("scores"):

@@ -1,0 +1,177 @@
+"""A head over tokens whose embeddings are known: W itself, from as few tokens as span the embeddings."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.linalg import qr
+
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.errors import UsageError
+from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks
+from unsoftmax.ledger import Bill
+from unsoftmax.models import SingleHead, TokenHead, TokenHeads
+from unsoftmax.oracles import Ids
+from unsoftmax.outcomes import OutsideClass, Test
+from unsoftmax.solvers.score_table import CrossApproximation
+
+__all__ = ["KnownEmbeddings", "LearnedHead", "SomeTokens", "over_tokens"]
+
+EMBEDDING_TEST = Test("scores and values are those of a head over the given embeddings")
+_ACCURACY = 1e-12  # of the scores: condition numbers of the embeddings magnify what is left
+_SPARE = 8  # tokens more than span the embeddings, so that a wrong table shows
+_DEPENDENT = 1e-10  # relative: directions in which embeddings differ by less are none
+_MISFIT = 1e3  # of the errors that the table and rounding explain
+
+
+@dataclass(frozen=True, eq=False)
+class SomeTokens:
+    """A view of an asker that knows some of the tokens only, under the ids 0, 1, ..."""
+
+    asker: TokenBooks
+    tokens: Ids
+
+    @property
+    def width(self) -> int:
+        """Number of these tokens."""
+        return len(self.tokens)
+
+    @property
+    def outputs(self) -> int | None:
+        """None when an answer is one number, m when it is a vector."""
+        return self.asker.outputs
+
+    @property
+    def bill(self) -> Bill:
+        """What was paid until now."""
+        return self.asker.bill
+
+    def ask(self, batch: Array) -> Array:
+        """Answers to a batch of ids."""
+        return self.asker.ask(self.tokens[np.asarray(batch)])  # type: ignore[arg-type]
+
+    def batch_size(self, length: int) -> int:
+        """How many sequences of `length` ids make a good batch."""
+        return self.asker.batch_size(length)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Bills everything asked inside the block to `name`."""
+        return self.asker.phase(name)
+
+    def expect(self, total: int | None) -> None:
+        """The present estimate of the whole bill."""
+        self.asker.expect(total)
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedHead:
+    """The head over rows, and the same over tokens.
+
+    amplification: how much larger the relative error of W may be than that of the scores. note: for people.
+    """
+
+    head: SingleHead
+    tokens: LearnedTokens
+    amplification: float
+    note: str
+
+
+@dataclass(frozen=True)
+class KnownEmbeddings:
+    """scores e_iᵀ(W e_j + w0) and values e_i·v + c, embeddings e known.
+
+    Queries: those of one head over d + 9 tokens, whatever the vocabulary. Recovers: W, w0, v and c, as far as
+    the embeddings span the space.
+    """
+
+    one_head: OneTokenHead = field(
+        default_factory=lambda: OneTokenHead(CrossApproximation(accuracy=_ACCURACY))
+    )
+
+    def learn(
+        self, asker: TokenBooks, embeddings: Array, longest: int, rng: np.random.Generator
+    ) -> LearnedHead:
+        """Queries through the asker only."""
+        if len(embeddings) != asker.width:
+            raise UsageError(
+                f"{len(embeddings)} embeddings, but the target has {asker.width} tokens; pass one row each"
+            )
+        chosen, dimension = _spanning_tokens(embeddings)
+        learned = self.one_head.learn(SomeTokens(asker, chosen), longest, rng)
+        head, misfit, amplification = _head_over_rows(learned.model.heads[0], embeddings[chosen])
+        explained = (
+            _MISFIT
+            * amplification
+            * (learned.loss + learned.noise)
+            / max(learned.model.spread, learned.noise)
+        )
+        if misfit > max(explained, 1e-9):
+            raise OutsideClass(
+                EMBEDDING_TEST,
+                f"a head over these embeddings leaves {misfit:.2g} of the scores or values unexplained",
+            )
+        d = embeddings.shape[1]
+        note = (
+            ""
+            if dimension == d
+            else f"embeddings span {dimension} of {d} dimensions; W is zero on the others"
+        )
+        whole = LearnedTokens(over_tokens(head, embeddings), learned.noise, learned.loss)
+        return LearnedHead(head, whole, amplification, note)
+
+
+def over_tokens(head: SingleHead, embeddings: Array) -> TokenHeads:
+    """The head as a function of ids."""
+    left, sizes, right = head.matrix.svd()
+    kept = slice(0, head.rank)
+    keys = embeddings @ (left[:, kept] * sizes[kept])
+    queries = embeddings @ right[:, kept]
+    if head.w0 is not None:  # one more column: the asking token's query there is one
+        keys, queries = (
+            np.column_stack([keys, embeddings @ head.w0]),
+            np.column_stack([queries, np.ones(len(queries))]),
+        )
+    return TokenHeads([TokenHead(keys, queries, embeddings @ head.v + head.c)])
+
+
+def _spanning_tokens(embeddings: Array) -> tuple[Ids, int]:
+    """Tokens whose embeddings span those of all, well conditioned, and the dimension of that span."""
+    centred = embeddings - embeddings.mean(axis=0)
+    triangle, order = qr(centred.T, mode="r", pivoting=True)
+    sizes = np.abs(np.diag(triangle))
+    dimension = int((sizes > _DEPENDENT * sizes.max(initial=0.0)).sum())
+    return np.sort(order[: min(len(embeddings), dimension + 1 + _SPARE)]).astype(np.int64), dimension
+
+
+def _head_over_rows(table: TokenHead, rows: Array) -> tuple[SingleHead, float, float]:
+    """W, w0, v and c; the relative misfit; and the product of the condition numbers that enter W."""
+    centred = rows - rows.mean(axis=0)
+    extended = np.column_stack([rows, np.ones(len(rows))])
+    keys = table.keys - table.keys.mean(axis=0)
+    left, left_condition = _solve(centred, keys)
+    right, right_condition = _solve(extended, table.queries)
+    readout, _ = _solve(extended, table.values)
+    scores, found = keys @ table.queries.T, (centred @ left) @ (extended @ right).T
+    misfit = max(
+        _relative(found - scores, scores), _relative(extended @ readout - table.values, table.values)
+    )
+    head = SingleHead((left, right[:-1]), readout[:-1], left @ right[-1], readout[-1])
+    return head, misfit, left_condition * right_condition
+
+
+def _solve(system: Array, right: Array) -> tuple[Array, float]:
+    """The smallest least-squares solution, and the condition number of what is solved."""
+    u, sizes, v = np.linalg.svd(system, full_matrices=False)
+    kept = sizes > max(_DEPENDENT, EPS * max(system.shape)) * sizes.max(initial=0.0)
+    projected = u[:, kept].T @ right
+    inverse = (1.0 / sizes[kept]).reshape(-1, *([1] * (right.ndim - 1)))
+    return v[kept].T @ (inverse * projected), float(
+        sizes[kept].max(initial=1.0) / sizes[kept].min(initial=1.0)
+    )
+
+
+def _relative(difference: Array, against: Array) -> float:
+    size = float(np.linalg.norm(against))
+    return float(np.linalg.norm(difference)) / size if size > 0.0 else float(np.linalg.norm(difference))

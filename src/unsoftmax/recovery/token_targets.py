@@ -1,0 +1,112 @@
+"""Targets that take token ids: how many there are, embeddings where they are known, and demos."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.errors import UsageError
+from unsoftmax.models import TokenHeads, random_token_heads
+from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
+
+__all__ = ["checked_embeddings", "demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
+
+_LARGEST_FILE = 16 << 30
+
+
+def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
+    """The oracle as one that takes the token ids 0 to vocabulary - 1; the same one where None is given.
+
+    >>> with_vocabulary(FunctionOracle(lambda ids: ids.mean(axis=1)), 9).spec.domain
+    TokenIds(vocabulary=9)
+    """
+    told = oracle.spec.domain
+    if vocabulary is None:
+        return oracle
+    size = check_vocabulary(vocabulary)
+    if isinstance(told, TokenIds) and size > told.vocabulary:
+        raise UsageError(f"vocabulary {size}, but the target has {told.vocabulary} tokens; pass at most that")
+    if oracle.spec.width is not None:
+        raise UsageError(
+            f"the target takes rows of {oracle.spec.width} numbers, not token ids; leave vocabulary out"
+        )
+    return FunctionOracle(oracle, replace(oracle.spec, domain=TokenIds(size)))
+
+
+def of_token_model(model: TokenHeads, name: str) -> Oracle:
+    """The oracle of a model over tokens."""
+    domain = TokenIds(model.vocabulary)
+    return FunctionOracle(
+        model, OracleSpec(outputs=model.outputs, max_length=model.longest, name=name, domain=domain)
+    )
+
+
+def of_token_module(module: Any, outputs: int | None) -> Oracle:
+    """The oracle of a torch module that takes int64 ids (B, N)."""
+    return FunctionOracle(_asked(module), OracleSpec(outputs=outputs, name=type(module).__name__))
+
+
+def _asked(module: Any) -> Callable[[Array], Any]:
+    import torch
+
+    def answer(ids: Array) -> Any:
+        with torch.no_grad():
+            return module(torch.from_numpy(ids.copy())).detach().cpu().numpy()
+
+    return answer
+
+
+def checked_embeddings(embeddings: object, vocabulary: int) -> Array:
+    """Embeddings as float64 (V, d), from an array or a .npy file; anything else is a `UsageError`."""
+    if isinstance(embeddings, str | Path):
+        path = Path(embeddings)
+        if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+            raise UsageError(f"cannot read embeddings from {path}; pass a .npy file of shape (V, d)")
+        try:
+            embeddings = np.load(path, allow_pickle=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"cannot read embeddings from {path}: {error}") from error
+    try:
+        table = np.array(embeddings, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"embeddings must be numbers of shape ({vocabulary}, d): {error}") from error
+    if table.ndim != 2 or len(table) != vocabulary or table.shape[1] < 1:
+        raise UsageError(
+            f"embeddings must have the shape ({vocabulary}, d), one row a token, not {table.shape}"
+        )
+    if not np.isfinite(table).all():
+        raise UsageError("embeddings hold NaN or infinity")
+    return table
+
+
+def demo_tokens(spec: str) -> TokenHeads:
+    """The model of 'demo:tokens?V=500&r=8&seed=0' (also heads=, scale=, outputs=m, longest=L for positions).
+
+    >>> demo_tokens("demo:tokens?V=30&r=2").parameters
+    144
+    """
+    options: dict[str, Any] = {
+        "V": 500,
+        "r": 8,
+        "heads": 1,
+        "seed": 0,
+        "scale": 1.0,
+        "outputs": None,
+        "longest": None,
+    }
+    for key, text in parse_qsl(spec.partition("?")[2], keep_blank_values=True):
+        if key not in options:
+            raise UsageError(f"the demo target has no option {key!r}; it takes {', '.join(options)}")
+        try:
+            options[key] = float(text) if key == "scale" else int(text)
+        except ValueError:
+            raise UsageError(
+                f"the demo target's {key}={text!r} is no number; write for instance {key}=8"
+            ) from None
+    return random_token_heads(options.pop("V"), options.pop("r"), **options)

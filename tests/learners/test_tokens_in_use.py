@@ -1,0 +1,152 @@
+"""Token targets as users reach them: recover, demos, files, servers, the command line, known embeddings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import unsoftmax
+from tests.learners.test_tokens import worst_error
+from unsoftmax import SingleHead, Status, TokenHeads, UsageError
+from unsoftmax.cli.app import app
+from unsoftmax.serve import ModelServer
+
+SCORER = "tests.learners.token_scorer:score"
+MODEL = unsoftmax.random_token_heads(80, 3, seed=3)
+
+
+def test_a_function_of_ids_with_a_vocabulary() -> None:
+    result = unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80)
+    assert (result.status, result.family, result.width) == (Status.EXACT, "tokens", 80)
+    assert isinstance(result.unwrap(), TokenHeads)
+    assert MODEL.distance(result.model) < 1e-11  # type: ignore[arg-type]
+    assert result.as_json()["rank"] == [3]
+
+
+@pytest.mark.parametrize("form", ["demo", "model", "safetensors", "onnx", "torch", "server"])
+def test_every_form_of_target(form: str, tmp_path: Path) -> None:
+    told: dict[str, Any] = {}
+    forms: dict[str, Any] = {
+        "demo": lambda: "demo:tokens?V=80&r=3&seed=3",
+        "model": lambda: MODEL,
+        "safetensors": lambda: str(MODEL.save(tmp_path / "model.safetensors")),
+        "onnx": lambda: str(MODEL.save_onnx(tmp_path / "model.onnx")),
+        "torch": _Module,
+        "server": lambda: None,
+    }
+    target = forms[form]()
+    if form == "torch":
+        told = {"vocabulary": 80}
+    if form == "server":
+        with ModelServer(unsoftmax.as_oracle(MODEL)) as server:
+            with pytest.raises(UsageError, match="pass vocabulary=V"):
+                unsoftmax.recover(server.url)
+            result = unsoftmax.recover(server.url, vocabulary=80)
+    else:
+        result = unsoftmax.recover(target, **told)
+    assert result.status is Status.EXACT
+    assert MODEL.distance(result.model) < 1e-10  # type: ignore[arg-type]
+
+
+class _Module(torch.nn.Module):
+    """The model again, as torch computes it."""
+
+    def forward(self, ids: Any) -> Any:
+        head = MODEL.heads[0]
+        keys, queries, values = (torch.from_numpy(part) for part in (head.keys, head.queries, head.values))
+        weights = torch.softmax(torch.einsum("bnk,bk->bn", keys[ids], queries[ids[:, -1]]), dim=1)
+        return (weights * values[ids]).sum(dim=1)
+
+
+def test_a_stopped_run_goes_on_from_its_ledger_and_another_target_is_noticed(tmp_path: Path) -> None:
+    asked = 0
+
+    def answer(ids: Any) -> Any:
+        nonlocal asked
+        asked += len(ids)
+        return MODEL(ids)
+
+    ledger = tmp_path / "run.ledger"
+    short = unsoftmax.recover(answer, vocabulary=80, ledger=ledger, budget=400)
+    assert short.status is Status.BUDGET_SPENT
+    first = unsoftmax.recover(answer, vocabulary=80, ledger=ledger)
+    assert first.status is Status.EXACT
+    assert asked == first.queries.total
+    again = unsoftmax.recover(answer, vocabulary=80, ledger=ledger)
+    assert again.status is Status.EXACT
+    assert asked == again.queries.total == first.queries.total + 1  # one fresh sequence confirms the target
+
+
+def test_wrong_usage_is_told() -> None:
+    with pytest.raises(UsageError, match="takes rows"):
+        unsoftmax.recover(unsoftmax.random_single_head(4), vocabulary=9)
+    with pytest.raises(UsageError, match="takes rows"):
+        unsoftmax.recover(unsoftmax.random_single_head(4), family="tokens")
+    with pytest.raises(UsageError, match="leave the family out"):
+        unsoftmax.recover(MODEL, family="multi-head")
+    with pytest.raises(UsageError, match="at most"):
+        unsoftmax.recover(MODEL, vocabulary=81)
+    with pytest.raises(UsageError, match="one row a token"):
+        unsoftmax.recover(MODEL, embeddings=np.ones((7, 3)))
+
+
+def embedded_head(V: int, d: int, r: int, seed: int, biases: bool = True) -> tuple[Any, SingleHead]:
+    rng = np.random.default_rng(seed)
+    embeddings = rng.standard_normal((V, d))
+    return embeddings, unsoftmax.random_single_head(d, r, seed=seed, scale=0.3, biases=biases)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("V", "d", "r"), [(200, 12, 3), (60, 12, 12), (30, 24, 2)])
+def test_known_embeddings_give_W_itself(V: int, d: int, r: int, seed: int) -> None:
+    embeddings, head = embedded_head(V, d, r, seed)
+    result = unsoftmax.recover(
+        lambda ids: head(embeddings[ids]), vocabulary=V, embeddings=embeddings, seed=seed
+    )
+    assert result.status is Status.EXACT
+    assert isinstance(result.model, SingleHead)
+    assert head.distance(result.model) < 1e-9
+    assert result.error_bound is not None
+    assert head.distance(result.model) <= result.error_bound
+    assert result.queries.learning <= (d + 9) ** 2 + 150  # whatever the vocabulary
+
+
+def test_embeddings_that_are_not_the_targets_are_refused() -> None:
+    embeddings, head = embedded_head(100, 8, 3, 1)
+    others = np.random.default_rng(7).standard_normal((100, 8))
+    result = unsoftmax.recover(lambda ids: head(embeddings[ids]), vocabulary=100, embeddings=others)
+    assert result.status is Status.OUTSIDE_CLASS
+
+
+def test_embeddings_in_a_subspace_say_so() -> None:
+    rng = np.random.default_rng(3)
+    embeddings = rng.standard_normal((90, 5)) @ rng.standard_normal((5, 9)) / 3.0
+    head = unsoftmax.random_single_head(9, 2, seed=2)
+    result = unsoftmax.recover(lambda ids: head(embeddings[ids]), vocabulary=90, embeddings=embeddings)
+    assert result.status.recovered
+    assert "span 5 of 9 dimensions" in result.reason
+    ids = rng.integers(0, 90, (200, 7))
+    found: Any = result.model
+    np.testing.assert_allclose(found(embeddings[ids]), head(embeddings[ids]), atol=1e-9)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(app, ["recover", "demo:tokens?V=60&r=2", "--json", "--out", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    assert (told["status"], told["family"], told["rank"]) == ("EXACT", "tokens", [2])
+    model: Any = unsoftmax.load(told["artifacts"]["model"])
+    assert worst_error(unsoftmax.random_token_heads(60, 2), model) < 1e-10
+    ran = CliRunner().invoke(app, ["recover", SCORER, "--vocabulary", "40", "--json"])
+    assert ran.exit_code == 0, ran.output
+    assert json.loads(ran.stdout)["family"] == "tokens"
+    np.save(tmp_path / "embeddings.npy", np.eye(40))
+    options = ["--vocabulary", "40", "--embeddings", str(tmp_path / "embeddings.npy"), "--json"]
+    ran = CliRunner().invoke(app, ["recover", SCORER, *options])
+    assert json.loads(ran.stdout)["family"] == "single-head"
