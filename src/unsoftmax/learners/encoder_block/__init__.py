@@ -1,0 +1,1 @@
+"""Whole encoder blocks from the answers of their last row."""

@@ -1,0 +1,25 @@
+"""What the block learners ask: sequences of any length, answered with the last row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.ledger import Ledger
+
+__all__ = ["AsksSequences", "sequences_of"]
+
+AsksSequences: TypeAlias = Callable[[Array], Array]  # (B, N, d) -> (B, d)
+
+
+def sequences_of(ledger: Ledger) -> AsksSequences:
+    """The target's answers, asked in batches of a good size."""
+
+    def ask(batch: Array) -> Array:
+        size = ledger.batch_size(batch.shape[1])
+        return np.concatenate([ledger.ask(batch[i : i + size]) for i in range(0, len(batch), size)])
+
+    return ask

@@ -1,0 +1,105 @@
+"""A pre-norm block from the answers of its last row: rows, network, heads, then everything together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row, read_rows
+from unsoftmax.learners.encoder_block.sphere_heads import FoundHeads, find_heads
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.learners.relu_ball.find import find_relu_network
+from unsoftmax.learners.smooth_network.asks import FunctionAsks
+from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.learners.smooth_network.hessians import spread_points
+from unsoftmax.models import Network
+from unsoftmax.models.parts import GELU
+
+__all__ = ["find_pre_norm", "state_of"]
+
+_BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
+_BENT = 1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
+_ASKING = 2048.0  # size of asking rows: behind it the network changes by its steepness over this
+
+
+def find_pre_norm(
+    asks: AsksSequences, width: int, centred: bool, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    """A start for the joint refinement, good to about 1e-6."""
+    shape = BlockShape(True, centred, GELU, width)
+    rows = read_rows(asks, shape, rng)
+    network = _network(asks, rows, rng)
+    shape = BlockShape(True, centred, network.activation, width)
+    heads = find_heads(_responses(asks, rows, network), shape.basis.shape[1], float(np.sqrt(width)), rng)
+    return shape, state_of(rows, network, heads)
+
+
+def _network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> Network:
+    """The network on the seen coordinates of its input, which any y near zero reaches."""
+    d, basis = rows.shape.width, rows.shape.basis
+    centre = centre_row(rows, rng)
+
+    def inside(points: Array) -> Array:
+        share = (points**2).sum(axis=1) / d
+        y = points @ basis.T * np.sqrt(rows.second_eps / (1.0 - share))[:, None]
+        x = rows.rows_of(y, np.repeat(centre[None], len(y), axis=0))[0]
+        return np.asarray(asks(x[:, None]) - rows.stream(x))
+
+    network = FunctionAsks(inside, basis.shape[1], d, _BALL * float(np.sqrt(d)))
+    return find_any_network(network, rng)
+
+
+def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network:
+    """With kinks, if second differences vanish at most points; else smooth."""
+    points = spread_points(rng, 24, network.width, 0.9 * network.radius)
+    along = rng.standard_normal(network.width)
+    step = 2e-3 * network.radius * along / np.linalg.norm(along)
+    answers = network(np.concatenate([points - step, points, points + step])).reshape(3, 24, -1)
+    bends = np.abs(answers[0] - 2.0 * answers[1] + answers[2]).max(axis=1)
+    slopes = np.abs(answers[2] - answers[0]).max(axis=1)
+    if float(np.median(bends)) > _BENT * float(np.median(slopes)):
+        return find_network(network, rng).network
+    steep = float(np.median(slopes)) / (4e-3 * network.radius)
+    return find_relu_network(network, 1e-13 * float(np.abs(answers).max()), rng, faint=_BENT * steep).network
+
+
+def _responses(asks: AsksSequences, rows: PreNormRows, network: Network):  # type: ignore[no-untyped-def]
+    """What keys add to y of a large asking row, tokens given by seen coordinates on the sphere."""
+    d, basis = rows.shape.width, rows.shape.basis
+
+    def seen(y: Array) -> Array:
+        coordinates = y @ basis
+        size = np.sqrt((coordinates**2).sum(axis=-1, keepdims=True) / d + rows.second_eps)
+        return np.asarray(coordinates / size)
+
+    def respond(keys: Array, asking: Array) -> Array:
+        last = _ASKING * asking @ basis.T
+        answers = asks(np.concatenate([_ASKING * keys @ basis.T, last[:, None]], axis=1))
+        alone = rows.stream(last)
+        y = alone
+        for _ in range(8):  # the network moves by a thousandth of what y does
+            y = answers - network(seen(y))
+        return np.asarray(y - alone)
+
+    return respond
+
+
+def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockState:
+    """Heads as factors of the common rank, the network as its two layers."""
+    H, r = len(heads.values), heads.rank
+    k = rows.shape.basis.shape[1]
+    queries, keys, values = np.zeros((H, r, k + 1)), np.zeros((H, r, k)), np.zeros((H, r, k))
+    outputs = np.zeros((rows.shape.width, H * r + 1))
+    for h in range(H):
+        left, sizes, right = np.linalg.svd(heads.scores[h], full_matrices=False)
+        keys[h] = (left[:, :r] * np.sqrt(sizes[:r])).T
+        queries[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
+        left, sizes, right = np.linalg.svd(heads.values[h], full_matrices=False)
+        outputs[:, h * r : (h + 1) * r] = left[:, :r] * np.sqrt(sizes[:r])
+        values[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
+    outputs[:, -1] = rows.constant
+    inner = np.column_stack([network.A, network.b])
+    outer = np.column_stack([network.U.T, np.asarray(network.c) - rows.constant * 0.0])
+    eps = np.log(np.array([rows.eps, rows.second_eps]))
+    return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)))

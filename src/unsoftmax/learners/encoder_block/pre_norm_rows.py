@@ -1,0 +1,247 @@
+"""Pre-norm blocks, one row at a time: the value path A, the constant c and both eps, and the network's input set at will.
+
+A single row x is answered with y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h. Where rows are huge, both norms only see
+directions: there A is measured first, then c from how answers approach their limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.state import BlockShape
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["PreNormRows", "read_rows"]
+
+_FAR = 300.0  # size of rows at which the value path is read: eps changes a norm by less than 1e-9
+_STEP = 2e-3  # of that size: rounding 1e-13/2e-3 meets truncation (2e-3)⁴ at about 1e-10
+_PATH_ROWS = 3
+_PATH_TRIES = 40
+_AGREES = 1e-7  # rows without a kink nearby agree to 1e-9
+_RAYS = 4
+_ATTEMPTS = 12
+_INVISIBLE = 3e-9
+_SIZES = np.array([3.0, 5.0, 9.0, 16.0, 30.0, 60.0])
+_LIMIT_SIZE = 2000.0
+_TANGENT = 2e-3
+_MISFIT = 1e-8  # of answers of size one: a kink between the sizes of a ray leaves more
+
+
+@dataclass(frozen=True)
+class PreNormRows:
+    """What single rows tell. path: (d, k), A on seen coordinates. constant: (d,), without mean where norms are centred."""
+
+    shape: BlockShape
+    path: Array
+    constant: Array
+    eps: float
+    second_eps: float
+
+    def normed(self, rows: Array) -> tuple[Array, Array]:
+        """(seen coordinates of the first norm, the size it divides by)."""
+        seen = rows @ self.shape.basis
+        size = np.sqrt((seen**2).sum(axis=-1, keepdims=True) / self.shape.width + self.eps)
+        return seen / size, size
+
+    def stream(self, rows: Array) -> Array:
+        """y of single rows."""
+        return np.asarray(rows + self.normed(rows)[0] @ self.path.T + self.constant)
+
+    def rows_of(self, y: Array, starts: Array) -> tuple[Array, Array]:
+        """Rows x with stream(x) = y, by Newton's method with halved steps; and how far each is off."""
+        x = starts.copy()
+        basis, d = self.shape.basis, self.shape.width
+        rest = y - self.stream(x)
+        off = np.abs(rest).max(axis=1)
+        for _ in range(80):
+            todo = np.flatnonzero(off > 4e-16 * d * (1.0 + np.abs(y).max(axis=1)))
+            if not len(todo):
+                break
+            seen, size = self.normed(x[todo])
+            shrink = (np.eye(len(basis.T)) - seen[:, :, None] * seen[:, None] / d) / size[:, :, None]
+            jacobian = np.eye(d) + self.path @ shrink @ basis.T
+            step = np.linalg.solve(jacobian, rest[todo][..., None])[..., 0]
+            length, done = np.ones(len(todo)), np.zeros(len(todo), dtype=bool)
+            for _ in range(14):
+                trial = x[todo] + length[:, None] * step
+                left = y[todo] - self.stream(trial)
+                new = np.abs(left).max(axis=1)
+                better = (new < off[todo] * (1.0 - 0.1 * length)) & ~done
+                x[todo[better]], rest[todo[better]], off[todo[better]] = trial[better], left[better], new[better]
+                done |= better
+                length = np.where(done, length, 0.4 * length)
+                if done.all():
+                    break
+            if not done.any():
+                break
+        return x, off
+
+    def far_rows(self, y: Array) -> Array:
+        """Rows of large y: the first norm sees nearly y's own direction."""
+        return self.rows_of(y, y - self.constant - self.normed(y)[0] @ self.path.T)[0]
+
+
+def read_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> PreNormRows:
+    """Path, constant and both eps; about 40 d queries."""
+    path = _value_path(asks, shape, rng)
+    rows = PreNormRows(shape, path, np.zeros(shape.width), 1e-5, 1e-5)
+    rows = _constant(asks, rows, rng)
+    return _second_eps(asks, rows, rng)
+
+
+def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> Array:
+    """A from derivatives: of a single row b, and of three copies of it beside b, where every row gets a quarter."""
+    d, basis = shape.width, shape.basis
+    designs: list[Array] = []
+    found: list[Array] = []
+    path = np.zeros((d, basis.shape[1]))
+    for _ in range(_PATH_TRIES):
+        b = rng.standard_normal(d) @ basis @ basis.T
+        b *= _FAR * np.sqrt(d) / np.linalg.norm(b)
+        alone = _derivative(lambda rows: asks(rows[:, None]), b)
+        copies = _derivative(lambda rows, b=b: asks(_beside(rows, b)), b) * (4.0 / 3.0)
+        seen = b @ basis / np.linalg.norm(b @ basis)
+        designs.append((basis.T - np.outer(seen, seen @ basis.T)) * np.sqrt(d) / np.linalg.norm(b @ basis))
+        found.append(np.linalg.solve(alone - copies, copies))
+        if len(designs) < _PATH_ROWS:
+            continue
+        path = np.linalg.lstsq(np.hstack(designs).T, np.hstack(found).T, rcond=1e-9)[0].T
+        off = [_FAR * float(np.abs(path @ design - there).max()) for design, there in zip(designs, found, strict=True)]
+        if max(off) < _AGREES * max(1.0, float(np.abs(path).max())):
+            break
+        worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
+        del designs[worst], found[worst]
+    return np.asarray(path)
+
+
+def _beside(rows: Array, b: Array) -> Array:
+    return np.concatenate([np.repeat(rows[:, None], 3, axis=1), np.broadcast_to(b, (len(rows), 1, len(b)))], axis=1)
+
+
+def _derivative(function: Callable[[Array], Array], b: Array) -> Array:
+    """(d, d) derivatives along unit rows, by central differences of two steps."""
+    d = len(b)
+    h = _STEP * float(np.linalg.norm(b)) / np.sqrt(d)
+    eye = np.eye(d)
+    answers = function(np.concatenate([b + s * h * eye for s in (1.0, -1.0, 2.0, -2.0)])).reshape(4, d, -1)
+    one, two = (answers[0] - answers[1]) / (2.0 * h), (answers[2] - answers[3]) / (4.0 * h)
+    return np.asarray(((4.0 * one - two) / 3.0).T)
+
+
+def _constant(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
+    """c and eps from rays y = τ·v: answers less y approach a limit, with c's error as the part that falls like 1/τ."""
+    best: tuple[float, PreNormRows] | None = None
+    for _ in range(_ATTEMPTS):
+        found, misfit = _constant_from_rays(asks, rows, rng)
+        if best is None or misfit < best[0]:
+            best = (misfit, found)
+        if misfit < _MISFIT:
+            return found
+    assert best is not None
+    if best[0] > 1e-3:
+        raise Unresolved(
+            f"answers to rows far out do not approach a limit as those of a pre-norm block do (misfit {best[0]:.1g})"
+        )
+    return best[1]
+
+
+def _constant_from_rays(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> tuple[PreNormRows, float]:
+    shape, d = rows.shape, rows.shape.width
+    basis, k = shape.basis, shape.basis.shape[1]
+    rays = rng.standard_normal((_RAYS, k))
+    rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
+    misfit = np.inf
+    for round_ in range(14):
+        tangents = _tangents(asks, rows, rays)  # (R, d, k): derivatives of the network on the sphere
+        sizes = _SIZES if round_ > 1 else _SIZES * (30.0 if round_ == 0 else 4.0)
+        y = (sizes[:, None, None] * rays @ basis.T).reshape(-1, d)
+        x = rows.far_rows(y)
+        answers = asks(x[:, None]) - rows.stream(x)
+        answers = answers.reshape(len(sizes), _RAYS, d)
+        variance = ((x @ basis) ** 2).sum(axis=1).reshape(len(sizes), _RAYS) / d
+        columns = k + 1 + 2 * _RAYS * d
+        design = np.zeros((len(sizes), _RAYS, d, columns))
+        design[..., :k] = tangents[None] / sizes[:, None, None, None]
+        drift = -0.5 * rays @ rows.path.T @ basis  # how y moves with eps, times the variance of x
+        design[..., k] = np.einsum("rdk,rk->rd", tangents, drift)[None] / (sizes[:, None] * variance)[..., None]
+        eye = np.eye(d)
+        for r in range(_RAYS):
+            start = k + 1 + 2 * r * d
+            design[:, r, :, start : start + d] = eye
+            design[:, r, :, start + d : start + 2 * d] = eye / sizes[:, None, None] ** 2
+        flat, right = design.reshape(-1, columns), answers.reshape(-1)
+        weight = np.repeat(1.0 / np.sqrt(1.0 + sizes), _RAYS * d)
+        scale = np.linalg.norm(flat * weight[:, None], axis=0) + 1e-300
+        solved = np.linalg.lstsq(flat * weight[:, None] / scale, right * weight, rcond=1e-13)[0] / scale
+        misfit = float(np.abs(flat @ solved - right).max())
+        eps = float(np.clip(rows.eps + solved[k], 0.1 * rows.eps, 10.0 * rows.eps)) if round_ > 1 else rows.eps
+        moved = basis @ solved[:k]
+        rows = PreNormRows(shape, rows.path, rows.constant + moved, eps, rows.second_eps)
+        if round_ > 3 and float(np.abs(moved).max()) < 1e-12 * np.sqrt(d):
+            break
+    return rows, misfit
+
+
+def _tangents(asks: AsksSequences, rows: PreNormRows, rays: Array) -> Array:
+    """(R, d, k): how the network's answer changes along the sphere, at the end of each ray."""
+    d, basis = rows.shape.width, rows.shape.basis
+    found = []
+    for v in rays:
+        across = np.linalg.svd(v[None])[2][1:]
+        turned = np.concatenate(
+            [np.cos(_TANGENT) * v + s * np.sin(_TANGENT) * np.sqrt(d) * across for s in (1.0, -1.0)]
+        )
+        x = rows.far_rows(_LIMIT_SIZE * turned @ basis.T)
+        answers = (asks(x[:, None]) - rows.stream(x)).reshape(2, len(across), d)
+        slopes = (answers[0] - answers[1]) / (2.0 * np.sin(_TANGENT) * np.sqrt(d))
+        found.append(slopes.T @ across)
+    return np.array(found)
+
+
+def _second_eps(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
+    """The power of ten nearest to the eps at which answers on rays are half way between y = 0 and the far limit."""
+    shape, d = rows.shape, rows.shape.width
+    basis = shape.basis
+    rays = rng.standard_normal((5, basis.shape[1]))
+    rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
+    sizes = 10.0 ** np.arange(-7.5, 2.1, 0.5)
+    centre = centre_row(rows, rng)
+    y = (sizes[:, None, None] * rays @ basis.T).reshape(-1, d)
+    x, off = rows.rows_of(y, np.repeat(centre[None], len(y), axis=0))
+    answers = (asks(x[:, None]) - rows.stream(x)).reshape(len(sizes), 5, d)
+    whole = np.linalg.norm(answers[0] - answers[-1], axis=1)
+    way = np.linalg.norm(answers - answers[-1], axis=2) / whole
+    usable = off.reshape(len(sizes), 5).max(axis=1) < 1e-9
+    guesses = []
+    for ray in range(5):
+        logs, parts = np.log(sizes[usable]), way[usable, ray]
+        below = np.flatnonzero(parts < 0.5)
+        if len(below) and below[0] > 0:
+            i = below[0]
+            share = (parts[i - 1] - 0.5) / (parts[i - 1] - parts[i])
+            guesses.append(logs[i - 1] + share * (logs[i] - logs[i - 1]))
+    if not guesses:
+        raise Unresolved("the size of rows at which the second norm loses its scale was not met")
+    eps = 3.0 * float(np.exp(2.0 * np.median(guesses)))
+    snapped = 10.0 ** np.round(np.log10(eps))
+    first = 10.0 ** np.round(np.log10(rows.eps))
+    eps1 = first if abs(rows.eps / first - 1.0) < 0.02 else rows.eps
+    if rows.eps < _INVISIBLE:  # far rows cannot tell it; norms of one block usually share it
+        eps1 = snapped
+    return PreNormRows(shape, rows.path, rows.constant, float(eps1), float(snapped))
+
+
+def centre_row(rows: PreNormRows, rng: np.random.Generator) -> Array:
+    """A row whose y is zero, where the second norm sees every direction at once."""
+    d = rows.shape.width
+    for size in (0.0, *np.geomspace(1e-3, 3.0, 10)):
+        starts = size * rng.standard_normal((8, d)) - (rows.constant if size == 0.0 else 0.0)
+        x, off = rows.rows_of(np.zeros((8, d)), starts)
+        if off.min() < 1e-12:
+            return np.asarray(x[off.argmin()])
+    raise Unresolved("no row was found whose residual stream is zero")

@@ -1,0 +1,64 @@
+"""Everything together: a block's parameters refined on fresh sequences, until their residual is rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+
+__all__ = ["refine_block"]
+
+_SURPLUS = 1.7  # answers over unknowns
+_LENGTHS = (1, 2, 4, 8)
+_FIRST = RefinementOptions(
+    iterations=25,
+    damping=1e-6,
+    least_damping=1e-13,
+    improvement=1e-4,
+    dense_limit=1200,
+    inner_iterations=250,
+    inner_tolerance=1e-4,
+)
+
+
+def refine_block(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> tuple[BlockState, float]:
+    """The refined state, and the largest residual over the size of answers."""
+    data = _sequences(asks, shape, state, rng)
+    held = BlockFit(shape, data, free_eps=False)
+    refined = refine(held, state, _FIRST)
+    free = refine(BlockFit(shape, data), refined.state, _FIRST)
+    final = free.state if free.rms[-1] <= refined.rms[-1] else refined.state
+    residual = held.residual(final)
+    scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
+    return final, float(np.abs(residual).max()) / scale
+
+
+def _sequences(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> tuple[Sequences, ...]:
+    """Lengths 1, 2, 4 and 8; rows of many sizes, from where eps rules the norms to where it does not matter."""
+    d = shape.width
+    count = int(np.ceil(_SURPLUS * state.unknowns / d / len(_LENGTHS))) + 8
+    groups = []
+    for length in _LENGTHS:
+        rows = rng.standard_normal((count, length, d))
+        rows *= _row_sizes(shape, state, count, length, rng)
+        answers = asks(rows)
+        weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1))
+        groups.append(Sequences(rows, answers, weights))
+    return tuple(groups)
+
+
+def _row_sizes(shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator) -> Array:
+    smallest = 0.5 * float(np.exp(0.5 * state.log_eps[0])) if shape.norm_first else 0.2
+    if not shape.norm_first:
+        return np.exp(rng.uniform(np.log(0.2), np.log(3.0), (count, 1, 1)))
+    sizes = np.exp(rng.uniform(np.log(0.2), np.log(5.0), (count, length, 1)))
+    tiny = np.exp(rng.uniform(np.log(smallest), np.log(30.0 * smallest), (count, length, 1)))
+    return np.where(rng.uniform(size=(count, length, 1)) < 0.3, tiny, sizes)

@@ -1,0 +1,200 @@
+"""Heads whose tokens lie on a sphere, from what other rows add to the answer of an asking row.
+
+S(K, b) = Σ_h V_h Σ_i α_i (k_i - b) with weights α over the keys k_i and the asking row b. Copies of one key take the heads
+apart for one difference a = k - b; done for a basis of differences this gives all V_h. Then several keys a query give
+their weights, and the weights' logarithms the scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.vector_answers.unmix_by_copies import lift
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["FoundHeads", "find_heads"]
+
+Responses: TypeAlias = Callable[[Array, Array], Array]  # keys (B, n, p), asking rows (B, p) -> (B, m)
+
+_COPIES = (3, 8)
+_SIZES = 0.9 * 0.6 ** np.arange(9.0)  # of the radius: how far keys may be from the asking row
+_NEGLIGIBLE = 1e-5  # relative singular value that counts as none: of responses, and of V and W
+_FITS = 1e-4  # what a lifting may leave of the responses
+_MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
+_WEIGHTS = (0.004, 0.996)
+_MOST_HEADS = 32
+
+
+@dataclass(frozen=True)
+class FoundHeads:
+    """values: (H, m, p). scores: (H, p, p + 1), [W w0]. rank: the largest of any head's W and V."""
+
+    values: Array
+    scores: Array
+    rank: int
+
+
+def find_heads(respond: Responses, width: int, radius: float, rng: np.random.Generator) -> FoundHeads:
+    """All heads; tokens have `width` coordinates and norm `radius`."""
+    lifting, size = _first_lifting(respond, width, radius, rng)
+    values = _values(lifting, width, size, rng)
+    scores = _scores(respond, values, radius, size, rng)
+    rank = max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1]))
+    return FoundHeads(values, scores, rank)
+
+
+def _rank(matrix: Array) -> int:
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    return max(1, int((sizes > 1e-3 * sizes[0]).sum()))
+
+
+def _unit(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
+def asking_rows(a: Array, count: int, radius: float, rng: np.random.Generator) -> Array:
+    """Rows b of norm `radius` with |b + a| = |b|."""
+    middle = -a / 2.0
+    across = rng.standard_normal((count, len(a)))
+    across -= np.outer(across @ a, a) / (a @ a)
+    return np.asarray(middle + np.sqrt(radius**2 - middle @ middle) * _unit(across))
+
+
+@dataclass(frozen=True)
+class _Lifting:
+    """Outputs V_h a of all heads for one difference a."""
+
+    respond: Responses
+    radius: float
+    heads: int
+    rng: np.random.Generator
+
+    def __call__(self, a: Array) -> Array | None:
+        """(H, m), or None where copies do not take the heads apart."""
+        count = max(24, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
+        once, often, copies = copied_responses(self.respond, a, count, self.radius, self.rng)
+        try:
+            outputs, weights = lift(once, often, copies, self.heads, self.rng)
+        except (Restart, np.linalg.LinAlgError):
+            return None
+        off = float(np.abs(weights @ outputs - once).max()) / float(np.abs(once).max())
+        good = off < _FITS and float(weights.min()) > -1e-3 and float(weights.max()) < 1.001
+        return outputs if good else None
+
+
+def copied_responses(
+    respond: Responses, a: Array, count: int, radius: float, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """Responses to one key a + b and to several copies of it, over `count` asking rows b."""
+    b = asking_rows(a, count, radius, rng)
+    copies = np.where(np.arange(count) % 2 == 0, float(_COPIES[0]), float(_COPIES[1]))
+    keys = (a + b)[:, None]
+    once = respond(keys, b)
+    often = np.empty_like(once)
+    for number in _COPIES:
+        chosen = copies == number
+        often[chosen] = respond(np.repeat(keys[chosen], number, axis=1), b[chosen])
+    return once, often, copies
+
+
+def _first_lifting(
+    respond: Responses, width: int, radius: float, rng: np.random.Generator
+) -> tuple[_Lifting, float]:
+    """The number of heads, and a size of differences at which three random ones are taken apart."""
+    for part in _SIZES:
+        size, good, heads = part * radius, 0, 0
+        for _ in range(4):
+            a = size * _unit(rng.standard_normal(width))
+            count = 24
+            while True:
+                once, often, _ = copied_responses(respond, a, count, radius, rng)
+                sizes = np.linalg.svd(np.vstack([once, often]), compute_uv=False)
+                heads = max(heads, int((sizes > _NEGLIGIBLE * sizes[0]).sum()))
+                if count >= 1.8 * (heads * (heads + 1) // 2 + heads) or heads > _MOST_HEADS:
+                    break
+                count = int(1.9 * (heads * (heads + 1) // 2 + heads)) + 4
+            if heads <= min(_MOST_HEADS, once.shape[1] - 1) and _Lifting(respond, radius, heads, rng)(a) is not None:
+                good += 1
+        if good >= 3:
+            return _Lifting(respond, radius, heads, rng), size
+    raise Unresolved("copies of rows do not take the heads apart at any size of rows")
+
+
+def _values(lifting: _Lifting, width: int, size: float, rng: np.random.Generator) -> Array:
+    """V_h (H, m, p): outputs along a basis, heads matched by V_h(a_0 + a_i) = V_h a_0 + V_h a_i."""
+    basis = size * np.linalg.qr(rng.standard_normal((width, width)))[0].T
+    first = _insist(lifting, basis[0])
+    columns = [first]
+    for a in basis[1:]:
+        for _ in range(8):
+            outputs, both = _insist(lifting, a), _insist(lifting, 0.7 * (basis[0] + a))
+            sums = 0.7 * (first[:, None] + outputs[None])  # (H, H, m)
+            gaps = np.linalg.norm(both[:, None, None] - sums[None], axis=-1).min(axis=0)
+            gaps = gaps / np.median(np.linalg.norm(both, axis=1))
+            mine, theirs = linear_sum_assignment(gaps)
+            if float(gaps[mine, theirs].max()) < _MATCHES:
+                columns.append(outputs[theirs])
+                break
+        else:
+            raise Unresolved("heads cannot be matched between directions")
+    stacked = np.stack(columns, axis=2)  # (H, m, p): V_h basisᵀ
+    return np.asarray(stacked @ np.linalg.inv(basis.T))
+
+
+def _insist(lifting: _Lifting, a: Array) -> Array:
+    for _ in range(12):
+        outputs = lifting(a)
+        if outputs is not None:
+            return outputs
+    raise Unresolved("copies of rows do not take the heads apart in one direction")
+
+
+def _scores(respond: Responses, values: Array, radius: float, size: float, rng: np.random.Generator) -> Array:
+    """[W w0] of every head: k scores at each of k + 4 asking rows, all keys near the asking row."""
+    H, m, p = values.shape
+    n = max(1, min(m // H - 1, 6))
+    asking = radius * _unit(rng.standard_normal((p + 4, p)))
+    directions = np.empty((H, len(asking), p))
+    for j, b in enumerate(asking):
+        reach = size
+        for _ in range(14):
+            scores, differences = _scores_at(respond, values, b, reach, n, radius, rng)
+            if scores is not None:
+                directions[:, j] = np.linalg.solve(differences, scores.T).T
+                break
+            reach *= 0.6
+        else:
+            raise Unresolved("the heads' weights cannot be solved for at one asking row")
+    design = np.column_stack([asking, np.ones(len(asking))])
+    return np.stack([np.linalg.lstsq(design, directions[h], rcond=None)[0].T for h in range(H)])
+
+
+def _scores_at(
+    respond: Responses, values: Array, b: Array, reach: float, n: int, radius: float, rng: np.random.Generator
+) -> tuple[Array | None, Array]:
+    """Scores (H, p) of p keys around b, n keys a query; None where a weight is not readable."""
+    H, _, p = values.shape
+    turned = np.linalg.qr(rng.standard_normal((p, p)))[0].T
+    keys = radius * _unit(b / radius + reach / radius * turned)
+    differences = keys - b
+    groups = [np.arange(start, min(start + n, p)) for start in range(0, p, n)]
+    if len(groups[-1]) < n:
+        groups[-1] = np.arange(p - n, p)
+    found = respond(np.stack([keys[group] for group in groups]), np.repeat(b[None], len(groups), axis=0))
+    scores = np.empty((H, p))
+    for group, answer in zip(groups, found, strict=True):
+        design = np.concatenate([values[h] @ differences[group].T for h in range(H)], axis=1)
+        weights = np.linalg.lstsq(design, answer, rcond=None)[0].reshape(H, -1)
+        rest = 1.0 - weights.sum(axis=1)
+        low, high = _WEIGHTS
+        if weights.min() < low or rest.min() < low or weights.max() > high:
+            return None, differences
+        scores[:, group] = np.log(weights) - np.log(rest)[:, None]
+    return scores, differences

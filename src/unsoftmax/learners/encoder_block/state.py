@@ -1,0 +1,118 @@
+"""All parameters of an encoder block in the coordinates that its function shows, as one vector and as a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.models import EncoderBlock, MultiHead, Network, SingleHead
+from unsoftmax.models.parts import Activation, LayerNorm, Norm, RMSNorm
+
+__all__ = ["BlockShape", "BlockState", "mean_free_basis"]
+
+
+def mean_free_basis(width: int) -> Array:
+    """(d, d - 1) orthonormal columns, all orthogonal to the vector of ones."""
+    return np.linalg.svd(np.ones((1, width)))[2][1:].T
+
+
+@dataclass(frozen=True)
+class BlockShape:
+    """What stays fixed while parameters move: order of the norms, their kind, and the activation."""
+
+    norm_first: bool
+    centred: bool
+    activation: Activation
+    width: int
+
+    @property
+    def basis(self) -> Array:
+        """Columns that span what a norm can see: without the mean for LayerNorm, everything for RMSNorm."""
+        return mean_free_basis(self.width) if self.centred else np.eye(self.width)
+
+    def norm(self, gain: Array, bias: Array | None, eps: float) -> Norm:
+        """A norm of this kind."""
+        return LayerNorm(gain, bias, eps) if self.centred else RMSNorm(gain, bias, eps)
+
+
+@dataclass(frozen=True)
+class BlockState:
+    """Parameters of a block.
+
+    queries (H, r, p + 1), keys and values (H, r, p) of tokens with p coordinates; last columns are biases.
+    outputs: (m, H·r + 1), what all heads' values add, and a constant. inner: (J, k + 1) and outer: (m, J + 1),
+    the network. log_eps: (2,). gains: (3, d), for post-norm only: first gain, second gain, second bias.
+    Pre-norm: p = k seen coordinates of normed tokens, m = d. Post-norm: p = d, m = k.
+    """
+
+    queries: Array
+    keys: Array
+    values: Array
+    outputs: Array
+    inner: Array
+    outer: Array
+    log_eps: Array
+    gains: Array
+
+    def parts(self) -> tuple[Array, ...]:
+        """All arrays, in the order of the vector."""
+        return (
+            self.queries,
+            self.keys,
+            self.values,
+            self.outputs,
+            self.inner,
+            self.outer,
+            self.log_eps,
+            self.gains,
+        )
+
+    @property
+    def unknowns(self) -> int:
+        """Length of the vector."""
+        return sum(part.size for part in self.parts())
+
+    def moved(self, step: Array) -> BlockState:
+        """The state plus a step (unknowns,)."""
+        moved, start = [], 0
+        for part in self.parts():
+            moved.append(part + step[start : start + part.size].reshape(part.shape))
+            start += part.size
+        return BlockState(*moved)
+
+    @property
+    def heads(self) -> int:
+        """Number of heads."""
+        return len(self.queries)
+
+    def model(self, shape: BlockShape) -> EncoderBlock:
+        """The block of these parameters."""
+        basis, r = shape.basis, self.keys.shape[1]
+        tokens = basis if shape.norm_first else np.eye(shape.width)
+        answers = np.eye(shape.width) if shape.norm_first else basis
+        heads = []
+        for h in range(self.heads):
+            out = self.outputs[:, h * r : (h + 1) * r]
+            left, right = tokens @ self.keys[h].T, tokens @ self.queries[h, :, :-1].T
+            v = tokens @ self.values[h].T @ out.T @ answers.T
+            heads.append(SingleHead((left, right), v, left @ self.queries[h, :, -1]))
+        attention = MultiHead(heads, answers @ self.outputs[:, -1])
+        eps = np.exp(self.log_eps)
+        ones = np.ones(shape.width)
+        if shape.norm_first:
+            first, second = shape.norm(ones, None, float(eps[0])), shape.norm(ones, None, float(eps[1]))
+            rows = self.inner[:, :-1] @ basis.T
+        else:
+            first = shape.norm(self.gains[0], None, float(eps[0]))
+            second = shape.norm(self.gains[1], self.gains[2], float(eps[1]))
+            rows = self.inner[:, :-1] @ basis.T / self.gains[0]
+        network = Network(
+            rows,
+            (answers @ self.outer[:, :-1]).T,
+            self.inner[:, -1],
+            answers @ self.outer[:, -1],
+            activation=shape.activation,
+        )
+        return EncoderBlock(attention, network, first, second, norm_first=shape.norm_first)
