@@ -18,8 +18,8 @@ __all__ = ["TorchOracle"]
 
 
 class TorchOracle:
-    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention whose last row
-    is read.
+    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention or
+    nn.TransformerEncoderLayer whose last row is read.
 
     Sequences are sent in the module's own datatype and device, in evaluation mode and without gradients.
     readout: a vector (d,) that makes one number of the last row of an nn.MultiheadAttention, or (d, m) for
@@ -44,8 +44,11 @@ class TorchOracle:
         self._device = tensors[0].device if tensors else torch.device("cpu")
         self._attention = isinstance(module, torch.nn.MultiheadAttention)
         self._readout: Array | None = None if readout is None else np.array(readout, dtype=np.float64)
+        self._layer = isinstance(module, torch.nn.TransformerEncoderLayer)
         if self._attention:
             width, outputs = self._check_attention(module, width, outputs)
+        elif self._layer and readout is None:
+            width = outputs = self._check_attention(module.self_attn, width, outputs)[0]
         elif readout is not None:
             raise UsageError(
                 "a readout is for nn.MultiheadAttention; let any other module return its numbers itself"
@@ -87,7 +90,7 @@ class TorchOracle:
                 self._device, self._dtype
             )
             try:
-                answers = self._attend(sequences) if self._attention else self._module(sequences)
+                answers = self._answers(sequences)
             except (Exception, SystemExit) as error:
                 raise OracleFault(
                     f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
@@ -101,6 +104,19 @@ class TorchOracle:
         return checked_answers(
             answers.detach().to("cpu", torch.float64).numpy(), len(batch), self.spec.outputs
         )
+
+    def _answers(self, sequences: Any) -> Any:
+        if self._attention:
+            return self._attend(sequences)
+        if self._layer:
+            return self._last_row(self._module, sequences)
+        return self._module(sequences)
+
+    def _last_row(self, layer: Any, sequences: Any) -> Any:
+        """The last row that an encoder layer makes of sequences."""
+        if layer.self_attn.batch_first:
+            return layer(sequences)[:, -1]
+        return layer(sequences.transpose(0, 1))[-1]
 
     def _attend(self, sequences: Any) -> Any:
         """The last row of self-attention, read out."""

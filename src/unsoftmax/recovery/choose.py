@@ -37,7 +37,9 @@ from unsoftmax.learners import (
     TransformerLearner,
     VectorOutputsLearner,
 )
+from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
 __all__ = ["AUTO", "Choice", "choose", "family_named", "learner_for_answers"]
@@ -77,7 +79,7 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
     ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
     """
     if known.outputs is not None:
-        yield Choice(VectorOutputsLearner())
+        yield from _for_vectors(known, wanted)
         return
     match known.answers:
         case None | Exact() | Constant():
@@ -101,6 +103,18 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
             )
         case _:
             yield Choice(learner_for_answers(known.answers))
+
+
+def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:
+    """Heads first; then a whole block, whose single rows are not answered affinely."""
+    if known.max_length == 1 or wanted is Family.NETWORK:
+        yield Choice(SmoothNetworkLearner())
+        yield Choice(GatedNetworkLearner(), (OutsideClass, Unresolved))
+        return
+    if wanted is not Family.ENCODER_BLOCK:
+        yield Choice(VectorOutputsLearner())
+    if wanted in (None, Family.ENCODER_BLOCK):
+        yield Choice(EncoderBlockLearner())
 
 
 def _for_exact(known: Known, wanted: Family | None) -> Iterator[Choice]:
@@ -128,6 +142,8 @@ def _learner_of(family: Family) -> Learner:
             return TransformerLearner()
         case Family.RELU_NETWORK:
             return ReluNetworkLearner()
+        case Family.NETWORK:
+            return SmoothNetworkLearner()
         case _:
             raise UsageError(f"the family '{family}' is not recovered from rows and numbers")
 

@@ -8,18 +8,18 @@ from typing import TypeAlias
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.ledger import Ledger
+from unsoftmax.ledger import Asker
 
 __all__ = ["AsksSequences", "sequences_of"]
 
 AsksSequences: TypeAlias = Callable[[Array], Array]  # (B, N, d) -> (B, d)
 
 
-def sequences_of(ledger: Ledger) -> AsksSequences:
+def sequences_of(asker: Asker) -> AsksSequences:
     """The target's answers, asked in batches of a good size."""
 
     def ask(batch: Array) -> Array:
-        size = ledger.batch_size(batch.shape[1])
-        return np.concatenate([ledger.ask(batch[i : i + size]) for i in range(0, len(batch), size)])
+        size = asker.batch_size(batch.shape[1])
+        return np.concatenate([asker.ask(batch[i : i + size]) for i in range(0, len(batch), size)])
 
     return ask

@@ -1,12 +1,14 @@
 """Joint refinement of a whole block on sequences of any length: residuals, and the Jacobian as products.
 
-Every array T of the parameters enters the answer of a sequence as out += M T v, so that its part of the Jacobian is
-M ⊗ v with one M and one v a sequence. Products with the Jacobian, and its preconditioner mean(MᵀM) ⊗ mean(v vᵀ), follow.
+Every array T of the parameters enters the answer of a sequence as out += M T v, so that its part of the
+Jacobian is
+M ⊗ v with one M and one v a sequence. Products with the Jacobian, and its preconditioner mean(MᵀM) ⊗ mean(v
+vᵀ), follow.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -51,7 +53,8 @@ class _Pass:
 
 @dataclass(frozen=True)
 class _Factor:
-    """Columns of one array: M (n, o, r) and v (n, c) for entries (r, c); `swapped` when M belongs to the second axis."""
+    """Columns of one array: M (n, o, r) and v (n, c) for entries (r, c); `swapped` when M belongs to the
+    second axis."""
 
     M: Array
     v: Array
@@ -85,7 +88,8 @@ class _Factor:
 
 @dataclass(frozen=True)
 class BlockFit:
-    """Least squares of a block's answers over sequences of several lengths. free_eps: whether both eps may move."""
+    """Least squares of a block's answers over sequences of several lengths. free_eps: whether both eps may
+    move."""
 
     shape: BlockShape
     data: tuple[Sequences, ...]
@@ -131,20 +135,35 @@ class BlockFit:
         if first:
             middle, middle_size = self._normed(y, state.log_eps[1])
         else:
-            middle_size = np.sqrt((y**2).sum(axis=-1, keepdims=True) / self.shape.width + np.exp(state.log_eps[0]))
+            middle_size = np.sqrt(
+                (y**2).sum(axis=-1, keepdims=True) / self.shape.width + np.exp(state.log_eps[0])
+            )
             middle = y / middle_size
         hidden = middle @ state.inner[:, :-1].T + state.inner[:, -1]
         network = self.shape.activation(hidden) @ state.outer[:, :-1].T + state.outer[:, -1]
         if first:
             empty = np.empty((len(rows), 0))
             return _Pass(
-                y + network, tokens, asking, projected, weights, mixed, lifted, middle, middle_size, hidden, empty, empty
+                y + network,
+                tokens,
+                asking,
+                projected,
+                weights,
+                mixed,
+                lifted,
+                middle,
+                middle_size,
+                hidden,
+                empty,
+                empty,
             )
         r = ((middle @ self._basis.T) * state.gains[0]) @ self._basis + network
         size = np.sqrt((r**2).sum(axis=-1, keepdims=True) / self.shape.width + np.exp(state.log_eps[1]))
         last = r / size
         out = (last @ self._basis.T) * state.gains[1] + state.gains[2]
-        return _Pass(out, tokens, asking, projected, weights, mixed, lifted, middle, middle_size, hidden, last, size)
+        return _Pass(
+            out, tokens, asking, projected, weights, mixed, lifted, middle, middle_size, hidden, last, size
+        )
 
     def _factors(self, state: BlockState, group: Sequences) -> list[_Factor]:
         there = self._pass(state, group.rows)
@@ -164,7 +183,9 @@ class BlockFit:
             by_hidden = bent * weights[:, None, None]
             by_y = by_network + (by_hidden @ inner) @ (shrink @ basis.T)
         else:
-            last = (np.eye(k) - there.last[:, :, None] * there.last[:, None] / d) / there.last_size[:, :, None]
+            last = (np.eye(k) - there.last[:, :, None] * there.last[:, None] / d) / there.last_size[
+                :, :, None
+            ]
             by_network = (state.gains[1][:, None] * basis) @ last * weights[:, None, None]
             by_hidden = by_network @ bent
             skip = basis.T @ (state.gains[0][:, None] * basis)
@@ -194,7 +215,9 @@ class BlockFit:
         r = state.keys.shape[1]
         by_value = by_y @ state.outputs[:, h * r : (h + 1) * r]  # (n, o, r)
         away = there.tokens - there.mixed[h][:, None]  # (n, N, p)
-        by_score = (by_value @ state.values[h]) @ away.transpose(0, 2, 1) * there.weights[h][:, None]  # (n, o, N)
+        by_score = (
+            (by_value @ state.values[h]) @ away.transpose(0, 2, 1) * there.weights[h][:, None]
+        )  # (n, o, N)
         by_tokens = by_score @ there.tokens  # (n, o, p)
         return (
             _Factor(by_tokens @ state.keys[h].T, there.asking),
@@ -210,8 +233,10 @@ class BlockFit:
         for i in range(2):
             moved = state.log_eps.copy()
             moved[i] += _DIFFERENCE
-            other = BlockState(*state.parts()[:6], moved, state.gains)
-            columns.append((self.predict(other, group.rows) - there.out) / _DIFFERENCE * group.weights[:, None])
+            other = replace(state, log_eps=moved)
+            columns.append(
+                (self.predict(other, group.rows) - there.out) / _DIFFERENCE * group.weights[:, None]
+            )
         return np.stack(columns, axis=2)
 
 
@@ -263,7 +288,9 @@ class _BlockJacobian:
             inverses.append(_kronecker_inverse(factors, float(damping[ends[i] : ends[i + 1]].mean())))
 
         def apply(vector: Array) -> Array:
-            return np.concatenate([inverse(vector[ends[i] : ends[i + 1]]) for i, inverse in enumerate(inverses)])
+            return np.concatenate(
+                [inverse(vector[ends[i] : ends[i + 1]]) for i, inverse in enumerate(inverses)]
+            )
 
         return apply
 

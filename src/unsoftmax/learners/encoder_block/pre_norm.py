@@ -7,7 +7,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row, read_rows
-from unsoftmax.learners.encoder_block.sphere_heads import FoundHeads, find_heads
+from unsoftmax.learners.encoder_block.sphere_heads import FoundHeads, Responses, find_heads
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.relu_ball.find import find_relu_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks
@@ -19,7 +19,9 @@ from unsoftmax.models.parts import GELU
 __all__ = ["find_pre_norm", "state_of"]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
-_BENT = 1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
+_BENT = (
+    1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
+)
 _ASKING = 2048.0  # size of asking rows: behind it the network changes by its steepness over this
 
 
@@ -64,7 +66,7 @@ def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network
     return find_relu_network(network, 1e-13 * float(np.abs(answers).max()), rng, faint=_BENT * steep).network
 
 
-def _responses(asks: AsksSequences, rows: PreNormRows, network: Network):  # type: ignore[no-untyped-def]
+def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> Responses:
     """What keys add to y of a large asking row, tokens given by seen coordinates on the sphere."""
     d, basis = rows.shape.width, rows.shape.basis
 
@@ -100,6 +102,6 @@ def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockSta
         values[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
     outputs[:, -1] = rows.constant
     inner = np.column_stack([network.A, network.b])
-    outer = np.column_stack([network.U.T, np.asarray(network.c) - rows.constant * 0.0])
+    outer = np.column_stack([network.U.T, np.asarray(network.c)])
     eps = np.log(np.array([rows.eps, rows.second_eps]))
     return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)))

@@ -1,6 +1,8 @@
-"""Pre-norm blocks, one row at a time: the value path A, the constant c and both eps, and the network's input set at will.
+"""Pre-norm blocks, one row at a time: the value path A, the constant c and both eps, and the network's input
+set at will.
 
-A single row x is answered with y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h. Where rows are huge, both norms only see
+A single row x is answered with y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h. Where rows are
+huge, both norms only see
 directions: there A is measured first, then c from how answers approach their limit.
 """
 
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -29,12 +32,14 @@ _INVISIBLE = 3e-9
 _SIZES = np.array([3.0, 5.0, 9.0, 16.0, 30.0, 60.0])
 _LIMIT_SIZE = 2000.0
 _TANGENT = 2e-3
+_TANGENT_ROUNDS = 3  # afterwards c moves by less than 1e-6, and so do they
 _MISFIT = 1e-8  # of answers of size one: a kink between the sizes of a ray leaves more
 
 
 @dataclass(frozen=True)
 class PreNormRows:
-    """What single rows tell. path: (d, k), A on seen coordinates. constant: (d,), without mean where norms are centred."""
+    """What single rows tell. path: (d, k), A on seen coordinates. constant: (d,), without mean where norms
+    are centred."""
 
     shape: BlockShape
     path: Array
@@ -72,7 +77,11 @@ class PreNormRows:
                 left = y[todo] - self.stream(trial)
                 new = np.abs(left).max(axis=1)
                 better = (new < off[todo] * (1.0 - 0.1 * length)) & ~done
-                x[todo[better]], rest[todo[better]], off[todo[better]] = trial[better], left[better], new[better]
+                x[todo[better]], rest[todo[better]], off[todo[better]] = (
+                    trial[better],
+                    left[better],
+                    new[better],
+                )
                 done |= better
                 length = np.where(done, length, 0.4 * length)
                 if done.all():
@@ -95,23 +104,27 @@ def read_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) 
 
 
 def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> Array:
-    """A from derivatives: of a single row b, and of three copies of it beside b, where every row gets a quarter."""
+    """A from derivatives: of a single row b, and of three copies of it beside b, where every row gets a
+    quarter."""
     d, basis = shape.width, shape.basis
     designs: list[Array] = []
     found: list[Array] = []
-    path = np.zeros((d, basis.shape[1]))
+    path: Array = np.zeros((d, basis.shape[1]))
     for _ in range(_PATH_TRIES):
         b = rng.standard_normal(d) @ basis @ basis.T
         b *= _FAR * np.sqrt(d) / np.linalg.norm(b)
         alone = _derivative(lambda rows: asks(rows[:, None]), b)
-        copies = _derivative(lambda rows, b=b: asks(_beside(rows, b)), b) * (4.0 / 3.0)
+        copies = _derivative(partial(_asked_beside, asks, b), b) * (4.0 / 3.0)
         seen = b @ basis / np.linalg.norm(b @ basis)
         designs.append((basis.T - np.outer(seen, seen @ basis.T)) * np.sqrt(d) / np.linalg.norm(b @ basis))
-        found.append(np.linalg.solve(alone - copies, copies))
+        found.append(np.asarray(np.linalg.solve(alone - copies, copies), dtype=np.float64))
         if len(designs) < _PATH_ROWS:
             continue
-        path = np.linalg.lstsq(np.hstack(designs).T, np.hstack(found).T, rcond=1e-9)[0].T
-        off = [_FAR * float(np.abs(path @ design - there).max()) for design, there in zip(designs, found, strict=True)]
+        path = np.asarray(np.linalg.lstsq(np.hstack(designs).T, np.hstack(found).T, rcond=1e-9)[0].T)
+        off = [
+            _FAR * float(np.abs(path @ design - there).max())
+            for design, there in zip(designs, found, strict=True)
+        ]
         if max(off) < _AGREES * max(1.0, float(np.abs(path).max())):
             break
         worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
@@ -119,8 +132,10 @@ def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator
     return np.asarray(path)
 
 
-def _beside(rows: Array, b: Array) -> Array:
-    return np.concatenate([np.repeat(rows[:, None], 3, axis=1), np.broadcast_to(b, (len(rows), 1, len(b)))], axis=1)
+def _asked_beside(asks: AsksSequences, b: Array, rows: Array) -> Array:
+    """Answers to three copies of each row beside the asking row b."""
+    last = np.broadcast_to(b, (len(rows), 1, len(b)))
+    return asks(np.concatenate([np.repeat(rows[:, None], 3, axis=1), last], axis=1))
 
 
 def _derivative(function: Callable[[Array], Array], b: Array) -> Array:
@@ -134,7 +149,8 @@ def _derivative(function: Callable[[Array], Array], b: Array) -> Array:
 
 
 def _constant(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
-    """c and eps from rays y = τ·v: answers less y approach a limit, with c's error as the part that falls like 1/τ."""
+    """c and eps from rays y = τ·v: answers less y approach a limit, with c's error as the part that falls
+    like 1/τ."""
     best: tuple[float, PreNormRows] | None = None
     for _ in range(_ATTEMPTS):
         found, misfit = _constant_from_rays(asks, rows, rng)
@@ -145,19 +161,23 @@ def _constant(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) 
     assert best is not None
     if best[0] > 1e-3:
         raise Unresolved(
-            f"answers to rows far out do not approach a limit as those of a pre-norm block do (misfit {best[0]:.1g})"
+            "answers to rows far out do not approach a limit as those of a pre-norm block do (misfit "
+            f"{best[0]:.1g})"
         )
     return best[1]
 
 
-def _constant_from_rays(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> tuple[PreNormRows, float]:
+def _constant_from_rays(
+    asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator
+) -> tuple[PreNormRows, float]:
     shape, d = rows.shape, rows.shape.width
     basis, k = shape.basis, shape.basis.shape[1]
     rays = rng.standard_normal((_RAYS, k))
     rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
-    misfit = np.inf
+    misfit, tangents = np.inf, np.empty(0)
     for round_ in range(14):
-        tangents = _tangents(asks, rows, rays)  # (R, d, k): derivatives of the network on the sphere
+        if round_ < _TANGENT_ROUNDS:
+            tangents = _tangents(asks, rows, rays)  # (R, d, k): derivatives of the network on the sphere
         sizes = _SIZES if round_ > 1 else _SIZES * (30.0 if round_ == 0 else 4.0)
         y = (sizes[:, None, None] * rays @ basis.T).reshape(-1, d)
         x = rows.far_rows(y)
@@ -168,7 +188,9 @@ def _constant_from_rays(asks: AsksSequences, rows: PreNormRows, rng: np.random.G
         design = np.zeros((len(sizes), _RAYS, d, columns))
         design[..., :k] = tangents[None] / sizes[:, None, None, None]
         drift = -0.5 * rays @ rows.path.T @ basis  # how y moves with eps, times the variance of x
-        design[..., k] = np.einsum("rdk,rk->rd", tangents, drift)[None] / (sizes[:, None] * variance)[..., None]
+        design[..., k] = (
+            np.einsum("rdk,rk->rd", tangents, drift)[None] / (sizes[:, None] * variance)[..., None]
+        )
         eye = np.eye(d)
         for r in range(_RAYS):
             start = k + 1 + 2 * r * d
@@ -179,7 +201,9 @@ def _constant_from_rays(asks: AsksSequences, rows: PreNormRows, rng: np.random.G
         scale = np.linalg.norm(flat * weight[:, None], axis=0) + 1e-300
         solved = np.linalg.lstsq(flat * weight[:, None] / scale, right * weight, rcond=1e-13)[0] / scale
         misfit = float(np.abs(flat @ solved - right).max())
-        eps = float(np.clip(rows.eps + solved[k], 0.1 * rows.eps, 10.0 * rows.eps)) if round_ > 1 else rows.eps
+        eps = (
+            float(np.clip(rows.eps + solved[k], 0.1 * rows.eps, 10.0 * rows.eps)) if round_ > 1 else rows.eps
+        )
         moved = basis @ solved[:k]
         rows = PreNormRows(shape, rows.path, rows.constant + moved, eps, rows.second_eps)
         if round_ > 3 and float(np.abs(moved).max()) < 1e-12 * np.sqrt(d):
@@ -204,7 +228,8 @@ def _tangents(asks: AsksSequences, rows: PreNormRows, rays: Array) -> Array:
 
 
 def _second_eps(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
-    """The power of ten nearest to the eps at which answers on rays are half way between y = 0 and the far limit."""
+    """The power of ten nearest to the eps at which answers on rays are half way between y = 0 and the far
+    limit."""
     shape, d = rows.shape, rows.shape.width
     basis = shape.basis
     rays = rng.standard_normal((5, basis.shape[1]))

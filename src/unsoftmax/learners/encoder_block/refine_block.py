@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["refine_block"]
+__all__ = ["parameter_error", "refine_block"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
+_SAFETY = 20.0
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
@@ -42,7 +43,8 @@ def refine_block(
 def _sequences(
     asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
 ) -> tuple[Sequences, ...]:
-    """Lengths 1, 2, 4 and 8; rows of many sizes, from where eps rules the norms to where it does not matter."""
+    """Lengths 1, 2, 4 and 8; rows of many sizes, from where eps rules the norms to where it does not
+    matter."""
     d = shape.width
     count = int(np.ceil(_SURPLUS * state.unknowns / d / len(_LENGTHS))) + 8
     groups = []
@@ -55,10 +57,36 @@ def _sequences(
     return tuple(groups)
 
 
-def _row_sizes(shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator) -> Array:
+def _row_sizes(
+    shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator
+) -> Array:
     smallest = 0.5 * float(np.exp(0.5 * state.log_eps[0])) if shape.norm_first else 0.2
     if not shape.norm_first:
         return np.exp(rng.uniform(np.log(0.2), np.log(3.0), (count, 1, 1)))
     sizes = np.exp(rng.uniform(np.log(0.2), np.log(5.0), (count, length, 1)))
     tiny = np.exp(rng.uniform(np.log(smallest), np.log(30.0 * smallest), (count, length, 1)))
     return np.where(rng.uniform(size=(count, length, 1)) < 0.3, tiny, sizes)
+
+
+def parameter_error(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> float:
+    """A bound on the relative error of the parameters: how far one step on fresh sequences alone would move
+    them.
+
+    What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
+    order,
+    beside that of the new answers themselves; the factor covers both, and the step's own error.
+    """
+    data = _sequences(asks, shape, state, rng)
+    step = RefinementOptions(
+        iterations=1,
+        damping=1e-12,
+        improvement=0.0,
+        dense_limit=1200,
+        inner_iterations=400,
+        inner_tolerance=1e-3,
+    )
+    moved = refine(BlockFit(shape, data), state, step).state
+    model = state.model(shape)
+    return float(_SAFETY * max(model.distance(moved.model(shape)), EPS))

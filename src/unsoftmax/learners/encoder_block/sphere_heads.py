@@ -1,7 +1,9 @@
 """Heads whose tokens lie on a sphere, from what other rows add to the answer of an asking row.
 
-S(K, b) = Σ_h V_h Σ_i α_i (k_i - b) with weights α over the keys k_i and the asking row b. Copies of one key take the heads
-apart for one difference a = k - b; done for a basis of differences this gives all V_h. Then several keys a query give
+S(K, b) = Σ_h V_h Σ_i α_i (k_i - b) with weights α over the keys k_i and the asking row b. Copies of one key
+take the heads
+apart for one difference a = k - b; done for a basis of differences this gives all V_h. Then several keys a
+query give
 their weights, and the weights' logarithms the scores.
 """
 
@@ -19,7 +21,7 @@ from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["FoundHeads", "find_heads"]
+__all__ = ["FoundHeads", "Responses", "find_heads"]
 
 Responses: TypeAlias = Callable[[Array, Array], Array]  # keys (B, n, p), asking rows (B, p) -> (B, m)
 
@@ -30,6 +32,7 @@ _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
 _WEIGHTS = (0.004, 0.996)
 _MOST_HEADS = 32
+_LEAST = 16  # asking rows of one lifting
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class _Lifting:
 
     def __call__(self, a: Array) -> Array | None:
         """(H, m), or None where copies do not take the heads apart."""
-        count = max(24, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
+        count = max(_LEAST, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
         once, often, copies = copied_responses(self.respond, a, count, self.radius, self.rng)
         try:
             outputs, weights = lift(once, often, copies, self.heads, self.rng)
@@ -110,9 +113,9 @@ def _first_lifting(
     """The number of heads, and a size of differences at which three random ones are taken apart."""
     for part in _SIZES:
         size, good, heads = part * radius, 0, 0
-        for _ in range(4):
+        for _ in range(3):
             a = size * _unit(rng.standard_normal(width))
-            count = 24
+            count = _LEAST
             while True:
                 once, often, _ = copied_responses(respond, a, count, radius, rng)
                 sizes = np.linalg.svd(np.vstack([once, often]), compute_uv=False)
@@ -120,9 +123,12 @@ def _first_lifting(
                 if count >= 1.8 * (heads * (heads + 1) // 2 + heads) or heads > _MOST_HEADS:
                     break
                 count = int(1.9 * (heads * (heads + 1) // 2 + heads)) + 4
-            if heads <= min(_MOST_HEADS, once.shape[1] - 1) and _Lifting(respond, radius, heads, rng)(a) is not None:
+            if (
+                heads <= min(_MOST_HEADS, once.shape[1] - 1)
+                and _Lifting(respond, radius, heads, rng)(a) is not None
+            ):
                 good += 1
-        if good >= 3:
+        if good >= 2:
             return _Lifting(respond, radius, heads, rng), size
     raise Unresolved("copies of rows do not take the heads apart at any size of rows")
 

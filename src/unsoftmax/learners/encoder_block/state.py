@@ -1,4 +1,5 @@
-"""All parameters of an encoder block in the coordinates that its function shows, as one vector and as a model."""
+"""All parameters of an encoder block in the coordinates that its function shows, as one vector and as a
+model."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class BlockState:
     """Parameters of a block.
 
     queries (H, r, p + 1), keys and values (H, r, p) of tokens with p coordinates; last columns are biases.
-    outputs: (m, H·r + 1), what all heads' values add, and a constant. inner: (J, k + 1) and outer: (m, J + 1),
+    outputs: (m, H·r + 1), what all heads' values add, and a constant. inner: (J, k + 1) and outer: (m, J +
+    1),
     the network. log_eps: (2,). gains: (3, d), for post-norm only: first gain, second gain, second bias.
     Pre-norm: p = k seen coordinates of normed tokens, m = d. Post-norm: p = d, m = k.
     """

@@ -1,9 +1,11 @@
-"""Kinks of a piecewise linear function along a chord, by slopes at points that halve what is not yet straight."""
+"""Kinks of a piecewise linear function along a chord, by slopes at points that halve what is not yet
+straight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +31,8 @@ def find_kinks(
 ) -> Array:
     """Places of all kinks between low and high that are apart by more than a few 1e-5 of the chord.
 
-    noise: error of the function's values. faint: changes of slope up to this do not count. A kink is believed when both
+    noise: error of the function's values. faint: changes of slope up to this do not count. A kink is believed
+    when both
     sides' lines meet the value asked there.
 
     >>> find_kinks(lambda t: np.abs(t - 0.3)[:, None], -1.0, 1.0, 1e-14).round(12)
@@ -48,7 +51,7 @@ def find_kinks(
 
     start = np.linspace(low + 2 * gap, high - 2 * gap, _PIECES + 1)
     first = nodes(start)
-    pieces = list(zip(first[:-1], first[1:], strict=True))
+    pieces = list(pairwise(first))
     steep = max(20.0 * noise / gap, faint)
     kinks: list[float] = []
     for _ in range(_DEPTH):

@@ -1,0 +1,143 @@
+"""Whole encoder blocks from the answers of their last row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
+from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
+from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.ledger import Asker
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+
+__all__ = ["EncoderBlockLearner"]
+
+WIDTH_TEST = Test("answers are as wide as rows", frozenset({Family.ENCODER_BLOCK}))
+
+_LONGEST = 9  # rows of a sequence that the learner sends: eight copies of a key, and the asking row
+_LEAST_WIDTH = 6
+_FITS = (
+    1e-9  # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
+)
+_GROWS = 30.0  # answers to rows a thousand times larger: behind a last norm they stay as they are
+
+
+def _queries(size: Size) -> int:
+    """Six times the parameters of a layer, as torch counts them, and what small layers pay at least."""
+    d = size.width
+    return 6 * (4 * d * d + 2 * size.neurons * d + 9 * d + size.neurons) + 6000
+
+
+@dataclass(frozen=True)
+class EncoderBlockLearner:
+    """Recovers a pre-norm encoder block: LayerNorm or RMSNorm, heads, residuals, and a ReLU or smooth
+    network.
+
+    Claim: exact in float64, number of heads, neurons, eps and activation unknown. Queries: 1 to 2.5 times the
+    parameters of the layer. Assumes: see `claim`. Recovers: the canonical block. Fails when: a norm comes
+    last
+    (post-norm, UNRESOLVED), rows are bounded, answers carry errors, or neurons are too many for the width.
+
+    attempts: starts from other random rows, where one does not arrive.
+    """
+
+    family: ClassVar[Family] = Family.ENCODER_BLOCK
+    attempts: int = 3
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(
+            title="A whole pre-norm encoder block from its last row",
+            source="this library",
+            assumptions=(
+                Assumption("rows of any size may be sent, nine in a sequence", "the asker's bounds"),
+                Assumption("no norm follows the network", "answers grow with the last row"),
+                Assumption(
+                    "answers are exact up to rounding", "residual of the joint fit, and fresh sequences"
+                ),
+            ),
+            queries=QueryCount(
+                "6 p + 6000, p the layer's parameters", "upper", _queries, attempts=self.attempts
+            ),
+            recovers="norms, all heads, the network and its activation, in canonical form",
+            symmetry="order of heads and neurons; gains and biases that the next map absorbs",
+            departs="no theorem of the paper speaks of it",
+        )
+
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        _check_asker(asker)
+        asks, d = sequences_of(asker), asker.width
+        with asker.phase("order of norms"):
+            centred = _order_of_norms(asks, d, rng)
+        reasons: list[str] = []
+        for _ in range(self.attempts):
+            try:
+                with asker.phase("start"):
+                    shape, state = find_pre_norm(asks, d, centred, rng)
+            except Unresolved as stop:
+                reasons.append(stop.reason)
+                continue
+            except np.linalg.LinAlgError as error:
+                reasons.append(f"a linear system of the start has no solution ({error})")
+                continue
+            with asker.phase("joint fit"):
+                state, off = refine_block(asks, shape, state, rng)
+            if off > _FITS:
+                reasons.append(f"the joint fit leaves {off:.1g} of the answers")
+                continue
+            with asker.phase("error bound"):
+                bound = parameter_error(asks, shape, state, rng)
+            return Learned(state.model(shape).canonical(), self.claim, error_bound=bound)
+        raise Unresolved(
+            f"a pre-norm block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
+            "block may have another network, or rows and neurons of very different sizes"
+        )
+
+
+def _check_asker(asker: Asker) -> None:
+    if asker.outputs != asker.width:
+        raise OutsideClass(WIDTH_TEST, f"rows have {asker.width} numbers, answers {asker.outputs or 1}")
+    if asker.width < _LEAST_WIDTH:
+        raise Unresolved(
+            f"blocks are told apart from width {_LEAST_WIDTH} on, and this one has {asker.width}"
+        )
+    if asker.input_bound is not None:
+        raise Unresolved("a block is recovered from rows of any size; without input_bound it can be tried")
+    if asker.max_length is not None and asker.max_length < _LONGEST:
+        raise Unresolved(
+            f"a block needs sequences of {_LONGEST} rows, and the target takes {asker.max_length}"
+        )
+
+
+def _order_of_norms(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
+    """Whether norms remove the mean; raises where a norm comes last, or where large rows are not passed
+    on."""
+    row = rng.standard_normal(width)
+    far = np.stack([1e3 * row, 1e6 * row])[:, None]
+    sizes = np.abs(asks(far)).max(axis=1)
+    if not sizes[1] > _GROWS * sizes[0]:
+        raise Unresolved(
+            "answers to a row stay the same when it grows a thousandfold: a norm comes last, as in post-norm "
+            "blocks, which are not recovered yet"
+        )
+    passed = asks(far)[1] / 1e6
+    if float(np.abs(passed - row).max()) > 1e-3 * float(np.abs(row).max()):
+        raise Unresolved(
+            "a large last row is not passed on by a residual connection: this is no pre-norm block"
+        )
+    rows = rng.standard_normal((1, 3, width))
+    moved = rows.copy()
+    moved[:, -1] += 0.7
+    before, after = asks(np.concatenate([rows, moved]))
+    return _shifted(before, after, 0.7)
+
+
+def _shifted(before: Array, after: Array, shift: float) -> bool:
+    return float(np.abs(after - before - shift).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))

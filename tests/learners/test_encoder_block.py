@@ -1,0 +1,162 @@
+"""Whole encoder blocks from their answers: orders, norms, activations, and what is no such block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import unsoftmax
+from tests.models.test_encoder_block import torch_layer
+from unsoftmax.arrays import Array
+from unsoftmax.learners.claims import Size
+from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
+from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.learners.relu_ball.find import find_relu_network
+from unsoftmax.learners.smooth_network.asks import FunctionAsks
+from unsoftmax.models import EncoderBlock, Network, block_from_torch
+from unsoftmax.models.parts import GELU, RELU, SILU, Activation, LayerNorm, RMSNorm
+from unsoftmax.outcomes import Status
+
+
+def random_state(shape: BlockShape, heads: int, rank: int, neurons: int, seed: int) -> BlockState:
+    rng, d, k = np.random.default_rng(seed), shape.width, shape.basis.shape[1]
+    p, m = (k, d) if shape.norm_first else (d, k)
+
+    def draw(*sizes: int) -> Array:
+        return np.asarray(rng.standard_normal(sizes) / np.sqrt(sizes[-1]))
+
+    gains = (
+        np.empty((3, 0))
+        if shape.norm_first
+        else np.array([[1.0], [1.0], [0.0]]) + 0.2 * rng.standard_normal((3, d))
+    )
+    heads_of = (
+        draw(heads, rank, p + 1),
+        draw(heads, rank, p),
+        draw(heads, rank, p),
+        draw(m, heads * rank + 1),
+    )
+    return BlockState(*heads_of, draw(neurons, k + 1), draw(m, neurons + 1), np.log([1e-3, 2e-3]), gains)
+
+
+@pytest.mark.parametrize("activation", [GELU, RELU])
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("centred", [True, False])
+def test_the_fit_predicts_as_the_model_does_and_knows_its_derivatives(
+    norm_first: bool, centred: bool, activation: Activation
+) -> None:
+    shape = BlockShape(norm_first, centred, activation, 6)
+    state, rng = random_state(shape, 2, 3, 5, 0), np.random.default_rng(1)
+    groups = [rng.standard_normal((4, length, 6)) for length in (1, 3)]
+    data = tuple(Sequences(rows, np.zeros((4, 6)), np.full(4, 0.7)) for rows in groups)
+    fit = BlockFit(shape, data)
+    np.testing.assert_allclose(state.model(shape)(groups[1]), fit.predict(state, groups[1]), atol=1e-12)
+    jacobian = fit.linearise(state)
+    step = rng.standard_normal(state.unknowns)
+    numeric = (fit.residual(state.moved(1e-6 * step)) - fit.residual(state.moved(-1e-6 * step))) / 2e-6
+    forward = jacobian.forward(step)
+    np.testing.assert_allclose(forward, numeric, atol=1e-7 * np.abs(numeric).max())
+    other = rng.standard_normal(len(forward))
+    assert other @ forward == pytest.approx(jacobian.backward(other) @ step, rel=1e-10)
+    np.testing.assert_allclose(jacobian.normal() @ step, jacobian.backward(forward), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.diag(jacobian.normal()), jacobian.diagonal(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_relu_network_inside_a_ball(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    A, U = rng.uniform(-1, 1, (14, 9)) / 3.0, rng.uniform(-1, 1, (14, 10)) / 4.0
+    hidden = Network(A, U, 0.2 * rng.standard_normal(14), rng.standard_normal(10), activation=RELU)
+
+    def bounded(x: Array) -> Array:
+        assert float(np.linalg.norm(x, axis=1).max()) < 3.0
+        return hidden(x)
+
+    found = find_relu_network(FunctionAsks(bounded, 9, 10, 3.0), 1e-14, rng).network
+    assert hidden.within(3.0).distance(found) < 1e-5
+    inside = rng.standard_normal((100, 9))
+    inside *= 2.7 / np.linalg.norm(inside, axis=1, keepdims=True)
+    assert np.abs(hidden(inside) - found(inside)).max() < 1e-6
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_pre_norm_layers_of_torch(activation: str) -> None:
+    layer = torch_layer(3, norm_first=True, activation=activation)
+    result = unsoftmax.recover(layer, seed=1)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    truth = block_from_torch(layer)
+    assert truth.distance(result.model) < 1e-9
+    assert result.error_bound is not None
+    assert truth.distance(result.model) <= result.error_bound
+    X = np.random.default_rng(0).standard_normal((40, 5, 8))
+    answers = layer(torch.tensor(X))[:, -1].detach().numpy()
+    assert np.abs(result.model(X) - answers).max() < 1e-10
+    learner = EncoderBlockLearner()
+    assert learner.claim.queries.holds(result.queries.learning, Size(8, (4, 4), neurons=10))
+
+
+def test_pre_norm_with_rms_norm_silu_and_another_eps() -> None:
+    block = block_from_torch(torch_layer(4, norm_first=True))
+    network = block.network
+    assert isinstance(network, Network)
+    smooth = Network(network.A, network.U, network.b, network.c, activation=SILU)
+    gains = np.random.default_rng(0).uniform(0.7, 1.4, (2, 8))
+    target = EncoderBlock(
+        block.attention, smooth, RMSNorm(gains[0], None, 1e-6), RMSNorm(gains[1], None, 1e-6)
+    )
+    result = unsoftmax.recover(target, family="encoder-block", seed=2)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    assert target.distance(result.model) < 1e-8
+
+
+def _part_of_the_row(block: EncoderBlock) -> Callable[[Array], Array]:
+    norm = LayerNorm(np.ones(4))
+
+    def answer(X: Array) -> Array:
+        y = X[:, -1] + block.attention(np.concatenate([norm(X[..., :4]), X[..., 4:]], axis=-1))
+        return np.asarray(block.after_network(y))
+
+    return answer
+
+
+def _stranger(block: EncoderBlock) -> Callable[[Array], Array]:
+    assert isinstance(block.network, Network)
+    first = block.network.A[0]
+
+    def answer(X: Array) -> Array:
+        y = block.after_attention(X)
+        assert block.second is not None
+        return np.asarray(block.after_network(y) + 0.3 * np.sin(2.0 * block.second(y) @ first)[:, None])
+
+    return answer
+
+
+def _network_twice(block: EncoderBlock) -> Callable[[Array], Array]:
+    return lambda X: block.after_network(block.after_network(block.after_attention(X)))
+
+
+def _shaking(block: EncoderBlock) -> Callable[[Array], Array]:
+    rng = np.random.default_rng(0)
+    return lambda X: block(X) * (1.0 + 1e-3 * rng.standard_normal((len(X), 1)))
+
+
+@pytest.mark.parametrize("hostile", [_part_of_the_row, _stranger, _network_twice, _shaking])
+def test_hostile_blocks_are_never_a_success(
+    hostile: Callable[[EncoderBlock], Callable[[Array], Array]],
+) -> None:
+    function = hostile(block_from_torch(torch_layer(5, norm_first=True)))
+    result = unsoftmax.recover(function, width=8, outputs=8, seed=3, learner=EncoderBlockLearner(attempts=1))
+    assert not result.status.recovered
+    assert result.model is None
+
+
+def test_post_norm_is_named() -> None:
+    result = unsoftmax.recover(torch_layer(6, norm_first=False), family="encoder-block")
+    assert result.status is Status.UNRESOLVED
+    assert "norm comes last" in result.reason
