@@ -21,9 +21,10 @@ from unsoftmax.certify import (
     error_bound,
     rounding_limit,
 )
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
 from unsoftmax.ledger import Asker
-from unsoftmax.models import SingleHead
+from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.outcomes import Refutation, Status, Test
 
 __all__ = ["Verdict", "judge", "tolerance_of"]
@@ -32,6 +33,7 @@ CERTIFICATE_TEST = Test("fresh sequences are answered as the model predicts")
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
+_SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
 _USUAL_NOISE = 2.0 / 6.0  # of the most that a Gaussian error reaches, what is usual: two standard deviations
 
 
@@ -54,7 +56,7 @@ def judge(
 ) -> Verdict:
     """The status that fresh queries allow. Raises `OutsideClass` where they contradict the learner's
     bound."""
-    view = asker if learned.within is None else asker.within(learned.within)
+    view = _view(asker, learned, answers)
     own = learned.error_bound
     least = learned.bound_at_least
     if own is not None and not answers.exact:
@@ -80,6 +82,38 @@ def judge(
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
     return Verdict(status, reason, certificate, bound)
+
+
+def _view(asker: Asker, learned: Learned, answers: Answers) -> Asker:
+    """Rows that stay inside the target's limits, where it has some. The learner says how long they are, and
+    is believed as far as the limits explain it: much shorter rows would show nothing of the scores."""
+    largest = _largest_answer(answers)
+    if learned.within is None or largest is None:
+        return asker
+    size = float(np.linalg.norm([np.linalg.norm(part) for part in _readouts(learned.model)]))
+    return asker.within(max(learned.within, _SHORTER * largest / size if size > 0.0 else 0.0))
+
+
+def _largest_answer(answers: Answers) -> float | None:
+    """The size that answers stop at, or overflow at; None where they do neither."""
+    match answers:
+        case Clipped():
+            ends = [abs(end) for end in answers.limits or () if np.isfinite(end)]
+            return min(ends, default=None)
+        case Stored(format=FloatFormat.FLOAT16):
+            return float(np.finfo(np.float16).max)
+        case _:
+            return None
+
+
+def _readouts(model: Model) -> list[Array]:
+    match model:
+        case SingleHead():
+            return [model.v]
+        case MultiHead():
+            return [head.v for head in model.heads]
+        case _:
+            return []
 
 
 def tolerance_of(answers: Answers, learned: Learned) -> float:

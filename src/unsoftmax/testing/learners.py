@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners import Claim, Learner, Size
+from unsoftmax.families import Family
+from unsoftmax.learners import Claim, Known, Learned, Learner, Size
+from unsoftmax.ledger import Asker
 from unsoftmax.models import Model
 from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.outcomes import Status
@@ -44,6 +47,7 @@ def check_learner(make: Callable[[], Learner], truth: Model, *, seed: int = 0) -
     suite.keeps_its_claim(first)
     suite.replays(first)
     suite.ends_in_statuses()
+    suite.cannot_grade_itself()
     raise_if_any("the learner", suite.broken)
 
 
@@ -68,6 +72,32 @@ class _Asked:
         self.count += len(batch)
         self._digest.update(np.ascontiguousarray(batch).tobytes())
         return self._inner(batch)
+
+
+@dataclass(frozen=True)
+class _Lying:
+    """Learns as `inner` does, and returns a model that is a tenth off, known to `bound` as it says."""
+
+    inner: Learner
+    bound: float | None
+
+    @property
+    def family(self) -> Family:
+        return self.inner.family
+
+    @property
+    def claim(self) -> Claim:
+        return self.inner.claim
+
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        learned = self.inner.learn(asker, known, rng)
+        moved = {
+            name: tensor * (1.0 + 0.1 * rng.standard_normal(tensor.shape))
+            if tensor.dtype.kind == "f"
+            else tensor
+            for name, tensor in learned.model.tensors().items()
+        }
+        return replace(learned, model=type(learned.model).from_tensors(moved), error_bound=self.bound)
 
 
 class _Suite:
@@ -170,12 +200,30 @@ class _Suite:
             if result is not None and result.queries.total > budget:
                 self.broken.append(f"with a budget of {budget}, {result.queries.total} queries are billed")
 
+    def cannot_grade_itself(self) -> None:
+        """The same learner, if it returned another model with a bound that it likes."""
+        for bound in (1e-15, 0.05, None):
+            oracle = _Asked(self._truth, self._spec)
+            what = f"another model, said to be known to {bound}"
+            result = self._run(oracle, what, learner=_Lying(self._make(), bound))
+            if result is not None and result.model is not None:
+                off = self._truth.distance(result.model)
+                if result.error_bound is None or off > result.error_bound + _EXACT:
+                    self.broken.append(f"{what}, passes: {result.status}, {off:.2g} off")
+
     def _run(
-        self, oracle: _Asked, what: str, *, budget: int | None = None, ledger: Path | None = None
+        self,
+        oracle: _Asked,
+        what: str,
+        *,
+        budget: int | None = None,
+        ledger: Path | None = None,
+        learner: Learner | None = None,
     ) -> Result | None:
         """A recovery; an exception is a broken promise."""
         try:
-            return recover(oracle, learner=self._make(), seed=self._seed, budget=budget, ledger=ledger)
+            used = self._make() if learner is None else learner
+            return recover(oracle, learner=used, seed=self._seed, budget=budget, ledger=ledger)
         except Exception as raised:  # whatever it is, it is reported
             self.broken.append(f"{what}: raised {type(raised).__name__} ({raised}) instead of a status")
             return None
