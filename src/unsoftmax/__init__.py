@@ -32,6 +32,7 @@ _HOMES = {
     "HttpOptions": "oracles.http",
     "Known": "learners",
     "Labels": "oracles",
+    "LanguageModel": "models",
     "Learned": "learners",
     "Learner": "learners",
     "Ledger": "ledger",
@@ -93,6 +94,8 @@ _HOMES = {
     "noisy": "learners",
     "plain_network": "models",
     "plan": "recovery.plan",
+    "random_gpt2": "models",
+    "random_language_model": "models",
     "random_multi_head": "models",
     "random_relu_network": "models",
     "random_single_head": "models",
@@ -159,6 +162,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import CanonicalNetwork as CanonicalNetwork
     from unsoftmax.models import Equivalence as Equivalence
+    from unsoftmax.models import LanguageModel as LanguageModel
     from unsoftmax.models import Model as Model
     from unsoftmax.models import MultiHead as MultiHead
     from unsoftmax.models import PlainNetwork as PlainNetwork
@@ -172,6 +176,8 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import from_torch as from_torch
     from unsoftmax.models import load as load
     from unsoftmax.models import plain_network as plain_network
+    from unsoftmax.models import random_gpt2 as random_gpt2
+    from unsoftmax.models import random_language_model as random_language_model
     from unsoftmax.models import random_multi_head as random_multi_head
     from unsoftmax.models import random_relu_network as random_relu_network
     from unsoftmax.models import random_single_head as random_single_head

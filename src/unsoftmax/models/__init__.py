@@ -7,6 +7,7 @@ from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
 from unsoftmax.models.gated_network import GatedNetwork
+from unsoftmax.models.language_model import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network import Network
@@ -30,6 +31,7 @@ __all__ = [
     "Equivalence",
     "Factors",
     "GatedNetwork",
+    "LanguageModel",
     "Matrix",
     "MeasuredNetwork",
     "Model",
@@ -49,6 +51,8 @@ __all__ = [
     "from_torch",
     "load",
     "plain_network",
+    "random_gpt2",
+    "random_language_model",
     "random_multi_head",
     "random_relu_network",
     "random_single_head",

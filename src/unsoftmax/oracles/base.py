@@ -37,6 +37,7 @@ class OracleSpec:
     fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text
     where it only names the target.
     domain: token ids or a finite list of rows; None for all rows of `width` columns within `input_bound`.
+    log_probabilities: an answer is one for every token that may come next, so the target is a language model.
     """
 
     width: int | None = None
@@ -48,6 +49,7 @@ class OracleSpec:
     name: str = "target"
     fingerprint: str | None = None
     domain: FiniteRows | TokenIds | None = None
+    log_probabilities: bool = False
 
 
 @runtime_checkable

@@ -17,6 +17,7 @@ from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import Oracle, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named
+from unsoftmax.recovery.language_model import recover_language_model
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
@@ -148,11 +149,18 @@ def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
         ledger = job.books(oracle, stack, kind)
+        if job.learner is None and _speaks(oracle, job.family):
+            return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):
             return recover_tokens(ledger, int(job.seed), job.family, job.embeddings)
         if job.embeddings is not None or job.family is Family.TOKENS:
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         return run(ledger, job.known(), job.family, job.learner, int(job.seed), prepare)
+
+
+def _speaks(oracle: Oracle, family: Family | None) -> bool:
+    """Whether the target is a language model, or is to be taken for one."""
+    return family is Family.LANGUAGE_MODEL or (oracle.spec.log_probabilities and family is None)
 
 
 def checked_tolerance(tolerance: float | None) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,6 +10,7 @@ from unsoftmax.answers import Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
 from unsoftmax.learners import Claim
+from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status
@@ -22,6 +24,7 @@ class Result:
 
     error_bound: on the relative error of the parameters. constant_bound: how far the constant c alone may be
     off, where answers with errors tell no better; then `error_bound` is that of the others.
+    parts: what was recovered and certified by itself, by name, although the whole may not be.
 
     >>> import unsoftmax
     >>> result = unsoftmax.recover(unsoftmax.random_single_head(4, seed=0))
@@ -43,6 +46,7 @@ class Result:
     constant_bound: float | None = None
     artifacts: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
+    parts: Mapping[str, RecoveredPart[Any]] = field(default_factory=dict)
 
     def unwrap(self) -> Model:
         """The model, or `NotRecovered` with the reason."""
@@ -72,5 +76,6 @@ class Result:
             "constant_bound": self.constant_bound,
             "artifacts": dict(self.artifacts),
             "findings": [asdict(finding) for finding in self.findings],
+            "parts": {name: part.as_json() for name, part in self.parts.items()},
             "reason": self.reason,
         }

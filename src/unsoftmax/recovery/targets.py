@@ -11,8 +11,9 @@ from typing import Any
 
 from unsoftmax.errors import UsageError
 from unsoftmax.importing import import_attribute
-from unsoftmax.models import Model, ReluNetwork, TokenHeads, load
+from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
+from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
 from unsoftmax.recovery.demos import demo_model
 from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
 
@@ -21,7 +22,8 @@ __all__ = ["as_oracle", "demo_model"]
 _FORMS = (
     "a callable (B, N, d) -> (B,), a model, a torch module, 'demo:single-head?d=64&r=8&seed=0', a "
     ".safetensors or .onnx file, "
-    "'http(s)://host/v2/models/NAME', a .json file that describes an endpoint, or 'package.module:callable'"
+    "'http(s)://host/v2/models/NAME', 'openai+http(s)://host/v1?model=NAME', "
+    "a .json file that describes an endpoint, or 'package.module:callable'"
 )
 
 
@@ -49,6 +51,8 @@ def _any_oracle(target: object, outputs: int | None, http: Mapping[str, Any] | N
         return _with_outputs(_named(str(target), http, outputs), outputs)
     if isinstance(target, Model):
         return _of_model(target, type(target).__name__)
+    if is_language_model(target):
+        return TransformersOracle(target)
     torch = sys.modules.get("torch")  # whoever passes a module has imported it
     if torch is not None and isinstance(target, torch.nn.Module):
         from unsoftmax.oracles.torch_module import TorchOracle
@@ -70,12 +74,22 @@ def _of_model(model: Model, name: str) -> Oracle:
     if isinstance(model, TokenHeads):
         return of_token_model(model, name)
     alone = 1 if isinstance(model, ReluNetwork) else None
+    spoken = isinstance(model, LanguageModel)
+    longest = model.max_length if isinstance(model, LanguageModel) else alone
     return FunctionOracle(
-        model, OracleSpec(width=model.width, outputs=model.outputs, max_length=alone, name=name)
+        model,
+        OracleSpec(
+            width=model.width, outputs=model.outputs, max_length=longest, name=name, log_probabilities=spoken
+        ),
     )
 
 
 def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:
+    if target.startswith(("openai+http://", "openai+https://")):
+        from unsoftmax.oracles.http import HttpOptions
+        from unsoftmax.oracles.http.completions import completions_oracle
+
+        return completions_oracle(target, HttpOptions(**(http or {})))
     if target.startswith(("http://", "https://")) or target.endswith(".json"):
         return _served(target, http, outputs)
     if http:

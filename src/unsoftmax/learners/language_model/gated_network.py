@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.families import Family
 from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives, measure_circle
 from unsoftmax.models.language_model import GatedNetwork
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.gated_network.assemble import assemble_neurons
 from unsoftmax.solvers.gated_network.find_gates import find_gates
 from unsoftmax.solvers.gated_network.symmetric import as_vectors
 
 __all__ = ["NeuronSpace", "learn_gated_network", "neuron_space"]
 
+_NEURON_TEST = Test("neurons silu(gate·n)·(up·n)", frozenset({Family.LANGUAGE_MODEL}))
 _FIRST_DIRECTIONS = 8
 _GROWTH = 1.15
 _POINTS = 5  # odd: antipodal points tell the same, because silu'(-a) = 1 - silu'(a)
@@ -56,8 +58,7 @@ def learn_gated_network(function: Function, d: int, rng: np.random.Generator) ->
     )
     if neurons.misfit > _PROFILE:
         raise OutsideClass(
-            "neurons silu(gate·n)·(up·n)",
-            f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu",
+            _NEURON_TEST, f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu"
         )
     return GatedNetwork(neurons.gate, neurons.up, neurons.down), neurons.misfit
 

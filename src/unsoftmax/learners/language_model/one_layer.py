@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.families import Family
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.learners.language_model.attention_fit import AttentionFit, AttentionState, Prompted
 from unsoftmax.learners.language_model.gated_network import learn_gated_network
@@ -24,10 +25,14 @@ from unsoftmax.meters.language_model.value_path import measure_value_path
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
 from unsoftmax.models.parts import RMSNorm
-from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Unresolved
+from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Test, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["LanguageModelFindings", "learn_language_model"]
+
+_ONE_LAYER = frozenset({Family.LANGUAGE_MODEL})
+_NORM_TEST = Test("RMSNorm before the unembedding", _ONE_LAYER)
+_DEPTH_TEST = Test("one layer of attention and a network", _ONE_LAYER)
 
 _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15, float32 1e-7
 _WORST_CONDITION = 1e8  # of the unembedding: beyond, half of the digits of a hidden state are lost
@@ -85,7 +90,7 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
     parts: dict[str, RecoveredPart[object]] = {}
     try:
         found = UnembeddingLearner().learn_part(prompts, rng)
-        parts["unembedding"] = found  # type: ignore[assignment]
+        parts["unembedding"] = found
         if found.certificate.relative > _ROUNDED:
             raise Unresolved(
                 f"answers carry errors of {found.certificate.relative:.1g} of the largest logit; the stages "
@@ -113,8 +118,7 @@ class _OneLayer:
     def learn(self) -> tuple[LanguageModel, float]:
         if not isinstance(self.unembedding.norm, RMSNorm):
             raise OutsideClass(
-                "RMSNorm before the unembedding",
-                "the final norm is a LayerNorm; of such models only parts are read",
+                _NORM_TEST, "the final norm is a LayerNorm; of such models only parts are read"
             )
         state = HiddenState(self.prompts, self.unembedding.matrix)
         if state.conditioning > _WORST_CONDITION:
@@ -145,7 +149,7 @@ class _OneLayer:
             path = measure_value_path(state, self.rng)
         if path.misfit > _VALUE_PATH:
             raise OutsideClass(
-                "one layer of attention and a network",
+                _DEPTH_TEST,
                 f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
                 "the model deeper?",
             )

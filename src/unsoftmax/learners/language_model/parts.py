@@ -4,11 +4,11 @@ open."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 __all__ = ["PartCertificate", "RecoveredPart"]
 
-Value = TypeVar("Value")
+Value = TypeVar("Value", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -40,3 +40,15 @@ class RecoveredPart(Generic[Value]):
     gauge: str
     certificate: PartCertificate
     facts: dict[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data; the value itself is in Python only."""
+        return {
+            "error_bound": self.error_bound,
+            "gauge": self.gauge,
+            "certificate": {
+                "max_error": self.certificate.max_error,
+                "n_queries": self.certificate.n_queries,
+                "scale": self.certificate.scale,
+            },
+        }

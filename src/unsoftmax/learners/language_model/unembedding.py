@@ -14,15 +14,21 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.families import Family
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.meters.language_model.prompts import Prompts, centred_logits, unit_rows
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm
-from unsoftmax.outcomes import NotIdentifiable, OutsideClass
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test
 
-__all__ = ["Unembedding", "UnembeddingLearner"]
+__all__ = ["PRE_NORM_TEST", "Unembedding", "UnembeddingLearner"]
 
-_HUGE = 1e18  # T: its square stays inside float32 (3e38), and 1/T is far below the rounding of float64
+ANSWER_TEST = Test("one log-probability for every token", frozenset({Family.LANGUAGE_MODEL}))
+PRE_NORM_TEST = Test("logits are linear in the direction of a large row", frozenset({Family.LANGUAGE_MODEL}))
+
+# T: its square stays inside float32 (3e38), 1/T is far below the rounding of float64, and a power of two
+# leaves rows in float32 as they are
+_HUGE = 2.0**60
 _VERIFICATION = 16
 # of the size of the logits: bfloat16 answers are 1 % off, a model that is not pre-norm is as far off as its
 # logits are large
@@ -66,7 +72,7 @@ class UnembeddingLearner:
 
     verification: int = _VERIFICATION
 
-    family: ClassVar[str] = "language-model"
+    family: ClassVar[Family] = Family.LANGUAGE_MODEL
     claim: ClassVar[Claim] = Claim(
         title="the unembedding of a pre-norm decoder of any depth",
         source="this project; docs/language-models.md",
@@ -86,10 +92,10 @@ class UnembeddingLearner:
         """The part and its certificate."""
         d = prompts.width
         if prompts.outputs is None or prompts.outputs < 2:
-            raise OutsideClass("one log-probability for every token", "an answer is a single number")
+            raise OutsideClass(ANSWER_TEST, "an answer is a single number")
         with prompts.phase("unembedding"):
             columns = centred_logits(prompts.ask(_HUGE * np.eye(d)[:, None, :]))
-        fresh = unit_rows(rng, self.verification, d)
+        fresh = unit_rows(rng, self.verification, d).astype(np.float32).astype(np.float64)
         with prompts.phase("verification"):
             answers = centred_logits(prompts.ask(_HUGE * fresh[:, None, :]))
         candidates = [_with_rms_norm(columns), _with_layer_norm(columns)]
@@ -116,7 +122,7 @@ def _check(certificate: PartCertificate) -> None:
         )
     if certificate.relative > _MISFIT:
         raise OutsideClass(
-            "logits are linear in the direction of a large row",
+            PRE_NORM_TEST,
             f"fresh directions are {certificate.relative:.2g} of the largest logit off; is the model "
             "pre-norm, and is its input used as it is?",
         )

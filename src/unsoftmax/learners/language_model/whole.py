@@ -1,0 +1,45 @@
+"""What is promised for a whole one-layer decoder."""
+
+from __future__ import annotations
+
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+
+__all__ = ["WHOLE_MODEL"]
+
+
+def _limit(size: Size) -> int:
+    """Unembedding d; value path 4d + 84; network 4 queries a pair of q directions at P points, q(q - 1)/2 at
+    least 3m; heads 24 a
+    row of poles, 16d(2H + 2) derivatives, scores of 1.25d askers; fits of twice the unknowns, twice;
+    verification."""
+    d, m, heads = size.width, max(size.neurons, d_or_more(size)), max(size.heads, 1)
+    q = int(2 + (0.25 + 3.0 * (2 * m + 1)) ** 0.5) + 2
+    points = max(5, 2 * m // d + 3)
+    network = 2 * points * (1 + q * (q + 1) + 2 * d)
+    head_stage = 240 + 8 * d * (2 * heads + 2) + 12 * d + (d + d // 4 + 2) * 2 * (int(1.3 * d) + 2)
+    fits = 4 * (d * d + 3 * m * d) // (d - 1) + 4 * (4 * d * d) // (d - 1) + 64
+    return d + 4 * d + 84 + network + head_stage + fits
+
+
+def d_or_more(size: Size) -> int:
+    """Neurons of a usual network, where none are named: twice the width."""
+    return 2 * size.width
+
+
+WHOLE_MODEL = Claim(
+    title="a one-layer decoder: unembedding, value path, SwiGLU, heads with rotary positions",
+    source="this project; docs/language-models.md",
+    assumptions=(
+        Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
+        Assumption("answers in float64", "the misfit of the unembedding on fresh rows"),
+        Assumption("RMSNorm, one layer", "two ways to the size of the value path agree"),
+        Assumption("SwiGLU", "profiles of all neurons over a circle fit the derivative of silu"),
+        Assumption("fewer than about d²/6 neurons and at most 6 heads", "ranks that show, poles that fit"),
+    ),
+    queries=QueryCount(
+        "d + 4d + network (about 30 m) + heads (about 3.3 d² + 16 H d) + fits", "upper", _limit
+    ),
+    recovers="all parameters, eps of all norms and the rotary base",
+    symmetry="order of heads, groups and neurons; one factor a gated neuron; one invertible matrix a group "
+    "of values; one complex factor a rotary plane of a group; a constant a column of the unembedding",
+)

@@ -1,0 +1,251 @@
+"""OpenAI-style completions: log-probabilities of the next token, for prompts of embeddings or of token ids.
+
+Embeddings travel as vLLM takes them: `prompt_embeds`, a list of base64 texts, each a tensor written by
+torch.save.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import threading
+import weakref
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.base import OracleSpec, check_width, checked_answers
+from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.oracles.http.json_text import read_json, write_json
+from unsoftmax.oracles.http.options import HttpOptions
+from unsoftmax.oracles.http.pace import in_parallel
+from unsoftmax.oracles.http.sender import Reply, Request, Sender
+
+__all__ = ["CompletionsLook", "CompletionsOracle", "completions_oracle", "look_at_completions"]
+
+_ALL = -1  # what vLLM takes for all log-probabilities
+_FEWER = (100, 20, 5, 1)  # asked for when all are refused; 5 and 20 are the limits of public servers
+_REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
+_BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
+_BYTES_A_REPLY = 1 << 20
+_MARK = "token_id:"
+
+
+@dataclass(frozen=True)
+class CompletionsLook:
+    """What an endpoint offers. logprobs: most log-probabilities an answer. all_tokens: whether that is the
+    whole vocabulary.
+
+    embeddings: whether prompts may be vectors (None: not tried, because the width is not known). said: why
+    not, in its words.
+    """
+
+    logprobs: int
+    all_tokens: bool
+    embeddings: bool | None
+    said: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The findings in words."""
+        offers = (
+            "all log-probabilities" if self.all_tokens else f"the {self.logprobs} largest log-probabilities"
+        )
+        takes = {
+            True: "Prompts may be vectors (prompt_embeds).",
+            False: f"Prompts may not be vectors ({self.said}).",
+            None: "Whether prompts may be vectors was not tried; pass the width.",
+        }[self.embeddings]
+        return (f"An answer holds {offers}{f' ({self.logprobs} tokens)' if self.all_tokens else ''}.", takes)
+
+
+class _Dialect:
+    """How requests are written and replies are read."""
+
+    def __init__(self, target: str) -> None:
+        parts = urlsplit(target.removeprefix("openai+"))
+        query = dict(parse_qsl(parts.query))
+        if not query.get("model"):
+            raise UsageError(f"{target!r} names no model; write openai+http(s)://host/v1?model=NAME")
+        if strange := set(query) - {"model", "width"}:
+            raise UsageError(f"the target has the unknown option {min(strange)!r}; it takes model and width")
+        self.model = query["model"]
+        self.width = int(query["width"]) if query.get("width", "").isdecimal() else None
+        self.url = urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/completions", "", ""))
+
+    def encode(self, prompts: Array, logprobs: int) -> bytes:
+        """The body that asks for the token after each prompt: rows (B, N, d) or ids (B, N)."""
+        body: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": logprobs,
+            "return_tokens_as_token_ids": True,
+        }
+        if prompts.ndim == 3:
+            body["prompt_embeds"] = [_tensor_text(rows) for rows in prompts]
+        else:
+            body["prompt"] = prompts.tolist()
+        return write_json(body)
+
+    @staticmethod
+    def decode(reply: Reply, n_queries: int) -> list[dict[int, float]]:
+        """For every prompt, log-probabilities by token id."""
+        try:
+            choices = read_json(reply.body)["choices"]
+            found: list[dict[int, float]] = [{} for _ in range(n_queries)]
+            for choice in choices:
+                told = choice["logprobs"]["top_logprobs"][0]
+                found[choice["index"]] = {
+                    int(name.removeprefix(_MARK)): float(value) for name, value in told.items()
+                }
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+            raise OracleFault(
+                f"the server's reply holds no log-probabilities by token id: {error}"
+            ) from error
+        if any(not each for each in found):
+            raise OracleFault(f"the server answered {len(choices)} of {n_queries} prompts")
+        return found
+
+
+def _tensor_text(rows: Array) -> str:
+    try:
+        import torch
+    except ImportError as error:
+        raise UsageError("prompts of embeddings travel as torch tensors; install unsoftmax[torch]") from error
+    with np.errstate(over="ignore"):
+        short = np.asarray(rows, dtype=np.float32)
+    if not np.isfinite(short).all():
+        raise OracleFault(
+            "a row has entries that float32 cannot hold; pass input_bound, the largest norm of a row"
+        )
+    buffer = io.BytesIO()
+    torch.save(torch.from_numpy(short.copy()), buffer)
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+class CompletionsOracle:
+    """Log-probabilities of the next token, all of them, as a vector. `look` says what the endpoint offers.
+
+    Prompts are rows where the server takes them, else token ids. Rows are rounded to float32 on the way, as
+    servers take them.
+    """
+
+    def __init__(
+        self, dialect: _Dialect, sender: Sender, options: HttpOptions, look: CompletionsLook
+    ) -> None:
+        self._dialect, self._sender, self._options, self.look = dialect, sender, options, look
+        self.close = weakref.finalize(self, sender.close)
+        name = blake2b(f"{dialect.url} {dialect.model}".encode(), digest_size=8).hexdigest()
+        self.spec = OracleSpec(
+            width=dialect.width if look.embeddings else None,
+            outputs=look.logprobs,
+            max_batch=_REQUESTS_A_BATCH * options.batch,
+            name=f"{sender.shown} ({dialect.model})",
+            fingerprint=f"openai:{name}:{'rows' if look.embeddings else 'ids'}",
+            domain=None if look.embeddings else TokenIds(look.logprobs),
+            log_probabilities=True,
+        )
+
+    @property
+    def retries(self) -> int:
+        """Requests sent again until now."""
+        return self._sender.retries
+
+    def __call__(self, batch: Array, /) -> Array:
+        size = self._options.batch
+        pieces = [batch[i : i + size] for i in range(0, len(batch), size)]
+        with self._sender.secrets.kept():
+            return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
+
+    def _ask(self, piece: Array, stop: threading.Event) -> Array:
+        found = _exchange(self._dialect, self._sender, piece, self.look.logprobs, stop)
+        tokens = range(self.look.logprobs)
+        if any(len(each) < self.look.logprobs for each in found):
+            raise OracleFault(
+                f"an answer holds fewer than {self.look.logprobs} log-probabilities, unlike the first one"
+            )
+        try:
+            answers = [[each[token] for token in tokens] for each in found]
+        except KeyError as error:
+            raise OracleFault(f"an answer has no log-probability of token {error}") from error
+        return checked_answers(answers, len(piece), self.spec.outputs)
+
+
+def _exchange(
+    dialect: _Dialect,
+    sender: Sender,
+    prompts: Array,
+    logprobs: int,
+    stop: threading.Event | None = None,
+    retries: int | None = None,
+) -> list[dict[int, float]]:
+    largest = _BYTES_A_REPLY + len(prompts) * _BYTES_A_TOKEN * max(
+        logprobs, 1 << 17 if logprobs == _ALL else 1
+    )
+    asked = _ALL if logprobs == _ALL else logprobs
+    request = Request(
+        "POST",
+        dialect.url,
+        dialect.encode(prompts, asked),
+        {"Content-Type": "application/json"},
+        n_queries=len(prompts),
+        retries=retries,
+        largest=largest,
+    )
+    return dialect.decode(sender.send(request, stop), len(prompts))
+
+
+def look_at_completions(dialect: _Dialect, sender: Sender) -> CompletionsLook:
+    """What the endpoint offers: at most six requests of one prompt each."""
+    first: Any = np.zeros((1, 1), dtype=np.int64)
+    said = ""
+    told: dict[int, float] = {}
+    for logprobs in (_ALL, *_FEWER):
+        try:
+            told = _exchange(dialect, sender, first, logprobs)[0]
+        except OracleFault as fault:
+            said = said or str(fault)
+            if "(400" not in str(fault) and "(422" not in str(fault):
+                raise
+            continue
+        if logprobs != _ALL:
+            return CompletionsLook(len(told), False, None, said)
+        break
+    if not told:
+        raise OracleFault(f"the server tells no log-probabilities at all: {said}")
+    if dialect.width is None:
+        return CompletionsLook(len(told), True, None)
+    try:
+        _exchange(dialect, sender, np.zeros((1, 1, check_width(dialect.width))), len(told))
+    except OracleFault as fault:
+        return CompletionsLook(len(told), True, False, str(fault))
+    return CompletionsLook(len(told), True, True)
+
+
+def completions_oracle(target: str, options: HttpOptions | None = None) -> CompletionsOracle:
+    """The oracle behind openai+http(s)://host/v1?model=NAME, `&width=d` for prompts of embeddings of d
+    numbers."""
+    options = options if options is not None else HttpOptions()
+    dialect = _Dialect(target)
+    if dialect.width is None and options.width is not None:
+        dialect.width = options.width
+    sender = Sender(dialect.url, replace(options, request=None, answer=None))
+    try:
+        with sender.secrets.kept():
+            look = look_at_completions(dialect, sender)
+        if not look.all_tokens:
+            raise OracleFault(
+                f"{sender.shown} tells the {look.logprobs} largest log-probabilities of a prompt, and not "
+                "all; that is what keeps "
+                "its unembedding from being read. Servers that tell all of them take logprobs=-1"
+            )
+        return CompletionsOracle(dialect, sender, options, look)
+    except BaseException:
+        sender.close()
+        raise

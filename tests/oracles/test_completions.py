@@ -1,0 +1,120 @@
+"""OpenAI-style completions: our server, our client, and what goes wrong between them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.models import LanguageModel, random_language_model
+from unsoftmax.models.language_model.distance import relative
+from unsoftmax.oracles.http import HttpOptions
+from unsoftmax.oracles.http.completions import completions_oracle
+from unsoftmax.outcomes import Status
+from unsoftmax.serve.completions import CompletionsServer
+from unsoftmax.serve.faults import Faults
+
+pytest.importorskip("torch")
+
+DEEP = random_language_model(12, 8, heads=2, layers=3, seed=1)
+QUICK = HttpOptions(backoff=0.01, patience=20.0)
+
+
+def _error(model: LanguageModel, result: unsoftmax.Result) -> float:
+    return relative(result.parts["unembedding"].value.matrix, model.canonical().unembedding)
+
+
+def test_rows_and_ids_are_answered_as_the_model_does() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((70, 3, 12)).astype(np.float32).astype(np.float64)
+    with CompletionsServer(DEEP) as server:
+        oracle = completions_oracle(server.target, QUICK)
+        assert oracle.spec.width == 12
+        assert oracle.spec.outputs == DEEP.outputs
+        np.testing.assert_allclose(oracle(rows), DEEP(rows), atol=1e-14)
+        ids = rng.integers(0, DEEP.outputs, (5, 4))
+        by_ids = completions_oracle(server.target.partition("&")[0], QUICK)
+        np.testing.assert_allclose(by_ids(ids), DEEP(DEEP.embed(ids)), atol=1e-14)  # type: ignore[arg-type]
+    assert server.queries == 70 + 5 + 3  # and one prompt each to look at what is offered
+
+
+def test_the_unembedding_over_the_wire() -> None:
+    with CompletionsServer(DEEP) as server:
+        result = unsoftmax.recover(server.target)
+        assert server.queries == result.queries.total + 2
+    assert result.status is Status.OUTSIDE_CLASS  # three layers
+    assert result.model is None
+    assert _error(DEEP, result) <= 1e-14
+    assert _error(DEEP, result) <= result.parts["unembedding"].error_bound
+    assert result.queries.by_phase["unembedding"] == 12
+    assert "recovered in part: unembedding" in result.reason
+    assert result.as_json()["parts"]["unembedding"]["gauge"]
+
+
+def test_faults_are_retried_and_change_nothing() -> None:
+    with CompletionsServer(
+        DEEP, faults=Faults(unavailable=0.2, drop=0.2, seed=3), rate_limit=200.0
+    ) as server:
+        oracle = completions_oracle(server.target, HttpOptions(backoff=0.01, batch=4, patience=60.0))
+        result = unsoftmax.recover(oracle)
+    assert result.queries.retries > 0
+    assert _error(DEEP, result) <= 1e-14
+
+
+def test_killed_and_resumed_from_the_ledger(tmp_path: Path) -> None:
+    """The server dies after some answers; another one with the same model goes on, and nothing is asked
+    twice."""
+    ledger = tmp_path / "run.sqlite"
+    options = HttpOptions(backoff=0.01, retries=1, batch=1)
+    with CompletionsServer(DEEP, faults=Faults(die_after=14)) as server:
+        port = server.target.partition("127.0.0.1:")[2].partition("/")[0]
+        oracle = completions_oracle(server.target, options)
+        with pytest.raises(OracleFault):
+            unsoftmax.recover(oracle, ledger=ledger)
+        server.faults = Faults()
+        again = unsoftmax.recover(completions_oracle(server.target, options), ledger=ledger)
+        asked = server.queries
+    assert port.isdecimal()
+    assert _error(DEEP, again) <= 1e-14
+    assert asked < again.queries.total + 20
+
+
+def test_only_token_ids_leave_the_column_space() -> None:
+    with CompletionsServer(DEEP, embeddings=False) as server:
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.NOT_IDENTIFIABLE
+    space = result.parts["unembedding"].value
+    assert space.width == 12
+    assert not space.layer_norm
+    true = DEEP.canonical().unembedding
+    outside = true - space.basis @ (space.basis.T @ true)
+    assert np.abs(outside).max() <= 1e-10 * np.abs(true).max()
+
+
+def test_top_five_only_is_told() -> None:
+    with CompletionsServer(DEEP, max_logprobs=5) as server, pytest.raises(OracleFault, match="5 largest"):
+        completions_oracle(server.target, QUICK)
+
+
+def test_tokens_and_wrong_names_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with CompletionsServer(DEEP, token="sesame") as server:
+        with pytest.raises(OracleFault, match="wants a token"):
+            completions_oracle(server.target, QUICK)
+        monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", "sesame")
+        assert completions_oracle(server.target, QUICK).spec.width == 12
+        with pytest.raises(OracleFault, match="404"):
+            completions_oracle(server.target.replace("practice", "other"), QUICK)
+    with pytest.raises(UsageError, match="names no model"):
+        completions_oracle("openai+http://127.0.0.1:1/v1")
+    with pytest.raises(UsageError, match="unknown option"):
+        completions_oracle("openai+http://127.0.0.1:1/v1?model=a&depth=3")
+
+
+def test_what_an_endpoint_offers_in_words() -> None:
+    with CompletionsServer(DEEP) as server:
+        words = " ".join(completions_oracle(server.target, QUICK).look.sentences)
+    assert "all log-probabilities" in words
+    assert "may be vectors" in words

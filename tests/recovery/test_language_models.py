@@ -1,0 +1,90 @@
+"""`recover` of language models: our own, and those of `transformers` in process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.models.language_model.float64_llama import in_float64
+
+import unsoftmax
+from unsoftmax.learners.claims import Size
+from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
+from unsoftmax.models.language_model.distance import relative
+from unsoftmax.oracles import FunctionOracle, OracleSpec
+from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.outcomes import Status
+
+transformers = pytest.importorskip("transformers")
+
+
+def test_a_whole_layer_is_exact_and_certified() -> None:
+    model = random_language_model(12, 8, heads=2, groups=1, seed=3)
+    result = unsoftmax.recover(model)
+    assert result.status is Status.EXACT
+    assert result.family == "language-model"
+    assert isinstance(result.model, LanguageModel)
+    assert result.certificate is not None
+    assert result.certificate.passed
+    assert result.error_bound is not None
+    assert model.distance(result.model) <= result.error_bound <= 1e-9
+    size = Size(12, (6, 6), 8, model.outputs)
+    assert result.claim.queries.holds(result.queries.learning, size)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_transformers_model_in_process(layers: int) -> None:
+    config = transformers.LlamaConfig(
+        vocab_size=20,
+        hidden_size=12,
+        intermediate_size=8,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        initializer_range=0.3,
+    )
+    transformers.set_seed(layers)
+    theirs = in_float64(transformers.LlamaForCausalLM(config))
+    truth = LanguageModel.from_transformers(theirs)
+    result = unsoftmax.recover(theirs)
+    error = relative(result.parts["unembedding"].value.matrix, truth.canonical().unembedding)
+    assert error <= min(1e-13, result.parts["unembedding"].error_bound)
+    if layers == 1:
+        assert isinstance(result.model, LanguageModel), result.reason
+        assert result.model.distance(truth) <= 1e-8
+    else:
+        assert result.model is None
+
+
+def test_gpt2_in_float32_gives_its_unembedding() -> None:
+    theirs = transformers.GPT2LMHeadModel(
+        transformers.GPT2Config(vocab_size=30, n_embd=12, n_layer=2, n_head=2, n_positions=64)
+    )
+    result = unsoftmax.recover(theirs)
+    truth = LanguageModel.from_transformers(theirs).canonical()
+    part = result.parts["unembedding"]
+    assert relative(part.value.matrix, truth.unembedding) <= min(3e-6, part.error_bound)
+    assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize(("d", "layers"), [(8, 1), (24, 3)])
+def test_width_norm_and_column_space_from_token_prompts(kind: str, d: int, layers: int) -> None:
+    make = random_language_model if kind == "llama" else random_gpt2
+    model = make(d, 2 * d, layers=layers, seed=d, vocabulary=3 * d)
+    spec = OracleSpec(outputs=model.outputs, domain=TokenIds(model.outputs))
+    ledger = Ledger(FunctionOracle(lambda ids: model(model.embed(ids)), spec))
+    part = TokenPromptLearner().learn_part(ledger, np.random.default_rng(0))
+    assert part.value.width == d
+    assert part.value.layer_norm == (kind == "gpt2")
+    true, basis = model.canonical().unembedding, part.value.basis
+    assert relative(basis @ (basis.T @ true), true) <= 1e-9
+    assert TokenPromptLearner.claim.queries.holds(ledger.bill.learning, Size(d))
+
+
+def test_a_model_wider_than_its_vocabulary_shows_no_rank() -> None:
+    model = random_language_model(24, 24, vocabulary=12, seed=1)
+    spec = OracleSpec(outputs=12, domain=TokenIds(12), log_probabilities=True)
+    result = unsoftmax.recover(FunctionOracle(lambda ids: model(model.embed(ids)), spec))
+    assert result.status is Status.UNRESOLVED
+    assert not result.parts
