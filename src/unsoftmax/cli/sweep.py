@@ -28,8 +28,7 @@ class _Work:
     """Who computes the cells, and what is written."""
 
     workers: Annotated[
-        int | None,
-        typer.Option("--workers", help="Processes. Default: one per core.", min=1, show_default=False),
+        int | None, typer.Option("--workers", help="Processes. Default: one per core.", show_default=False)
     ] = None
     dask: Annotated[
         str | None,
