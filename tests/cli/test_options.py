@@ -21,6 +21,7 @@ import unsoftmax
 from unsoftmax.cli.app import app
 from unsoftmax.cli.flags import with_flags
 from unsoftmax.cli.options import Asking, Family
+from unsoftmax.recovery.choose import family_named
 from unsoftmax.serve import Faults, ModelServer
 
 ROOT: Any = get_command(app)
@@ -85,7 +86,7 @@ def test_choices_are_shown_in_the_help() -> None:
 
 def test_families_are_those_that_recover_takes() -> None:
     for family in get_args(Family):
-        unsoftmax.recover("demo:single-head?d=2", family=family, budget=0)
+        family_named(family)
     with pytest.raises(unsoftmax.UsageError, match="family"):
         unsoftmax.recover("demo:single-head?d=2", family="rnn")
 

@@ -43,15 +43,21 @@ class _Reach(Servers):
     ] = None
 
 
+@dataclass(frozen=True)
+class _Method(Tokens):
+    """What is known of the inputs, and who learns."""
+
+    learner: Annotated[
+        _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
+    ] = "default"
+
+
 @command("unsoftmax.recovery.recover")
 def recover(
     target: Target,
     asking: Asking,
     reach: _Reach,
-    tokens: Tokens,
-    learner: Annotated[
-        _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
-    ] = "default",
+    method: _Method,
     ledger: LedgerPath = None,
     out: Annotated[
         Path | None,
@@ -65,8 +71,8 @@ def recover(
     folder = None if out is None else writable_folder(out)
     place = None if ledger is None else ledger.absolute()  # the target's code may change the directory
     chosen = None
-    if learner != "default":
-        chosen = unsoftmax.theorem_4_1("structured" if learner.endswith("structured") else "gaussian")
+    if method.learner != "default":
+        chosen = unsoftmax.theorem_4_1("structured" if method.learner.endswith("structured") else "gaussian")
     try:
         with show_progress() as progress, _asked(target, reach, asking.outputs) as oracle:
             result = unsoftmax.recover(
@@ -75,8 +81,8 @@ def recover(
                 learner=chosen,
                 ledger=place,
                 progress=progress,
-                vocabulary=tokens.vocabulary,
-                embeddings=tokens.embeddings,
+                vocabulary=method.vocabulary,
+                embeddings=method.embeddings,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None
