@@ -17,7 +17,7 @@ Again = Callable[[Array, Array, float], Array]
 `error`."""
 
 _WELL = 10.0  # times the square root of d: more than random columns usually magnify errors by
-_MOST = 3
+_MOST = 3  # columns more: each removes the worst direction that is left
 
 
 def repaired(found: Factors, B: Array, columns: Array, noise: float, again: Again, facing: Array) -> Factors:

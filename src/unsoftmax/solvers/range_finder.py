@@ -17,8 +17,8 @@ from unsoftmax.solvers.extra_column import Again, repaired
 __all__ = ["RangeFinder"]
 
 _CONFIRMATIONS = 2  # a zero is believed when it is measured three times
-_NOISE_SAMPLES = 3
-_DRAWS = 32
+_NOISE_SAMPLES = 3  # a form each, beside a column of d: cheap, and within a factor of two
+_DRAWS = 32  # bases compared where W is roughly known, without a query
 _LARGEST_COEFFICIENT = 1e3  # beyond, the columns are too weak to build on: one more is worth its price
 
 

@@ -15,7 +15,7 @@ __all__ = ["Indices", "Pairs", "State", "annealed", "descend", "uncertainty"]
 
 Indices = NDArray[np.intp]
 
-_SPARE_RANKS = 2
+_SPARE_RANKS = 2  # beyond the rank that is wanted: room to pass by local minima
 _PRICES = (10.0, 1e-3, 12)  # from, to, how many; against the mean square of the answers
 
 

@@ -11,8 +11,8 @@ from unsoftmax.arrays import Array
 
 __all__ = ["shrunk_starts"]
 
-_STEPS = 40
-_HALVINGS = 12
+_STEPS = 40  # a price: a rough fit is enough, descents go on from it
+_HALVINGS = 12  # prices, down to 1/4096 of the one at which nothing is left
 
 
 def shrunk_starts(A: Array, B: Array, t: Array, rank: int) -> Iterator[tuple[Array, Array]]:

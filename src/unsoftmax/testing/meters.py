@@ -12,7 +12,7 @@ from unsoftmax.testing.violations import raise_if_any
 
 __all__ = ["check_meter"]
 
-_PAIRS = 6
+_PAIRS = 6  # two of each size
 _LONGER = (1.0, 0.25, 3.0)  # sizes of the pairs, in turn
 
 

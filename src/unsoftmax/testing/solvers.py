@@ -14,7 +14,9 @@ from unsoftmax.testing.violations import raise_if_any
 
 __all__ = ["check_solver"]
 
+# width and rank: the smallest, low rank, full rank, zero
 _SHAPES = ((1, 1), (5, 2), (5, 5), (9, 0), (9, 3))
+# of W, in turn: no solver may rely on its size
 _SCALES = (1.0, 1e-3, 1e4)
 _ROUNDING = 64 * EPS  # of the solver's own arithmetic, which no meter knows of
 _MOST = 4  # times d², and a few more: a solver that measures more than this does not stop

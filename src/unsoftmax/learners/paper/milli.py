@@ -22,9 +22,9 @@ __all__ = ["Milli2019", "milli_2019"]
 
 _NARROW = 2.0**-20  # a change of gradient over less than this angle is one neuron
 _STEP = 1e-8  # of a difference quotient while searching: it only has to tell two pieces apart
-_LEVELS = 22
-_DIFFERENT = 1e-5
-_INTERVALS = 4096
+_LEVELS = 22  # halvings from an arc of length π to `_NARROW`
+_DIFFERENT = 1e-5  # 500 times EPS/_STEP, the rounding of a difference quotient
+_INTERVALS = 4096  # at once: more are no network of independent rows
 
 
 def _queries(size: Size) -> int:

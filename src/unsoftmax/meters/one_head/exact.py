@@ -22,7 +22,7 @@ from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["SIGMOID_TEST", "SigmoidMeter", "two_rows"]
 
-_LARGEST_PRODUCT = 2.0**60
+_LARGEST_PRODUCT = 2.0**60  # of the sizes of a and b: a score that does not show there counts as zero
 _TRIES = 24  # a search over 2^±60 in steps of 2^8 to 2^20
 _FAINT = 0.02  # a score from which on its size is known to a few percent at least
 

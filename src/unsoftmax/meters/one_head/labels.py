@@ -15,13 +15,13 @@ from unsoftmax.meters.probes.ladder import climb
 
 __all__ = ["LabelMeter", "Labeller"]
 
-_REACH = 1.02 * EDGE
+_REACH = 1.02 * EDGE  # so that a score at the edge is told from one beyond
 _SPREAD = 5.0  # standard deviations of an error that is looked for near an expected value
 _TOO_MANY, _TOO_FEW = 0.5, 0.15  # parts of scores beyond ±1 at which c is too large, and too small
 _FEW, _MORE = 6, 16
-_VOTES = 3
-_LADDER = 100
-_LARGEST_C = 1e60
+_VOTES = 3  # at most, while only a size is looked for
+_LADDER = 100  # looks, in steps of 2 or 4: more than c has octaves on either side of one
+_LARGEST_C = 1e60  # rows of 1e30: products of two of them are far from float64's limit
 
 
 class Labeller:

@@ -19,11 +19,13 @@ __all__ = ["PASSES", "ZeroCentredMeter"]
 PASSES = {"float32": 2, "float16": 4, "bfloat16": 7}
 # measured: error of a score after one pass from nothing
 _FIRST_PASS = {"float32": 1e-6, "float16": 2e-3, "bfloat16": 1e-2}
-_PILOTS = 8
+_PILOTS = 8  # their root mean square is then known to about 25 %
 # a share that changes so little with its score is worth one more pass
 _FLAT = {"float32": 0.02, "float16": 0.0, "bfloat16": 0.0}
-_LEAST = float(expit(-EDGE - 0.5))
-_LARGEST_C = 1e60
+_LEAST = float(expit(-EDGE - 0.5))  # shares are held a little beyond the largest score that is read
+_LARGEST_C = 1e60  # rows of 1e30: products of two of them are far from float64's limit
+_FEW = 3  # pilots a look at another size
+# scores up to 6 are read well here, so nothing has to shrink fast
 _MODERATE = Moderate(faint=0.5, strong=3.5, aim=1.5, least=2.0, shrink=0.25, unreadable=np.inf)
 
 
@@ -91,7 +93,7 @@ class ZeroCentredMeter(CrossingMeter):
     def _find_typical(self) -> float:
         """The size of c at which a few scores are moderate, then more of them there."""
         largest = min(self._largest_c(), _LARGEST_C)
-        c = climb(lambda c: _MODERATE.factor(np.maximum(self._pilot_scores(c, 3), 0.05)), 1.0, largest)
+        c = climb(lambda c: _MODERATE.factor(np.maximum(self._pilot_scores(c, _FEW), 0.05)), 1.0, largest)
         return float(max(rms(self._pilot_scores(c, _PILOTS)), 0.02) / c)
 
     def _pilot_scores(self, c: float, count: int) -> Array:

@@ -17,10 +17,10 @@ SIGMOID_TEST = Test("two-row answers follow a sigmoid", frozenset({Family.SINGLE
 
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
 UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best
-_LARGEST_SIZE = 2.0**60
+_LARGEST_SIZE = 2.0**60  # of a probe without any score until now
 _LARGEST_RATIO = 8.0  # a probe whose scores were small may be sent so many times longer than the average
 _TRIES = 24  # shrinking by 2^-6 each, sizes fall by 2^-144: any finite score is then readable
-_PILOT = 8
+_PILOT = 8  # their root mean square is then known to about 25 %
 
 
 def two_rows(A: Array, B: Array) -> Array:

@@ -15,21 +15,20 @@ from unsoftmax.meters.probes.asking import in_parts
 from unsoftmax.meters.probes.balanced_basis import columns_that_see
 from unsoftmax.meters.probes.bisection import halve
 from unsoftmax.meters.probes.mirrored_rows import odd_rows, odd_share, score_of_share
+from unsoftmax.meters.probes.moderate_grid import MODERATE_SCORE
 from unsoftmax.meters.probes.simplex import orthogonal_part, simplex
 from unsoftmax.models.matrices import Matrix
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["RoundingMeter", "bracketed_step"]
 
-_SCORE = 0.9
 # part of a probe that is not carrier: small, so that every probe has a score of the same sign and size
 _PART = 0.15
-_CHECK_PART = 0.5
-_UNSEEN = (
-    0.25  # part of the usual product with `facing` below which an answer may hardly move with b's length
-)
-_WIDENINGS = 9
-_BITS = 52
+_CHECK_PART = 0.5  # the same of a probe that checks: larger, so that all of W shows
+# part of the usual product with `facing` below which an answer may hardly move with b's length
+_UNSEEN = 0.25
+_WIDENINGS = 9  # at 4 each, a bracket grows by 260,000
+_BITS = 52  # of float64's fraction
 
 
 def bracketed_step(
@@ -192,7 +191,7 @@ class _Crossing:
         self._A, self._B = A, B * self._signs[:, None]
         self._expected = np.abs(expected)
         self.usual = np.maximum(self._expected, 0.15 * float(np.median(self._expected)))
-        self.beta = np.minimum(_SCORE / (self.usual * meter._bound), meter._bound / 6)
+        self.beta = np.minimum(MODERATE_SCORE / (self.usual * meter._bound), meter._bound / 6)
         self._size = meter._bound - 2.0 * self.beta
         self._a_v = self._size * (A @ meter._v)
         self._b_v = self._B @ meter._v

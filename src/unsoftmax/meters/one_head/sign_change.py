@@ -15,8 +15,8 @@ __all__ = ["EDGE", "CrossingMeter", "crossing_rows", "crossing_size", "rows_faci
 
 EDGE = 6.0  # scores beyond are asked again with a smaller c
 _LONGEST = 23.0  # with c = 1, no row of a score within the edge is longer
-_SHRINK = 8.0
-_TRIES = 40
+_SHRINK = 8.0  # divides c for a score beyond the edge
+_TRIES = 40  # c falls by 2^-120
 _UNSEEN = 0.02  # part of the usual b·v below which too many digits would be lost
 _TYPICAL = 1.0  # root mean square of the scores that are aimed at
 

@@ -22,7 +22,7 @@ __all__ = ["ToleranceMeter"]
 
 # smallest and largest part of a that is not carrier; the smallest is for carriers that have no score
 _LEAST_PART, _LARGEST_PART = 0.05, 0.6
-_PILOTS = 6
+_PILOTS = 6  # columns whose forms choose the sizes of the others
 _SPREAD = 3.0  # a direction chosen at random meets an error vector within three standard deviations
 _ALONG_V = 0.2  # a carrier with a smaller part along v would make too small a signal
 _WORTH_ASKING = 8  # probes of a column from which on b·v is worth a query of its own

@@ -16,8 +16,8 @@ __all__ = ["Above", "Bisection", "Locator", "ProbabilisticBisection", "halve", "
 Above = Callable[[Array, NDArray[np.intp]], NDArray[np.bool_]]
 """above(points, which): for each problem in `which`, whether its hidden number lies above the point."""
 
-_MOST = 500
-_BLOCK = 2048
+_MOST = 500  # queries a number: 94 bits where a quarter of the answers is wrong
+_BLOCK = 2048  # numbers at a time: their beliefs take 8 MB at most
 
 
 def halve(

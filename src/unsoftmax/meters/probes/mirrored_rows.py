@@ -9,7 +9,7 @@ from unsoftmax.arrays import Array
 
 __all__ = ["odd_rows", "odd_share", "score_interval", "score_of_share"]
 
-_LARGEST_SHARE = 1.0 - 1e-13
+_LARGEST_SHARE = 1.0 - 1e-13  # a score of 30
 
 
 def odd_rows(A: Array, B: Array) -> Array:

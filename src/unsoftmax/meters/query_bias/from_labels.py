@@ -22,7 +22,7 @@ _OCTAVES = 24.0  # how many times longer or shorter than b the part along z may 
 _AT = 0.25  # score at which the length of z is read
 _LADDER = 120  # looks, in steps of 2: more than float64 has binades on either side of one
 _TOO_MANY, _TOO_FEW = 0.6, 0.2  # parts of scores beyond ±1 at which rows are too long, and too short
-_PAIRS = 16
+_PAIRS = 16  # the part of them beyond ±1 has then a standard deviation of at most 0.13
 
 
 class LabelVectors:

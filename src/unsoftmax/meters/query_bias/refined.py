@@ -21,7 +21,7 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["LONGEST", "Balance", "Steps", "ZeroVectors", "Zeros"]
 
 _SCORE = 0.7  # root mean square of a probe's score
-_LARGEST_SCORE = 2.0
+_LARGEST_SCORE = 2.0  # dσ/dt = 0.1 there, less than half of what it is at zero
 LONGEST = 1.0 + float(np.exp(_LARGEST_SCORE))  # a·v against b·v, at most
 _LEAST = 1e-9  # no share is read closer to zero or one: scores stay within 21
 

@@ -20,7 +20,7 @@ __all__ = ["ScoreVector", "ScoreVectors", "largest_part"]
 
 _LARGEST_PART = 0.6  # of a that is not carrier
 _LEAST_ALONG_V = 0.25  # a carrier with less would make a signal no better than the first one's
-_SMALLEST = 1e-3
+_SMALLEST = 1e-3  # keeps a quotient finite; carriers have a part of 0.25 or more along v
 _FAR = 0.1  # of the longest row: from there on, b·v is worth a query
 _WORTH_ASKING = 8  # probes of an asking row from which on the same holds
 

@@ -15,8 +15,8 @@ __all__ = ["zero_score_between", "zero_score_carrier"]
 
 _SMALL_SCORE = 0.3  # a score so small leaves room for what is to be measured
 _ALONG_V = (0.8, 0.5, 0.25)  # parts of a carrier that are along v, the best first
-_ARCS = 6
-_HALVINGS = 70
+_ARCS = 6  # tried for each part; an arc is of use where its ends' scores differ in sign
+_HALVINGS = 70  # an arc shorter than 4 is then halved beyond float64
 
 Scores = Callable[[Array], tuple[Array, Array]]
 

@@ -16,6 +16,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 
 __all__ = ["PATTERNS", "SHIFTS", "ask_patterns", "fit_heads", "follow_heads"]
 
+# two an octave, up to 65 rows: shifts of a score from -4.2 to 4.2, about 0.35 apart
 _COUNTS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 PATTERNS: list[tuple[int, int]] = [(1, 1), *((n, 1) for n in _COUNTS), *((1, n) for n in _COUNTS)]
 SHIFTS: Array = np.log(np.array([n / m for n, m in PATTERNS]))

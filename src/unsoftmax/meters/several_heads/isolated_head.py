@@ -18,8 +18,8 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["Block", "IsolatedHeadMeter", "ask_together"]
 
 _TARGET = 0.8  # typical change of a score by one step of a
-_TRIES = 16
-_LARGEST_WEIGHT = 0.99
+_TRIES = 16  # each with a quarter of the step: down to 2e-10 of the first
+_LARGEST_WEIGHT = 0.99  # beyond, 1 - weight has lost two digits
 
 
 @dataclass

@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 _CHUNK = 48  # a's at a time: with a pool of b's for each, they stay in the processor's cache
-_POOL = 64
+_POOL = 64  # of these b's, one of the best sixteenth is taken
 _SPREAD = 4  # of the shortest b's in the pool, one of so many is taken
 _LEAST_SEEN = 0.5  # standard deviations of a·v below which some of v is added to a
 

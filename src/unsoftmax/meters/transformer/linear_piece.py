@@ -11,8 +11,8 @@ from unsoftmax.models import CanonicalNetwork
 
 __all__ = ["Piece", "choose_piece"]
 
-_CANDIDATES = 2000
-_FINALISTS = 20
+_CANDIDATES = 2000  # points compared roughly, without a query
+_FINALISTS = 20  # of them, compared by the room around them
 _FURTHEST = 10.0  # room is not used beyond this many times the size of the point
 
 

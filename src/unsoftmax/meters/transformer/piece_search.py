@@ -25,7 +25,7 @@ PART = 0.45  # of the room, for b and for a each: together they stay inside
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
 _SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
 _WEAKEST = 0.03  # scores below this at the full size of a: go further out
-_TRIES = 40
+_TRIES = 40  # at an eighth each, sizes fall by 2^-120: any finite score is then readable
 _LEVELS = 1e6  # of rounding, by which a row has to change an answer before a strange weight refutes attention
 _SMALLEST, _LARGEST = 2.0**-60, 2.0**60
 
