@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import unsoftmax
 SOURCE = Path(unsoftmax.__file__).parent
 ROOMS = [
     "arrays",
+    "late_scipy",
     "float_formats",
     "errors",
     "importing",
@@ -212,3 +215,14 @@ def test_public_names_resolve_and_are_documented() -> None:
     for name in unsoftmax.__all__:
         value = getattr(unsoftmax, name)
         assert name == "__version__" or (value.__doc__ and value.__doc__.strip()), name
+
+
+def test_recovering_a_head_loads_no_scipy() -> None:
+    """Loading it would take longer than all the rest."""
+    script = (
+        "import sys, unsoftmax\n"
+        "result = unsoftmax.recover(unsoftmax.random_single_head(6, 2, seed=0, biases=True))\n"
+        "print(result.status, [name for name in sys.modules if name.split('.')[0] == 'scipy'])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "EXACT []"

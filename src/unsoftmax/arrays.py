@@ -5,11 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "Array", "Ids", "complement", "logit", "rms"]
+__all__ = ["EPS", "Array", "Ids", "complement", "expit", "logit", "rms"]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
 EPS = float(np.finfo(np.float64).eps)
+
+
+def expit(scores: Array | float) -> Array:
+    """σ(t) = 1 / (1 + exp(-t)), exact to rounding at both ends.
+
+    >>> expit(np.array([0.0, -800.0]))
+    array([0.5, 0. ])
+    """
+    with np.errstate(over="ignore"):
+        return np.asarray(1.0 / (1.0 + np.exp(-np.asarray(scores, dtype=np.float64))))
 
 
 def logit(weight: Array | float) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.fft import dct
 
 from tests.cases import heads
 from unsoftmax.models import Dense, Factors
@@ -16,6 +17,7 @@ from unsoftmax.solvers import (
     gaussian_probes,
     structured_probes,
 )
+from unsoftmax.solvers.bases import _CosineTransform
 from unsoftmax.testing import MatrixMeter
 
 Array = NDArray[np.float64]
@@ -29,6 +31,14 @@ def test_random_basis_is_orthonormal_and_applied_as_stored(d: int) -> None:
     x = np.random.default_rng(0).standard_normal((3, d))
     np.testing.assert_allclose(basis.apply(x), x @ G.T, atol=1e-12)
     np.testing.assert_allclose(basis.columns(d // 2, d), G[:, d // 2 :], atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 64])
+def test_the_transform_inside_a_basis_is_the_cosine_transform(d: int) -> None:
+    rows = np.random.default_rng(d).standard_normal((3, d))
+    np.testing.assert_allclose(
+        _CosineTransform(d)(rows), dct(rows, norm="ortho", axis=1), atol=1e-14 * np.sqrt(d)
+    )
 
 
 @pytest.mark.parametrize(

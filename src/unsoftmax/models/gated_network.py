@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.models.base import Model
 from unsoftmax.models.parts.activations import ACTIVATIONS, SILU, Activation
 

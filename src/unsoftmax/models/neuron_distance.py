@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.models.network import CanonicalNeurons
 
 __all__ = ["matched_neurons", "neuron_distance"]

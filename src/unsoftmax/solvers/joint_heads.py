@@ -9,11 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lstsq
-from scipy.sparse.linalg import LinearOperator, lsqr
-from scipy.special import expit
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, expit
+from unsoftmax.late_scipy import LinearOperator, lsqr, lstsq
 
 __all__ = ["JointHeads", "joint_step", "joint_uncertainty", "matrix_step", "scale_step"]
 

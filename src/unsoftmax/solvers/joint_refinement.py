@@ -34,9 +34,9 @@ from enum import StrEnum
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import cho_factor, cho_solve
 
 __all__ = [
     "DenseJacobian",
@@ -281,7 +281,7 @@ def _solve_positive(scaled: Array, damping: float, right: Array) -> Array:
         return np.asarray(
             cho_solve(cho_factor(damped, lower=True, check_finite=False), right, check_finite=False)
         )
-    except LinAlgError:
+    except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(damped)
         kept = values > _ROUNDED_AWAY * values[-1]
         return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept]))

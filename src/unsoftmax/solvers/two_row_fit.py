@@ -13,10 +13,9 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
+from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.solvers.head_factors import HeadFactors, with_one
 from unsoftmax.solvers.joint_refinement import Inverse
 from unsoftmax.solvers.two_row_normal import HeadAt, head_products

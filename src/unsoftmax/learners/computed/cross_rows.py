@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
 from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit

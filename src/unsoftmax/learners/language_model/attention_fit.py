@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.models.base import softmax
 from unsoftmax.models.language_model import Attention, Rotary

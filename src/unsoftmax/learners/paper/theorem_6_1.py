@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, gammaln
 
+from unsoftmax.arrays import expit
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
+from unsoftmax.late_scipy import gammaln
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.ledger import Asker

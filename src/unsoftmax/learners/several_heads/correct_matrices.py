@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, lsqr
-from scipy.special import expit
 
-from unsoftmax.arrays import Array, logit
+from unsoftmax.arrays import Array, expit, logit
+from unsoftmax.late_scipy import LinearOperator, lsqr
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.isolating_pairs import (
     PairSizes,

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg import qr
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
+from unsoftmax.late_scipy import qr
 from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks
 from unsoftmax.ledger import Bill
 from unsoftmax.models import SingleHead, TokenHead, TokenHeads

@@ -4,9 +4,8 @@ predicted to vanish."""
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import EPS, Array, logit, rms
+from unsoftmax.arrays import EPS, Array, expit, logit, rms
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.sign_change import EDGE, CrossingMeter, crossing_rows, crossing_size

@@ -4,9 +4,8 @@ without knowing |v|."""
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import Array, rms
+from unsoftmax.arrays import Array, expit, rms
 from unsoftmax.ledger import Asker
 from unsoftmax.meters.base import Meter
 from unsoftmax.meters.probes.balanced_basis import EvenRows, columns_that_see, even_rows_for

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import Array, logit
+from unsoftmax.arrays import Array, expit, logit
 from unsoftmax.meters.base import Answers
 from unsoftmax.meters.one_head.ranged_probes import two_rows
 

@@ -8,9 +8,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
-from unsoftmax.arrays import Array, complement, logit
+from unsoftmax.arrays import Array, complement, expit, logit
 from unsoftmax.ledger import Asker
 from unsoftmax.meters.one_head.rounded import bracketed_step
 from unsoftmax.meters.probes.asking import in_parts

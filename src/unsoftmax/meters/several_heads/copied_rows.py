@@ -8,10 +8,9 @@ apart that no asking row holds apart, such as W_1 = 2 W_0.
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
+from unsoftmax.late_scipy import least_squares
 from unsoftmax.meters.several_heads.excess_answers import Responses
 
 __all__ = ["PATTERNS", "SHIFTS", "ask_patterns", "fit_heads", "follow_heads"]

@@ -6,9 +6,8 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
 
 __all__ = ["Background", "PredictedBackground", "SaturatedBackground"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.models.language_model.canonical import planes
 from unsoftmax.models.language_model.parts import Attention, DecoderLayer, FeedForward, GatedNetwork
 

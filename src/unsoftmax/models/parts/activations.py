@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
-from scipy import special
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, expit
 from unsoftmax.errors import UsageError
+from unsoftmax.late_scipy import ndtr
 
 __all__ = [
     "ACTIVATIONS",
@@ -87,11 +87,11 @@ def _density(z: Array) -> Array:
 
 
 def _gelu(z: Array) -> Array:
-    return np.asarray(z * special.ndtr(z))
+    return np.asarray(z * ndtr(z))
 
 
 def _gelu_first(z: Array) -> Array:
-    return np.asarray(special.ndtr(z) + z * _density(z))
+    return np.asarray(ndtr(z) + z * _density(z))
 
 
 def _gelu_second(z: Array) -> Array:
@@ -123,11 +123,11 @@ def _gelu_tanh_second(z: Array) -> Array:
 
 
 def _silu(z: Array) -> Array:
-    return np.asarray(z * special.expit(z))
+    return np.asarray(z * expit(z))
 
 
 def _silu_first(z: Array) -> Array:
-    return np.asarray(special.expit(z) + z * _sigmoid_first(z))
+    return np.asarray(expit(z) + z * _sigmoid_first(z))
 
 
 def _silu_second(z: Array) -> Array:
@@ -136,7 +136,7 @@ def _silu_second(z: Array) -> Array:
 
 def _tanh_first(z: Array) -> Array:
     """1 - tanh², without cancellation."""
-    return np.asarray(4.0 * special.expit(2.0 * z) * special.expit(-2.0 * z))
+    return np.asarray(4.0 * expit(2.0 * z) * expit(-2.0 * z))
 
 
 def _tanh_second(z: Array) -> Array:
@@ -148,11 +148,11 @@ def _softplus(z: Array) -> Array:
 
 
 def _sigmoid(z: Array) -> Array:
-    return np.asarray(special.expit(z))
+    return np.asarray(expit(z))
 
 
 def _sigmoid_first(z: Array) -> Array:
-    return np.asarray(special.expit(z) * special.expit(-z))
+    return np.asarray(expit(z) * expit(-z))
 
 
 def _sigmoid_second(z: Array) -> Array:

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import least_squares
 
 __all__ = ["HeadPoles", "find_poles"]
 
