@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
