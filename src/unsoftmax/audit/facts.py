@@ -15,6 +15,7 @@ from unsoftmax.audit.pipeline import Audit
 from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.outcomes import Status
+from unsoftmax.recovery.result import Result
 
 __all__ = ["facts_of", "heads_of"]
 
@@ -84,6 +85,8 @@ def verdict(done: Audit) -> str:
             "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
         )
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
+    if result.parts:
+        return _parts_verdict(result, bill)
     why = (
         "going on was not approved"
         if "not approved" in result.reason
@@ -101,6 +104,15 @@ def verdict(done: Audit) -> str:
         Status.BUDGET_SPENT: f"Not finished: {why}",
     }
     return f"{endings[result.status]}; paid: {bill}."
+
+
+def _parts_verdict(result: Result, bill: str) -> str:
+    """What leaks although the whole was not recovered: that comes first."""
+    named = [
+        f"the {name.replace('-', ' ')} (to {part.error_bound:.1g} relative; left open: {part.gauge})"
+        for name, part in result.parts.items()
+    ]
+    return f"It leaks in part: {', '.join(named)}. The whole was not recovered; paid: {bill}."
 
 
 def _likeness(done: Audit) -> str:

@@ -67,6 +67,7 @@ def recover(
 ) -> None:
     """Recover the parameters behind TARGET from its answers alone."""
     import unsoftmax
+    from unsoftmax.learners.language_model.parts import save_parts
 
     folder = None if out is None else writable_folder(out)
     place = None if ledger is None else ledger.absolute()  # the target's code may change the directory
@@ -88,6 +89,9 @@ def recover(
         raise KeyboardInterrupt(how_to_go_on(place)) from None
     if folder is not None and result.model is not None:
         result = replace(result, artifacts={"model": str(result.model.save(folder / "model.safetensors"))})
+    if folder is not None and result.parts:
+        kept = str(save_parts(result.parts, folder / "parts.npz"))
+        result = replace(result, artifacts=dict(result.artifacts) | {"parts": kept})
     if as_json:
         print_json(result.as_json())
     else:
@@ -119,6 +123,10 @@ def describe(result: Result) -> str:
         ranks = ", ".join(map(str, result.model.ranks))
         size = f"{result.model.parameters:,} parameters"
         lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {size}")
+    for name, part in result.parts.items():
+        lines.append(
+            f"part        {name}: error at most {part.error_bound:.1e} relative; left open: {part.gauge}"
+        )
     phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
     again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
     lines.append(f"queries     {result.queries.total:,} ({phases}){again}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.certify import Certificate
+from unsoftmax.learners.language_model.findings import findings_of
 from unsoftmax.learners.language_model.one_layer import LanguageModelFindings, learn_language_model
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.learners.language_model.whole import WHOLE_MODEL
@@ -49,6 +50,7 @@ def recover_language_model(ledger: Ledger, seed: int) -> Result:
         model=found.model if status.recovered else None,
         certificate=certificate,
         error_bound=found.error_bound,
+        findings=findings_of(getattr(ledger.oracle, "look", None), found.parts),
         parts=found.parts,
     )
 

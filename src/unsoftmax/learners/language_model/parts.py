@@ -3,10 +3,14 @@ open."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-__all__ = ["PartCertificate", "RecoveredPart"]
+import numpy as np
+
+__all__ = ["PartCertificate", "RecoveredPart", "save_parts"]
 
 Value = TypeVar("Value", covariant=True)
 
@@ -52,3 +56,17 @@ class RecoveredPart(Generic[Value]):
                 "scale": self.certificate.scale,
             },
         }
+
+
+def save_parts(parts: Mapping[str, RecoveredPart[Any]], path: Path) -> Path:
+    """Writes the arrays of all parts as a numpy archive: one under the part's name, several as name.field."""
+    arrays: dict[str, Any] = {}
+    for name, part in parts.items():
+        value = part.value
+        if is_dataclass(value):
+            held = {each.name: getattr(value, each.name) for each in fields(value)}
+            arrays |= {f"{name}.{key}": array for key, array in held.items() if isinstance(array, np.ndarray)}
+        else:
+            arrays[name] = np.asarray(value)
+    np.savez(path, allow_pickle=False, **arrays)
+    return path

@@ -1,0 +1,63 @@
+"""Audits of language models behind a completions server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import unsoftmax
+from unsoftmax.audit.facts import verdict
+from unsoftmax.cli.app import app
+from unsoftmax.models import random_language_model
+from unsoftmax.models.language_model.distance import relative
+from unsoftmax.serve.completions import CompletionsServer
+
+pytest.importorskip("torch")
+
+DEEP = random_language_model(12, 8, heads=2, layers=3, seed=1)
+
+
+def test_what_leaks_comes_first() -> None:
+    with CompletionsServer(DEEP) as server:
+        done = unsoftmax.audit_target(server.target, price_per_thousand=1.0)
+    found = {finding.subject: finding for finding in done.findings}
+    assert found["answers"].value == "float64"
+    assert found["final norm"].value == "RMSNorm"
+    assert "may be vectors" in found["endpoint"].evidence
+    words = verdict(done)
+    assert words.startswith("It leaks in part: the unembedding (to ")
+    assert "at a price of" in words
+
+
+def test_without_embeddings_the_width_still_leaks() -> None:
+    with CompletionsServer(DEEP, embeddings=False) as server:
+        done = unsoftmax.audit_target(server.target)
+    found = {finding.subject: finding for finding in done.findings}
+    assert found["hidden width"].value == "12"
+    assert "may not be vectors" in found["endpoint"].evidence
+
+
+def test_the_command(tmp_path: Path) -> None:
+    with CompletionsServer(DEEP) as server:
+        run = CliRunner().invoke(app, ["recover", server.target, "--json", "--out", str(tmp_path)])
+        report = CliRunner().invoke(app, ["audit", server.target, "--out", str(tmp_path / "audit")])
+    assert run.exit_code == 1
+    told = json.loads(run.stdout)
+    assert told["family"] == "language-model"
+    assert told["parts"]["unembedding"]["error_bound"] < 1e-10
+    with np.load(told["artifacts"]["parts"]) as parts:
+        assert relative(parts["unembedding.matrix"], DEEP.canonical().unembedding) < 1e-13
+    assert report.exit_code == 1
+    assert "It leaks in part" in report.stdout
+    assert (tmp_path / "audit" / "report.html").is_file()
+
+
+def test_a_server_that_tells_five_tokens_is_named() -> None:
+    with CompletionsServer(DEEP, max_logprobs=5) as server:
+        run = CliRunner().invoke(app, ["audit", server.target])
+    assert run.exit_code == 3
+    assert "5 largest log-probabilities" in run.stderr
