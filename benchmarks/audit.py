@@ -20,6 +20,7 @@ import unsoftmax
 from unsoftmax.audit.defend import errors_of
 from unsoftmax.audit.pipeline import Audit, audit_target
 from unsoftmax.models import Model
+from unsoftmax.recovery.result import Result
 
 NEARLY = (
     "cache_by_rounded_input",
@@ -112,6 +113,26 @@ def wrongly_recovered(box: Box, done: Audit) -> bool:
     return off > max(10 * result.model.exact_at, result.error_bound or 0.0)
 
 
+def alike(found: Result, audited: Result) -> bool:
+    """Whether recover and audit end alike: status, family, and one model within both bounds."""
+    if found.status is not audited.status:
+        return False
+    if found.model is None or audited.model is None:
+        return found.model is audited.model
+    if found.family != audited.family:
+        return False
+    bounds = (found.error_bound or 0.0) + (audited.error_bound or 0.0)
+    one, two = found.model, audited.model
+    constant = (found.constant_bound or 0.0) + (audited.constant_bound or 0.0)
+    if (
+        isinstance(one, unsoftmax.SingleHead)
+        and isinstance(two, unsoftmax.SingleHead)
+        and np.abs(np.subtract(one.c, two.c)) <= constant
+    ):
+        two = unsoftmax.SingleHead(two.matrix, two.v, two.w0, one.c, clip=two.clip)
+    return one.distance(two) <= max(10 * one.exact_at, bounds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--boxes", type=int, default=200)
@@ -124,8 +145,14 @@ def main() -> None:
     unknown: Counter[tuple[str, str]] = Counter()
     identify: list[int] = []
     started = time.perf_counter()
-    for index, box in enumerate(boxes(options.boxes)):
+    differently = 0
+    for index, (box, twin) in enumerate(zip(boxes(options.boxes), boxes(options.boxes), strict=True)):
         done = audit_target(box.target, width=box.width, seed=index)
+        found = unsoftmax.recover(twin.target, width=twin.width, seed=index)
+        if not alike(found, done.result):
+            differently += 1
+            ends_as = f"recover {found.status}, audit {done.result.status}"
+            print(f"ENDED OTHERWISE: box {index} ({box.name}): {ends_as}", flush=True)
         mistakes = wrong_findings(box, done)
         claims += 1
         right += not mistakes
@@ -152,6 +179,7 @@ def main() -> None:
         "left unknown"
     )
     print(f"{wrong} wrongly reported as recovered")
+    print(f"recover and audit end alike on {claims - differently} of {claims}")
     print(
         f"first look: {min(identify)} to {max(identify)} queries, median {int(np.median(identify))}; "
         f"{time.perf_counter() - started:.0f} s in all"

@@ -25,7 +25,7 @@ from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
-from unsoftmax.outcomes import Refutation, Status, Test
+from unsoftmax.outcomes import Refutation, Status, Test, Unresolved
 
 __all__ = ["Verdict", "judge", "tolerance_of"]
 
@@ -140,6 +140,11 @@ def _check_bound(
     head = learned.model
     if own > _USEFUL or not isinstance(head, SingleHead) or head.outputs is not None:
         return 0.0
+    if head.matrix.norm() == 0.0:
+        raise Unresolved(
+            "no score is told from zero through these answers, so W has no relative error; either W = 0, or "
+            "longer rows (input_bound) or finer answers are needed"
+        )
     shown = check_sharp_sequences(
         asker, head, answers, own, rng, v_error=learned.v_bound, constant=learned.constant_bound or 0.0
     )
