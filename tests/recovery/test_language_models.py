@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.models.language_model.float64_llama import in_float64
 
 import unsoftmax
+from tests.models.language_model.float64_llama import in_float64
 from unsoftmax.learners.claims import Size
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.ledger import Ledger

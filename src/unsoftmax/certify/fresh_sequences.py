@@ -20,6 +20,7 @@ _LENGTHS = (2, 3, 4, 7)
 _AROUND = np.geomspace(0.3, 8.0, 12)  # sizes of rows, against that at which scores are near one
 _PLAIN = 4  # more sizes, from one to the longest row
 _FARTHEST = 1e3
+_TELLING = 0.1  # of the spread of a sequence's values: where errors explain more, an answer tells nothing
 _CHANCE = 4.0  # random rows meet an error matrix within so many times the usual
 _MOST = 50.0
 
@@ -76,12 +77,14 @@ def check_fresh_sequences(
                 f"{float(values[worst]):.6g}, {float(left[worst]):.2g} more than parameters known to "
                 f"{error:.1g} explain",
             )
-        ratios.append(deviations / (usual * off(values) + typical))
-    together = float(np.sqrt(np.mean(np.square(np.concatenate(ratios))))) if ratios else 0.0
+        telling = typical <= _TELLING * _reach(head, rows)
+        ratios.append((deviations / (usual * off(values) + typical))[telling])
+    seen = np.concatenate(ratios) if ratios else np.empty(0)
+    together = float(np.sqrt(np.mean(np.square(seen)))) if len(seen) else 0.0
     if not together <= 1.0:
         raise OutsideClass(
             FRESH_TEST,
-            f"{sum(map(len, ratios))} sequences deviate {together:.2g} times as far as parameters known to "
+            f"{len(seen)} sequences deviate {together:.2g} times as far as parameters known to "
             f"{error:.1g} usually explain",
         )
 
@@ -110,6 +113,11 @@ def _explained(
     )
     usually, at_most = (np.asarray(move + value) for move, value in zip(moves, by_v, strict=True))
     return usually, at_most
+
+
+def _reach(head: SingleHead, rows: Array) -> Array:
+    """How far apart the values of a sequence's rows are."""
+    return np.asarray(np.ptp(rows @ head.v, axis=1))
 
 
 def most_moved(head: SingleHead, rows: Array, values: Array, error: float, v_error: float) -> Array:

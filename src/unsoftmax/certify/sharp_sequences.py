@@ -60,6 +60,8 @@ def check_sharp_sequences(
             case _:
                 return 0.0
     seen = np.concatenate(shown)
+    if head.w0 is not None and isinstance(ruler, Within | Noisy):
+        return 0.0  # a query bias keeps random rows short; learners use longer ones that it does not move
     return float(np.median(seen)) if len(seen) else 0.0
 
 
@@ -94,7 +96,7 @@ def _long_rows(
     rng: np.random.Generator,
 ) -> Array:
     """Long first rows, and an asking row so short that scores are moderate; a query bias limits them."""
-    wanted = _ROOM * tolerance / (error * float(np.linalg.norm(head.v)))
+    wanted = _ROOM * tolerance / (max(error, EPS) * float(np.linalg.norm(head.v)))
     limit = _LONGEST if bound is None else bound
     size = float(np.clip(wanted, min(_usual_size(head), limit), limit))
     if head.w0 is not None and head.w0.any():

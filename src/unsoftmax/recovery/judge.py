@@ -23,7 +23,7 @@ from unsoftmax.certify import (
 )
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
-from unsoftmax.ledger import Asker
+from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.outcomes import Refutation, Status, Test, Unresolved
 
@@ -34,6 +34,9 @@ _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
+_ROWS = 8  # single rows that measure v
+_LONG = 1e3  # norm of these rows where there is no bound
+_FEW = 2.0  # eight random rows see an error of v at half its usual size once in 10^4 times (d = 4 and more)
 _USUAL_NOISE = 2.0 / 6.0  # of the most that a Gaussian error reaches, what is usual: two standard deviations
 
 
@@ -145,9 +148,11 @@ def _check_bound(
             "no score is told from zero through these answers, so W has no relative error; either W = 0, or "
             "longer rows (input_bound) or finer answers are needed"
         )
-    shown = check_sharp_sequences(
-        asker, head, answers, own, rng, v_error=learned.v_bound, constant=learned.constant_bound or 0.0
+    v_error = min(
+        own, own if learned.v_bound is None else learned.v_bound, _error_of_v(asker, head, answers, rng)
     )
+    constant = min(learned.constant_bound or 0.0, 2.0 * answers.tolerance)
+    shown = check_sharp_sequences(asker, head, answers, own, rng, v_error=v_error, constant=constant)
     if answers.repeats > 1:
         return shown
     ruler = answers.inner if isinstance(answers, Clipped) else answers
@@ -157,11 +162,26 @@ def _check_bound(
         own,
         lambda values: _off(ruler, tolerance_of(ruler, learned), values),
         rng,
-        v_error=learned.v_bound,
+        v_error=v_error,
         usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
         deviation=ruler.deviation if isinstance(ruler, Labels) else None,
     )
     return shown
+
+
+def _error_of_v(asker: Asker, head: SingleHead, answers: Answers, rng: np.random.Generator) -> float:
+    """How far v may be off, as single rows show, which no score moves; nothing is asked of labels."""
+    ruler = answers.inner if isinstance(answers, Clipped) else answers
+    if isinstance(ruler, Labels):
+        return np.inf
+    size = _LONG if asker.input_bound is None else asker.input_bound
+    rows = rng.standard_normal((_ROWS, 1, head.width))
+    rows *= size / np.linalg.norm(rows, axis=2, keepdims=True)
+    with asker.phase(VERIFICATION):
+        given = asker.ask(rows)
+    values = head(rows)
+    seen = np.abs(given - values) + _off(ruler, ruler.tolerance, values)
+    return float(_FEW * np.sqrt(head.width) * seen.max() / (size * float(np.linalg.norm(head.v))))
 
 
 def _off(answers: Answers, tolerance: float, values: Array) -> Array:
