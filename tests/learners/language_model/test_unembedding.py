@@ -75,3 +75,14 @@ def test_a_constant_model_tells_nothing() -> None:
         UnembeddingLearner().learn_part(
             asked(model, lambda X: np.zeros((len(X), model.outputs))), np.random.default_rng(0)
         )
+
+
+def test_a_wide_model_in_float32_does_not_overflow(tmp_path: Path) -> None:
+    """The square of a row of width 300 and size 2^60 is beyond float32, if all its entries are that large."""
+    folder = random_language_model(300, 8, heads=2, vocabulary=320, seed=1).to_transformers(tmp_path)
+    theirs: Any = transformers.AutoModelForCausalLM.from_pretrained(folder).float().eval()
+    model = LanguageModel.from_transformers(theirs)
+    part = UnembeddingLearner().learn_part(
+        asked(model, lambda X: log_probabilities(theirs, X)), np.random.default_rng(0)
+    )
+    assert relative(part.value.matrix, model.canonical().unembedding) <= min(3e-7, part.error_bound)

@@ -8,10 +8,11 @@ state is a known function of it, linearised row by row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import cho_factor, cho_solve
@@ -23,7 +24,8 @@ from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, Pro
 __all__ = ["AttentionFit", "AttentionState", "Prompted"]
 
 _DENSE = 3200  # unknowns up to which the Jacobian is held as an array
-_FLOOR = 1e-9  # of the mean of a block's diagonal, added to it: symmetries of a head change nothing
+_ROWS = 3  # answers over unknowns of a block, of those that it is assembled from
+_FLOOR = 1e-12  # of the mean of a block's diagonal, added to it: symmetries of a head change nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +134,33 @@ class _Pass:
         theta = float((scores * self.by_theta).sum())
         return np.concatenate([q.ravel(), k.ravel(), v.ravel(), o.ravel(), [theta]])
 
+    def group_columns(self, g: int, every: int) -> tuple[Array, Array]:
+        """Columns of the Jacobian of a group's queries and key, and of its value and outputs, at every so
+        many prompts."""
+        own = np.flatnonzero(self.group == g)
+        z = self.data.normed[::every]
+        batch, _, d = z.shape
+        jacobian, effect = self.jacobian[::every], self.effect[::every][:, :, own]
+        written = np.einsum("boi,ihe->bohe", jacobian, self.output[:, own])
+        scores = np.einsum("bohe,bnhe->bohn", written, effect)
+        asked = np.einsum("bohn,bnhe->bohe", scores, self.by_query[::every][:, :, own])
+        q = np.einsum("bohe,bj->bohej", asked, z[:, -1])
+        k = np.einsum("bohn,bnhe,bnj->boej", scores, self.by_key[::every][:, :, own], z, optimize=True)
+        v = np.einsum("bohe,bhj->boej", written, self.rows[::every][:, own], optimize=True)
+        o = np.einsum("boi,bhe->boihe", jacobian, self.mixed[::every][:, own])
+        rows = batch * d
+        return (
+            np.concatenate([q.reshape(rows, -1), k.reshape(rows, -1)], axis=1),
+            np.concatenate([v.reshape(rows, -1), o.reshape(rows, -1)], axis=1),
+        )
+
+    def theta_column(self) -> Array:
+        """The column of the Jacobian of the rotary base."""
+        scores = np.einsum(
+            "bohe,bnhe->bohn", np.einsum("boi,ihe->bohe", self.jacobian, self.output), self.effect
+        )
+        return np.asarray(np.einsum("bohn,bnh->bo", scores, self.by_theta).ravel())
+
     def dense(self) -> Array:
         """The Jacobian (B·d, unknowns)."""
         part, z = self.part, self.data.normed
@@ -198,88 +227,58 @@ class AttentionFit:
 
 
 class _Blocks:
-    """The part of JᵀJ inside the query, key, value and output of one head or group: blocks of d_h·d unknowns
-    each."""
+    """The part of JᵀJ inside one group: its queries with its key, and its value with its outputs.
+
+    Symmetries and planes that turn slowly couple the two matrices of a pair, so they are in one block.
+    """
 
     def __init__(self, state: AttentionState, passes: Sequence[_Pass]) -> None:
         self.state = state
         part = state.attention
-        heads, groups, width, d = part.heads, part.groups, part.head_width, part.width
-        size = width * d
-        q, o = np.zeros((heads, size, size)), np.zeros((heads, size, size))
-        k, v = np.zeros((groups, size, size)), np.zeros((groups, size, size))
-        theta = 0.0
-        for each in passes:
-            z = each.data.normed
-            written = np.einsum("boi,ihe->bohe", each.jacobian, each.output)
-            scores = np.einsum("bohe,bnhe->bohn", written, each.effect)
-            asked = np.einsum("bohn,bnhe->bohe", scores, each.by_query)
-            theta += float((np.einsum("bohn,bnh->bo", scores, each.by_theta) ** 2).sum())
-            for h in range(heads):
-                q[h] += _squared(np.einsum("boe,bj->boej", asked[:, :, h], z[:, -1]), size)
-                o[h] += _squared(np.einsum("boi,be->boie", each.jacobian, each.mixed[:, h]), size)
-            for g in range(groups):
-                own = np.flatnonzero(each.group == g)
-                k[g] += _squared(
-                    np.einsum(
-                        "bohn,bnhe,bnj->boej", scores[:, :, own], each.by_key[:, :, own], z, optimize=True
-                    ),
-                    size,
-                )
-                v[g] += _squared(
-                    np.einsum("bohe,bhj->boej", written[:, :, own], each.rows[:, own], optimize=True), size
-                )
-        self.blocks = q, k, v, o
-        self.theta = theta
-        diagonals = [np.einsum("hii->hi", block) for block in self.blocks]
-        outs = diagonals[3].reshape(heads, d, width).transpose(1, 0, 2)
-        self.squares = np.concatenate([*(piece.ravel() for piece in diagonals[:3]), outs.ravel(), [theta]])
+        self.places = [_places(part, g) for g in range(part.groups)]
+        every = max(1, sum(each.data.seen.size for each in passes) // (_ROWS * max(map(len, self.places[0]))))
+        self.blocks = []
+        for g, pair in enumerate(self.places):
+            found = [np.zeros((len(own), len(own))) for own in pair]
+            for each in passes:
+                for total, columns in zip(found, each.group_columns(g, every), strict=True):
+                    total += every * (columns.T @ columns)
+            self.blocks.append(found)
+        self.theta = sum(float((each.theta_column() ** 2).sum()) for each in passes)
+        self.squares = np.empty(state.unknowns)
+        self.squares[-1] = self.theta
+        for pair, found in zip(self.places, self.blocks, strict=True):
+            for own, block in zip(pair, found, strict=True):
+                self.squares[own] = np.diag(block)
 
-    def inverse(self, damping: Array) -> _BlockInverse:
+    def inverse(self, damping: Array) -> Callable[[Array], Array]:
         """The inverse of the blocks plus damping."""
-        return _BlockInverse(self.state, self.blocks, self.theta, damping)
+        factors = []
+        for pair, found in zip(self.places, self.blocks, strict=True):
+            for own, block in zip(pair, found, strict=True):
+                floor = _FLOOR * float(np.trace(block)) / len(block)
+                factors.append((own, cho_factor(block + np.diag(damping[own] + floor))))
+        last = self.theta + float(damping[-1])
+
+        def solve(vector: Array) -> Array:
+            out = np.empty_like(vector)
+            for own, factor in factors:
+                out[own] = cho_solve(factor, vector[own])
+            out[-1] = vector[-1] / last
+            return out
+
+        return solve
 
 
-def _squared(columns: Array, size: int) -> Array:
-    flat = columns.reshape(-1, size)
-    return np.asarray(flat.T @ flat)
-
-
-class _BlockInverse:
-    def __init__(
-        self, state: AttentionState, blocks: tuple[Array, ...], theta: float, damping: Array
-    ) -> None:
-        self.state, self.theta = state, theta + float(damping[-1])
-        added = self._rows(damping)
-        self.factors = []
-        for piece, extra in zip(blocks, added, strict=True):
-            floor = _FLOOR * np.einsum("hii->h", piece) / piece.shape[1]
-            self.factors.append(
-                [
-                    cho_factor(block + np.diag(more + least))
-                    for block, more, least in zip(piece, extra, floor, strict=True)
-                ]
-            )
-
-    def _rows(self, flat: Array) -> list[Array]:
-        """A flat step as (heads or groups, d_h·d) for queries, keys, values and outputs."""
-        part = self.state.attention
-        q, k, v, o, _ = self.state.split(flat)
-        outs = o.reshape(part.width, part.heads, part.head_width).transpose(1, 0, 2)
-        return [
-            q.reshape(part.heads, -1),
-            k.reshape(part.groups, -1),
-            v.reshape(part.groups, -1),
-            outs.reshape(part.heads, -1),
-        ]
-
-    def __call__(self, vector: Array) -> Array:
-        part = self.state.attention
-        solved = [
-            np.array([cho_solve(factor, row) for factor, row in zip(factors, rows, strict=True)])
-            for factors, rows in zip(self.factors, self._rows(vector), strict=True)
-        ]
-        outs = solved[3].reshape(part.heads, part.width, part.head_width).transpose(1, 0, 2)
-        return np.concatenate(
-            [*(piece.ravel() for piece in solved[:3]), outs.ravel(), [vector[-1] / self.theta]]
-        )
+def _places(part: Attention, g: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Where the queries and the key, and the value and the outputs, of a group are in a step."""
+    wide, narrow, d, width = len(part.query), len(part.key), part.width, part.head_width
+    heads = np.arange(part.shared_by) + g * part.shared_by
+    rows = (heads[:, None] * width + np.arange(width)).ravel()
+    shared = g * width + np.arange(width)
+    columns = np.arange(d)
+    query = (rows[:, None] * d + columns).ravel()
+    key = wide * d + (shared[:, None] * d + columns).ravel()
+    value = (wide + narrow) * d + (shared[:, None] * d + columns).ravel()
+    output = (wide + 2 * narrow) * d + (columns[:, None] * wide + rows).ravel()
+    return np.concatenate([query, key]), np.concatenate([value, output])

@@ -96,10 +96,11 @@ class UnembeddingLearner:
         with prompts.phase("unembedding"):
             columns = centred_logits(prompts.ask(_HUGE * np.eye(d)[:, None, :]))
         fresh = unit_rows(rng, self.verification, d).astype(np.float32).astype(np.float64)
+        huge = _HUGE / 2.0 ** np.ceil(np.log2(d) / 2.0)  # the squares of all entries add up to no more
         with prompts.phase("verification"):
-            answers = centred_logits(prompts.ask(_HUGE * fresh[:, None, :]))
+            answers = centred_logits(prompts.ask(huge * fresh[:, None, :]))
         candidates = [_with_rms_norm(columns), _with_layer_norm(columns)]
-        misfits = [np.abs(found.logits(_HUGE * fresh) - answers).max() for found in candidates]
+        misfits = [np.abs(found.logits(huge * fresh) - answers).max() for found in candidates]
         best = int(np.argmin(misfits))
         certificate = PartCertificate(float(misfits[best]), self.verification, float(np.abs(answers).max()))
         _check(certificate)

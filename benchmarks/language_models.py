@@ -1,0 +1,138 @@
+"""What log-probabilities tell about language models: three tables.
+
+python -m benchmarks.language_models unembedding     vectors as prompts, Llama and GPT-2 shapes, float64 and
+float32
+python -m benchmarks.language_models tokens          token prompts, the published setting
+python -m benchmarks.language_models whole           all of a one-layer model, with --sizes and --seeds
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import unsoftmax
+from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
+from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
+from unsoftmax.ledger import Ledger
+from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
+from unsoftmax.models.language_model.distance import relative
+from unsoftmax.oracles import FunctionOracle, OracleSpec
+from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.oracles.transformers_model import TransformersOracle
+
+SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
+WIDTHS = ((64, 1), (64, 4), (256, 4), (256, 12), (768, 12))
+WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
+
+
+def _model(kind: str, d: int, layers: int, vocabulary: int) -> LanguageModel:
+    return SHAPES[kind](d, 2 * d, heads=4, layers=layers, vocabulary=vocabulary, seed=d + layers)
+
+
+def _in_transformers(model: LanguageModel) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(model.to_transformers(folder))
+    return loaded.float().eval()
+
+
+def _by_tokens(model: LanguageModel) -> Callable[[Any], Any]:
+    return lambda ids: model(model.embed(ids))
+
+
+def unembedding() -> None:
+    """Error of the unembedding, and the bill, in float64 (our forward pass) and float32 (transformers)."""
+    print("| shape | d | layers | tokens | arithmetic | queries | verification | error | bound |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for kind in SHAPES:
+        for d, layers in WIDTHS:
+            model = _model(kind, d, layers, 3 * d // 2)
+            spec = OracleSpec(width=d, outputs=model.outputs)
+            theirs = _in_transformers(model)
+            rows: tuple[tuple[str, Any, LanguageModel], ...] = (
+                ("float64", FunctionOracle(model, spec), model),
+                ("float32", TransformersOracle(theirs), LanguageModel.from_transformers(theirs)),
+            )
+            for name, oracle, truth in rows:
+                ledger = Ledger(oracle)
+                part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
+                error = relative(part.value.matrix, truth.canonical().unembedding)
+                print(
+                    f"| {kind} | {d} | {layers} | {model.outputs} | {name} | {ledger.bill.learning} "
+                    f"| {ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |",
+                    flush=True,
+                )
+
+
+def tokens() -> None:
+    """Width, norm and column space from token prompts; queries against d(d+1)/2 of arXiv 2403.06634 for an
+    orthogonal gauge."""
+    print("| shape | d | layers | width found | norm right | queries | d(d+1)/2 | error up to the gauge |")
+    print("|---|---|---|---|---|---|---|---|")
+    for kind in SHAPES:
+        for d, layers in WIDTHS:
+            model = _model(kind, d, layers, 3 * d // 2)
+            spec = OracleSpec(outputs=model.outputs, domain=TokenIds(model.outputs))
+            ledger = Ledger(FunctionOracle(_by_tokens(model), spec))
+            part = TokenPromptLearner().learn_part(ledger, np.random.default_rng(0))
+            true, basis = model.canonical().unembedding, part.value.basis
+            error = relative(basis @ (basis.T @ true), true)
+            right = part.value.layer_norm == (kind == "gpt2")
+            print(
+                f"| {kind} | {d} | {layers} | {part.value.width} | {right} | {ledger.bill.learning} | "
+                f"{d * (d + 1) // 2} "
+                f"| {error:.1e} |",
+                flush=True,
+            )
+
+
+def whole(sizes: list[str], seeds: int) -> None:
+    """All parameters of one-layer models in float64; queries over parameters / d."""
+    print(
+        "| d, m, heads, groups | seed | status | queries | over parameters/d | distance | bound | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
+    for size in sizes:
+        d, m, heads, groups = WHOLE[size]
+        for seed in range(seeds):
+            model = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
+            began = time.perf_counter()
+            result = unsoftmax.recover(model, seed=seed)
+            distance = "-" if result.model is None else f"{model.distance(result.model):.1e}"  # type: ignore[arg-type]
+            bound = "-" if result.error_bound is None else f"{result.error_bound:.1e}"
+            ratio = result.queries.total / (model.parameters / d)
+            print(
+                f"| {d}, {m}, {heads}, {groups} | {seed} | {result.status} | {result.queries.total:,} | "
+                f"{ratio:.1f} "
+                f"| {distance} | {bound} | {time.perf_counter() - began:.0f} |",
+                flush=True,
+            )
+            if result.model is None:
+                print(f"  {result.reason}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("table", choices=["unembedding", "tokens", "whole"])
+    parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
+    parser.add_argument("--seeds", type=int, default=10)
+    arguments = parser.parse_args()
+    if arguments.table == "unembedding":
+        unembedding()
+    elif arguments.table == "tokens":
+        tokens()
+    else:
+        whole(arguments.sizes.split(","), arguments.seeds)
+
+
+if __name__ == "__main__":
+    main()
