@@ -345,3 +345,36 @@ def test_a_model_that_raises_is_a_500_and_the_server_goes_on() -> None:
         status, body = exchange(server, post(json.dumps(GOOD).encode()))
         assert (status, b"private" in body) == (500, False)
         assert exchange(server, b"GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n")[0] == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"[" * 50_000,
+        b'{"model": "practice", "logprobs": true}',
+        b'{"model": "practice", "logprobs": 2, "prompt": [["a"]]}',
+        b'{"model": "practice", "logprobs": 2, "prompt": [[1, 2], [1]]}',
+        b'{"model": "practice", "logprobs": 2, "prompt": [[1e300]]}',
+        b'{"model": "practice", "logprobs": 2, "prompt": [[99999]]}',
+        b'{"model": "practice", "logprobs": 2, "prompt": 7}',
+        b'{"model": "practice", "logprobs": 2, "prompt_embeds": 7}',
+        b'{"model": "practice", "logprobs": 2, "prompt_embeds": ["!!"]}',
+        b'{"model": "practice", "logprobs": "all", "prompt": [[1]]}',
+    ],
+)
+def test_the_server_of_completions_refuses_malformed_requests_too(body: bytes) -> None:
+    from unsoftmax.models import random_language_model
+    from unsoftmax.serve.completions import CompletionsServer
+
+    with CompletionsServer(random_language_model(8, 8, seed=0), token="right") as server:
+        port = int(server.target.split(":")[2].split("/")[0])
+        head = f"POST /v1/completions HTTP/1.1\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+        statuses = []
+        for token in ("wrong", "right"):
+            with socket.create_connection(("127.0.0.1", port), timeout=30.0) as client:
+                client.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode() + body)
+                statuses.append(int(client.recv(100).split()[1]))
+        assert statuses == [401, 400]

@@ -9,7 +9,6 @@ import json
 import math
 import threading
 from dataclasses import KW_ONLY, dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,18 +16,13 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.models import LanguageModel
+from unsoftmax.oracles.http.json_text import read_json
 from unsoftmax.serve.faults import FaultPlan, Faults
-from unsoftmax.serve.limits import RateLimit
+from unsoftmax.serve.guarded import GuardedHandler, Refused
+from unsoftmax.serve.limits import Limits, RateLimit
+from unsoftmax.serve.listener import Listener
 
 __all__ = ["CompletionsServer"]
-
-_LARGEST = 64 << 20  # bytes of a request
-
-
-class _Refused(Exception):
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(message)
-        self.status, self.headers = status, headers or {}
 
 
 @dataclass(eq=False)
@@ -54,14 +48,14 @@ class CompletionsServer:
     token: str | None = field(default=None, repr=False)
     rate_limit: float | None = None
     faults: Faults = field(default_factory=Faults)
+    limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         self.requests = self.queries = 0
         self.lock = threading.Lock()
         self.fault_plan = FaultPlan(self.faults)
         self.rate = RateLimit(self.rate_limit)
-        self._server = _Listener(("127.0.0.1", 0), _Handler)
-        self._server.owner = self
+        self._server = Listener(0, self, self.limits, _Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
 
@@ -72,14 +66,14 @@ class CompletionsServer:
         return f"openai+http://127.0.0.1:{port}/v1?model={self.name}&width={self.model.width}"
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The reply to one request, or `_Refused`."""
+        """The reply to one request, or `Refused`."""
         if body.get("model") != self.name:
-            raise _Refused(404, f"The model `{body.get('model')}` does not exist.")
+            raise Refused(404, f"The model `{body.get('model')}` does not exist.")
         wanted = body.get("logprobs")
         every = self.model.outputs
         most = every if self.max_logprobs == -1 else self.max_logprobs
         if not isinstance(wanted, int) or (every if wanted == -1 else wanted) > most:
-            raise _Refused(
+            raise Refused(
                 400, f"Requested {wanted} logprobs, which is greater than the maximum allowed: {most}"
             )
         kept = every if wanted == -1 else wanted
@@ -94,15 +88,15 @@ class CompletionsServer:
     def _prompts(self, body: dict[str, Any]) -> list[Array]:
         if "prompt_embeds" in body:
             if not self.embeddings:
-                raise _Refused(400, "You must set `--enable-prompt-embeds` to input `prompt_embeds`.")
+                raise Refused(400, "You must set `--enable-prompt-embeds` to input `prompt_embeds`.")
             texts = body["prompt_embeds"]
             rows = [_rows_of(text) for text in ([texts] if isinstance(texts, str) else texts)]
             if any(each.ndim != 2 or each.shape[1] != self.model.width for each in rows):
-                raise _Refused(400, "prompt_embeds must be (tokens, hidden size)")
+                raise Refused(400, "prompt_embeds must be (tokens, hidden size)")
             return rows
         tokens = body.get("prompt")
         if not isinstance(tokens, list) or not tokens:
-            raise _Refused(400, "prompt must be a list of token ids")
+            raise Refused(400, "prompt must be a list of token ids")
         lists = tokens if isinstance(tokens[0], list) else [tokens]
         return list(self.model.embed(np.array(lists)))
 
@@ -110,6 +104,7 @@ class CompletionsServer:
         """Stops listening."""
         self._server.shutdown()
         self._server.server_close()
+        self._server.end_connections()
         self._thread.join()
 
     def __enter__(self) -> Self:
@@ -127,69 +122,55 @@ def _rows_of(text: str) -> Array:
     try:
         tensor = torch.load(io.BytesIO(base64.b64decode(text)), weights_only=True)
     except Exception as error:
-        raise _Refused(400, f"prompt_embeds holds no tensor: {type(error).__name__}") from error
+        raise Refused(400, f"prompt_embeds holds no tensor: {type(error).__name__}") from error
     return np.asarray(tensor.to(torch.float64).numpy())
 
 
-class _Listener(ThreadingHTTPServer):
-    daemon_threads = True
-    owner: CompletionsServer
+class _Handler(GuardedHandler):
+    @property
+    def owner(self) -> CompletionsServer:
+        """The server of the model."""
+        return self.server.owner  # type: ignore[no-any-return]
 
+    @property
+    def token(self) -> str | None:
+        return self.owner.token
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-    server: _Listener
+    def takes(self, path: str) -> bool:
+        return path == "/v1/completions"
 
-    def do_POST(self) -> None:
-        owner = self.server.owner
+    def error_body(self, message: str) -> bytes:
+        return json.dumps({"error": {"message": message}}).encode()
+
+    def post(self, body: bytes, json_bytes: int) -> None:
+        owner = self.owner
         try:
-            content = json.dumps(self._answered(owner)).encode()
-        except _Refused as refused:
-            self._reply(
-                refused.status, json.dumps({"error": {"message": str(refused)}}).encode(), refused.headers
-            )
-        except ConnectionAbortedError:
-            self.close_connection = True
-        else:
-            self._reply(200, content, {})
-
-    def _answered(self, owner: CompletionsServer) -> dict[str, Any]:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > _LARGEST:
-            raise _Refused(413, "the request is too large")
-        body = json.loads(self.rfile.read(int(length)))
-        if owner.token is not None and self.headers.get("Authorization") != f"Bearer {owner.token}":
-            raise _Refused(401, "a bearer token is needed")
-        if self.path != "/v1/completions":
-            raise _Refused(404, "Not Found")
-        prompts = body.get("prompt_embeds", body.get("prompt", []))
+            request = read_json(body)
+        except ValueError as error:
+            raise Refused(400, "the request is no JSON") from error
+        if not isinstance(request, dict):
+            raise Refused(400, "the request is no JSON object")
+        prompts = request.get("prompt_embeds", request.get("prompt", []))
         count = len(prompts) if isinstance(prompts, list) else 1
         wait = owner.rate.wait_for(count)
         if wait is not None:
-            raise _Refused(429, "too many requests", {"Retry-After": str(math.ceil(wait))})
+            raise Refused(429, "too many requests", {"Retry-After": str(math.ceil(wait))})
         fault = owner.fault_plan.draw()
         if fault == "unavailable":
-            raise _Refused(503, "try again")
+            raise Refused(503, "try again")
         if fault == "error":
-            raise _Refused(500, "internal error")
+            raise Refused(500, "internal error")
         limit = owner.faults.die_after
         if fault == "drop" or (limit is not None and owner.requests >= limit):
-            raise ConnectionAbortedError
-        reply = owner.answer(body)
+            self.drop()
+            return
+        try:
+            reply = owner.answer(request)
+        except Refused:
+            raise
+        except Exception as error:  # prompts of any type get here
+            raise Refused(400, f"the prompts cannot be read: {str(error)[:200]}") from error
         with owner.lock:
             owner.requests += 1
             owner.queries += count
-        return reply
-
-    def _reply(self, status: int, content: bytes, headers: dict[str, str]) -> None:
-        self.send_response_only(status)
-        for name, value in (
-            {"Content-Type": "application/json", "Content-Length": str(len(content))} | headers
-        ).items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
-        """Says nothing."""
+        self.reply(200, json.dumps(reply).encode())

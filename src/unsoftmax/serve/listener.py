@@ -6,13 +6,10 @@ import socket
 import threading
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from unsoftmax.serve.handler import Handler
+from unsoftmax.serve.guarded import GuardedHandler
 from unsoftmax.serve.limits import Limits, MemoryBudget
-
-if TYPE_CHECKING:
-    from unsoftmax.serve.server import ModelServer
 
 __all__ = ["Listener"]
 
@@ -24,21 +21,23 @@ _BUSY = (
 
 
 class Listener(ThreadingHTTPServer):
-    """Accepts connections on loopback. When there are too many, the one that has waited longest without a
+    """Accepts connections on loopback for `owner`, the server that its handlers ask for answers.
+
+    When there are too many, the one that has waited longest without a
     request is ended; when all of them are at work, the new one is refused with status 503.
     """
 
     daemon_threads = True
     request_queue_size = 512  # as many clients may connect at one moment without being refused by the system
 
-    def __init__(self, port: int, model: ModelServer, limits: Limits) -> None:
-        self.model = model
+    def __init__(self, port: int, owner: Any, limits: Limits, handler: type[GuardedHandler]) -> None:
+        self.owner = owner
         self.limits = limits
         self.memory = MemoryBudget(limits.memory)
         self._open: set[socket.socket] = set()
         self._waiting: dict[socket.socket, None] = {}  # in the order in which they began to wait
         self._lock = threading.Lock()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__(("127.0.0.1", port), handler)
 
     def waits(self, connection: socket.socket) -> None:
         """The connection waits for its next request."""

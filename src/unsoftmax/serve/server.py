@@ -11,6 +11,7 @@ from typing import Self
 from unsoftmax.errors import UsageError
 from unsoftmax.oracles import Oracle, domain_of
 from unsoftmax.serve.faults import FaultPlan, Faults
+from unsoftmax.serve.handler import Handler
 from unsoftmax.serve.limits import Limits, RateLimit
 from unsoftmax.serve.listener import Listener
 
@@ -61,7 +62,7 @@ class ModelServer:
         self.dead = False
         self._rate = RateLimit(self.rate_limit)
         try:
-            self._listener = Listener(self.port, self, self.limits)
+            self._listener = Listener(self.port, self, self.limits, Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UsageError(
