@@ -18,8 +18,8 @@ from unsoftmax.lab.provenance import code_digest
 __all__ = ["ClusterLost", "DaskCrew", "WorkersGone"]
 
 _PATIENCE = 60.0  # seconds that an existing cluster may take to show a worker
-_KNOCK = 15.0  # seconds for a scheduler to answer at all
-_BACK = 20.0  # seconds for a worker of our own to come back
+_FIRST_ANSWER = 15.0  # seconds for a scheduler to answer at all
+_RESTART = 20.0  # seconds for a worker of our own to be restarted; they take 2 to 4
 
 
 class ClusterLost(UnsoftmaxError):
@@ -68,7 +68,7 @@ class DaskCrew:
     def _join(self) -> None:
         address = self._start() if self._address == "local" else self._address
         try:
-            self._client = self._dask.Client(address, timeout=_KNOCK)
+            self._client = self._dask.Client(address, timeout=_FIRST_ANSWER)
             self._client.wait_for_workers(1, timeout=_PATIENCE)
         except (OSError, TimeoutError, ValueError) as error:
             self._leave()
@@ -141,12 +141,12 @@ class DaskCrew:
         if self._cluster is None:
             return
         try:
-            self._client.wait_for_workers(self._wanted, timeout=_BACK)
+            self._client.wait_for_workers(self._wanted, timeout=_RESTART)
         except (OSError, TimeoutError):
             self._start_anew()
 
     def look(self) -> None:
-        """Nothing has happened for a while: is anybody there? A worker that dies while it starts is not
+        """There was no result for a while: are there workers? A worker that dies while it starts is not
         replaced by Dask."""
         try:
             present = bool(self._client.nthreads())
@@ -155,7 +155,7 @@ class DaskCrew:
         now = time.monotonic()
         self._empty_since = None if present else self._empty_since or now
         if self._empty_since is None or now - self._empty_since < (
-            _PATIENCE if self._cluster is None else _BACK
+            _PATIENCE if self._cluster is None else _RESTART
         ):
             return
         if self._cluster is None:
@@ -183,7 +183,7 @@ class DaskCrew:
         self._quiet.close()
 
     def _leave(self) -> None:
-        with suppress(Exception):  # a scheduler that has gone cannot say goodbye
+        with suppress(Exception):  # a scheduler that has gone cannot end it in order
             if self._pool is not None:
                 self._pool.shutdown(wait=False)
         for part in (self._client, self._cluster):

@@ -16,7 +16,7 @@ from unsoftmax.lab.dask_crew import ClusterLost, DaskCrew
 
 __all__ = ["ClusterLost", "Crew", "DaskCrew", "LocalCrew", "crew_of", "first_done"]
 
-_LOOK = 5.0  # seconds without news after which the crew looks whether anybody is there
+_LOOK = 5.0  # seconds without a result after which the crew checks that it still has workers
 
 
 class Crew(Protocol):
@@ -31,7 +31,7 @@ class Crew(Protocol):
         """Replaces what was lost."""
 
     def look(self) -> None:
-        """Called when nothing has happened for a while: makes futures fail that nobody will ever answer."""
+        """Called when there was no result for a while: futures whose workers are lost fail."""
 
     def stop(self) -> None:
         """Ends the work under way, after an error or an interrupt."""
@@ -99,8 +99,7 @@ def first_done(crew: Crew, futures: Collection[Future[Any]]) -> set[Future[Any]]
 
 @contextmanager
 def crew_of(dask: str | None = None, size: int | None = None) -> Iterator[Crew]:
-    """Local processes, or a Dask cluster when `dask` is 'local' or an address; everybody goes home at the
-    end.
+    """Local processes, or a Dask cluster when `dask` is 'local' or an address; they end with the block.
 
     >>> with crew_of(size=1) as crew:
     ...     crew.submit(max, 1, 2).result()

@@ -35,7 +35,7 @@ class Bill:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life after every batch: where the learner is, what is paid, and what it expects to pay in
+    """Told after every batch: where the learner is, what is paid, and what it expects to pay in
     all (if known)."""
 
     phase: str

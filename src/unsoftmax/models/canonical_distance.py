@@ -16,7 +16,7 @@ _GAPS = (
     0.0,
     *10.0 ** np.arange(-12.0, -3.0),
 )  # angles up to which folds are taken together whoever their partners are, each tried
-_ROUNDS = 4
+_ROUNDS = 4  # most passes over folds without a partner; they end earlier when nothing changes
 _AKIN = (
     0.5  # two folds are partners when they differ, squared, by less than this part of what both count without
 )
@@ -76,7 +76,7 @@ def fold_distance(mine: CanonicalNetwork, theirs: CanonicalNetwork) -> float:
 
     CanonicalNetwork are matched as well as they can be. Lengths and answers may be scaled at will. A fold
     without partner counts whole, but folds on hyperplanes that nearly coincide may be given as one: then
-    their sum is compared, and how far each lies from the loudest of them, times its size, counts as well;
+    their sum is compared, and how far each lies from the largest of them, times its size, counts as well;
     that much is what it changes in the function.
 
     >>> one = CanonicalNetwork(np.array([[1.0]]), np.zeros(1), np.ones(1), np.zeros(1))
@@ -106,7 +106,7 @@ def fold_distance(mine: CanonicalNetwork, theirs: CanonicalNetwork) -> float:
 
 
 def _taken_together(folds: Array, signs: Array, gap: float) -> tuple[Array, Array, float]:
-    """CanonicalNetwork s|p·x| as p and s p, those less than an angle `gap` from a louder one added to it; and
+    """CanonicalNetwork s|p·x| as p and s p, those less than an angle `gap` from a larger one added to it; and
     the summed squares of how far off they were."""
     length = np.linalg.norm(folds, axis=1)
     order = np.argsort(-length)
@@ -170,7 +170,7 @@ class _Pairs:
         return partners, float(sum(left) + sum(costs[i, j] for i, j in partners[0].items()))
 
     def _given_away(self, side: int, partners: list[dict[int, int]]) -> float:
-        """Gives folds without partner to others of their network where that lowers the cost, loudest first;
+        """Gives folds without partner to others of their network where that lowers the cost, largest first;
         what it costs that they lie apart.
 
         Nothing given costs exactly 0.

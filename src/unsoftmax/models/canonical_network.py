@@ -91,7 +91,7 @@ class CanonicalNetwork:
     @property
     def unit(self) -> float:
         """The distance from the origin at which folds lie, and at which the linear part outweighs the value
-        there, loud ones first; 1 without any.
+        there, large ones first; 1 without any.
 
         Unlike `reach` it hardly depends on faint folds: whether those were found does not change what a
         distance means.

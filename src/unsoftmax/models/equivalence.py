@@ -17,6 +17,7 @@ from unsoftmax.models.transformer import Transformer
 
 __all__ = ["Equivalence", "equivalent"]
 
+# Random sequences that are tried to show a difference: rounds of one length and size, and how many in each
 _ROUNDS = 40
 _PER_ROUND = 64
 

@@ -169,12 +169,12 @@ class MultiHead(Model):
         return float(np.median([head.score_strength() for head in self.heads]))
 
     def canonical(self) -> Self:
-        """Equal scores merge, silent heads vanish, and the loudest head comes first; the constant stands
-        alone.
+        """Heads with equal scores merge, heads with v = 0 vanish, and the head with the longest v comes
+        first; the constant stands alone.
 
         >>> W = np.diag([1.0, 2.0])
-        >>> silent = SingleHead(np.eye(2), np.zeros(2))
-        >>> merged = MultiHead([SingleHead(W, [1.0, 0.0]), silent, SingleHead(W, [0.0, 1.0])]).canonical()
+        >>> zero = SingleHead(np.eye(2), np.zeros(2))
+        >>> merged = MultiHead([SingleHead(W, [1.0, 0.0]), zero, SingleHead(W, [0.0, 1.0])]).canonical()
         >>> len(merged.heads), merged.heads[0].v
         (1, array([1., 1.]))
         """
@@ -260,7 +260,7 @@ def same_scores(first: SingleHead, second: SingleHead) -> bool:
 
 
 def _order(head: SingleHead) -> tuple[float, float]:
-    """Loudest first; equally loud ones by the size of their scores."""
+    """The longest v first; those of equal length by the size of their scores."""
     return (-float(f"{np.linalg.norm(head.v):.9e}"), -head.matrix.norm())
 
 

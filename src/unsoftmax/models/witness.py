@@ -33,13 +33,13 @@ def witness_pair(
     sister = SingleHead(shared.matrix, rng.standard_normal(d), shared.w0)
     first = MultiHead([shared, sister, *base.heads[2:]], base.c)
     moved = rng.standard_normal(d)
-    silent = SingleHead(rng.standard_normal((d, d)), np.zeros(d))
+    without_effect = SingleHead(rng.standard_normal((d, d)), np.zeros(d))
     others = [base.heads[2 + i] for i in rng.permutation(heads - 2)]
     second = MultiHead(
         [
             *others,
             SingleHead(shared.matrix, sister.v - moved, shared.w0),
-            silent,
+            without_effect,
             SingleHead(shared.matrix, shared.v + moved, shared.w0),
         ],
         base.c,

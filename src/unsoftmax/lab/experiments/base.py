@@ -71,7 +71,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Findings:
-    """What an experiment brings home."""
+    """What an experiment found."""
 
     tables: tuple[Table, ...]
     checks: tuple[Check, ...]
@@ -119,12 +119,14 @@ def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int 
         if r is None
         else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
     )
-    heard = rng.permutation(d)[: max(1, int(min(d, 1.0 / mu**2 + 1e-9)))]
-    least = min(mu, 1.0) if len(heard) > 1 else 1.0
+    nonzero = rng.permutation(d)[: max(1, int(min(d, 1.0 / mu**2 + 1e-9)))]
+    least = min(mu, 1.0) if len(nonzero) > 1 else 1.0
     squares = np.zeros(d)
-    squares[heard] = least**2
-    if len(heard) > 1:
-        squares[heard[1:]] += rng.dirichlet(np.ones(len(heard) - 1)) * max(0.0, 1.0 - len(heard) * least**2)
+    squares[nonzero] = least**2
+    if len(nonzero) > 1:
+        squares[nonzero[1:]] += rng.dirichlet(np.ones(len(nonzero) - 1)) * max(
+            0.0, 1.0 - len(nonzero) * least**2
+        )
     return SingleHead(norm * W / np.linalg.norm(W), np.sqrt(squares) * rng.choice([-1.0, 1.0], d))
 
 

@@ -26,11 +26,9 @@ from unsoftmax.lab.workers import Crew, crew_of, first_done
 __all__ = ["Finished", "SweepProgress", "sweep"]
 
 _BATCH_SECONDS = 1.0  # a task's worth of cells: far above the 5 ms that a task costs, and little to lose
-_LARGEST_BATCH = 64
-_LOSSES_IN_COMPANY, _LOSSES_ALONE = (
-    2,
-    2,
-)  # how often a cell's worker may die before the cell is run alone, and before it is blamed
+_LARGEST_BATCH = 64  # cells in a task, so that a worker that dies loses few
+# how often a cell's worker may die before the cell is run alone, and before it is blamed
+_LOSSES_TOGETHER, _LOSSES_ALONE = 2, 2
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
         )  # a broken pool takes all its tasks along
         for cell in lost:
             losses[cell.key] += 1
-            (suspects if losses[cell.key] >= _LOSSES_IN_COMPANY else waiting).append(cell)
+            (suspects if losses[cell.key] >= _LOSSES_TOGETHER else waiting).append(cell)
 
 
 def _collect(
@@ -183,7 +181,7 @@ def _collect(
 
 
 def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
-    """A cell whose worker died in company runs with nobody else about; if it dies there too, that is its
+    """A cell whose worker died while others ran is run alone; if the worker dies again, that is its
     row."""
     for _ in range(_LOSSES_ALONE):
         future = crew.submit(_run_batch, [cell])

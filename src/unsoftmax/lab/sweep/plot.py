@@ -29,7 +29,7 @@ MEASURES: dict[
     "recovered": lambda row: float(row["status"] in Status.__members__ and Status[row["status"]].recovered),
     "max_deviation": lambda row: row["max_deviation"],
 }
-_FEW = 8
+_FEW = 8  # labels that fit under an axis
 _MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
 
 

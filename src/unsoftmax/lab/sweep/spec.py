@@ -18,7 +18,7 @@ _TEXT = ("family", "noise", "defence", "learner")
 _WHOLE = ("d", "r", "heads", "neurons", "budget", "seed")
 _REAL = ("scale", "input_bound")
 _ABSENT = "default"  # how TOML, which has no null, writes None
-_MOST_CELLS = 10_000_000
+_MOST_CELLS = 10_000_000  # at 200 bytes and more for each, 2 GB of memory for the list alone
 
 
 @dataclass(frozen=True)
