@@ -90,19 +90,21 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     for draw in range(SAMPLES):
         rng = np.random.default_rng([seed, draw, 4711])
         for batch in draw_sample(model, domain, rng, max_length=longest).batches:
-            beyond += int((deviations(case, model, batch, certificate) > stated).sum())
+            beyond += int((deviations(case, model, batch) > stated).sum())
             total += len(batch)
     return beyond / total
 
 
-def deviations(case: Case, model: Model, batch: Array, certificate: unsoftmax.Certificate) -> Array:
+def deviations(case: Case, model: Model, batch: Array) -> Array:
     """How far the function behind the answers is from the model, beyond what rounding and the answers'
     errors explain, against what a sequence could show."""
     predictions = model(batch)
-    off = np.abs(case.function(batch if model.family != "relu-network" else batch[:, 0]) - predictions)
+    values = case.function(batch if model.family != "relu-network" else batch[:, 0])
+    off = np.abs(values - predictions)
+    if case.labels:  # they show on which side of zero a value lies, and nothing else
+        off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))
     scale = model.sensitivity(batch)
-    hidden = getattr(certificate, "tolerance", 0.0) if not case.exact else 0.0
-    unexplained = off.reshape(len(batch), -1).max(axis=1) - model.rounding(batch, predictions, scale) - hidden
+    unexplained = off.reshape(len(batch), -1).max(axis=1) - model.rounding(batch, predictions, scale)
     return np.where(unexplained <= 0.0, 0.0, unexplained / np.maximum(scale, 1e-300))
 
 

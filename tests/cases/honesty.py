@@ -26,6 +26,7 @@ class Case:
 
     function: what it computes before answers are rounded or otherwise spoilt. truth: the model, when it is a
     member of a class. steady: False for boxes whose answers depend on more than the sequence.
+    labels: whether answers show signs only.
     """
 
     box: object
@@ -34,6 +35,7 @@ class Case:
     truth: Model | None = None
     exact: bool = True
     steady: bool = True
+    labels: bool = False
     options: dict[str, object] = field(default_factory=dict)
 
 
@@ -54,7 +56,14 @@ def _behind(kind: str, make: Callable[[int, int], Model]) -> Maker:
 
     def case(d: int, seed: int) -> Case:
         model = make(d, seed)
-        return Case(answers.ANSWERS[kind](as_oracle(model), seed), d, model, model, exact=False)
+        return Case(
+            answers.ANSWERS[kind](as_oracle(model), seed),
+            d,
+            model,
+            model,
+            exact=False,
+            labels="labels" in kind,
+        )
 
     return case
 
@@ -71,7 +80,7 @@ def _outsider_behind(kind: str, make: Callable[[int, int], Function]) -> Maker:
     def case(d: int, seed: int) -> Case:
         box = make(d, seed)
         inner = unsoftmax.FunctionOracle(box, OracleSpec(width=d))
-        return Case(answers.ANSWERS[kind](inner, seed), d, box, exact=False)
+        return Case(answers.ANSWERS[kind](inner, seed), d, box, exact=False, labels="labels" in kind)
 
     return case
 

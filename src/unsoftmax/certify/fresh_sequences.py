@@ -90,7 +90,7 @@ def check_fresh_sequences(
 
 
 def _explained(
-    head: SingleHead, rows: Array, values: Array, error: float, v_error: float
+    head: SingleHead, rows: Array, values: Array, error: float, v_error: float, *, unbiased: bool = False
 ) -> tuple[Array, Array]:
     """How far the head's values usually are off, and how far at most, when its parameters are off by so
     much."""
@@ -98,7 +98,7 @@ def _explained(
     norms = np.linalg.norm(rows, axis=2)
     size = head.matrix.norm()
     bias = 0.0 if head.w0 is None else float(np.linalg.norm(head.w0))
-    by_W, by_bias = size * norms[:, -1], max(size, bias)
+    by_W, by_bias = size * norms[:, -1], 0.0 if unbiased else max(size, bias)
     typical = error * np.hypot(by_W / d, by_bias / np.sqrt(d))
     most = np.minimum(error * (by_W + by_bias), _CHANCE * error * (by_W / d + by_bias / np.sqrt(d)))
     apart = np.linalg.norm(rows - rows[:, -1:], axis=2).max(axis=1)
@@ -121,8 +121,9 @@ def _reach(head: SingleHead, rows: Array) -> Array:
 
 
 def most_moved(head: SingleHead, rows: Array, values: Array, error: float, v_error: float) -> Array:
-    """How far the head's values for random rows are off at most, when its parameters are off by so much."""
-    return _explained(head, rows, values, error, v_error)[1]
+    """How far the head's values for random rows are off at most, when its parameters are off by so much. A
+    head without query bias has none."""
+    return _explained(head, rows, values, error, v_error, unbiased=head.w0 is None)[1]
 
 
 def _sizes(head: SingleHead, bound: float | None) -> Array:

@@ -1,6 +1,6 @@
-"""Sequences of three and more rows on which answers with errors tell as much as the learner says it knows.
+"""Sequences on which answers with errors tell as much as the learner says it knows.
 
-Behind a tolerance or noise, rows so long that the errors are nothing beside the answer. Behind rounding,
+Behind a tolerance, noise or decimals, rows so long that the errors are nothing beside the answer. Behind
 short floats or labels, pairs of sequences whose values lie just above and just below a place where the
 answer changes.
 """
@@ -21,7 +21,7 @@ __all__ = ["SHARP_TEST", "check_sharp_sequences"]
 
 SHARP_TEST = Test("sequences on which small deviations show are answered as the model predicts")
 
-_LENGTHS = (3, 4, 6, 11)
+_LENGTHS = (2, 3, 4, 6, 11)
 _EACH = 6  # sequences, or pairs, of every length
 _STEPS = 40  # of the search for a place where the answer changes
 _LONGEST = 1e14  # rows are not longer: rounding of their own would show
@@ -51,10 +51,10 @@ def check_sharp_sequences(
     shown: list[Array] = []
     for length in lengths:
         match ruler:
-            case Within() | Noisy():
+            case Within() | Noisy() | Rounded():
                 rows = _long_rows(head, ruler.tolerance, error, length, asker.input_bound, rng)
                 shown.append(_compare(asker, head, rows, ruler, errors, constant))
-            case Rounded() | Stored() | Labels():
+            case Stored() | Labels():
                 rows = _usual_rows(head, length, asker.input_bound, rng)
                 shown.append(_straddle(asker, head, rows, ruler, errors, constant))
             case _:
@@ -113,7 +113,7 @@ def _compare(
     asker: Asker,
     head: SingleHead,
     rows: Array,
-    ruler: Within | Noisy,
+    ruler: Within | Noisy | Rounded,
     errors: tuple[float, float],
     constant: float,
 ) -> Array:
@@ -132,7 +132,7 @@ def _straddle(
     asker: Asker,
     head: SingleHead,
     rows: Array,
-    ruler: Rounded | Stored | Labels,
+    ruler: Stored | Labels,
     errors: tuple[float, float],
     constant: float,
 ) -> Array:
@@ -143,6 +143,8 @@ def _straddle(
     values = head(moved)
     scale = head.sensitivity(moved)
     apart = most_moved(head, moved, values, *errors) + constant + 4.0 * head.rounding(moved, values, scale)
+    if isinstance(ruler, Stored) and ruler.format is FloatFormat.BFLOAT16:
+        apart = np.maximum(apart, 4.0 * FloatFormat.FLOAT32.unit * np.abs(middle))
     good = np.abs(values - middle) <= 0.1 * apart
     good &= apart < 0.1 * _cell(ruler, middle)
     if asker.input_bound is not None:
@@ -165,28 +167,28 @@ def _straddle(
     return np.asarray(1.2 * apart[good] / scale[good])
 
 
-def _place(ruler: Rounded | Stored | Labels, values: Array) -> Array:
+def _place(ruler: Stored | Labels, values: Array) -> Array:
     """The nearest value at which the answer changes."""
     match ruler:
-        case Rounded():
-            return np.asarray((np.floor(values / ruler.step) + 0.5) * ruler.step)
-        case Labels() | Stored(FloatFormat.BFLOAT16):  # through float32, other places are off by its rounding
+        case Labels():
             return np.zeros(len(values))
         case Stored():
             stored = ruler.format.store(values)
-            return np.asarray(stored + 0.5 * _cell(ruler, stored))
+            places = np.asarray(stored + 0.5 * _cell(ruler, stored))
+            if ruler.format is FloatFormat.BFLOAT16:
+                places[::2] = 0.0  # sharper: elsewhere its numbers come through float32, rounded twice
+            return places
 
 
-def _cell(ruler: Rounded | Stored | Labels, values: Array) -> Array:
+def _cell(ruler: Stored | Labels, values: Array) -> Array:
     """How far apart neighbouring answers are."""
     match ruler:
-        case Rounded():
-            return np.full(len(values), ruler.step)
-        case Labels() | Stored(FloatFormat.BFLOAT16):
+        case Labels():
             return np.full(len(values), np.inf)
         case Stored():
             size = np.maximum(np.abs(values), ruler.format.smallest)
-            return np.asarray(2.0 ** (np.floor(np.log2(size)) - ruler.format.mantissa_bits))
+            spacing = 2.0 ** (np.floor(np.log2(size)) - ruler.format.mantissa_bits)
+            return np.where(values == 0.0, np.inf, spacing)
 
 
 def _solve(head: SingleHead, rows: Array, wanted: Array, direction: Array) -> Array:
