@@ -85,7 +85,7 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     bound = case.options.get("input_bound")
     domain = Ball(case.width, float(bound)) if isinstance(bound, float) else Space(case.width)
     longest = max(certificate.lengths)
-    stated = max(certificate.allowed, getattr(certificate, "resolution", 0.0))
+    stated = max(certificate.allowed, certificate.resolution)
     beyond = total = 0
     for draw in range(SAMPLES):
         rng = np.random.default_rng([seed, draw, 4711])

@@ -17,6 +17,8 @@ __all__ = ["CANCELS", "LooksExact", "looks_exact"]
 CANCELS = 1e-14  # answers so small against their rows are rounding of values that cancel
 # of the answers: a straight segment bends by no more, a moving one moves by a thousand times that
 _STRAIGHT = 1e-13
+_FAR_ROWS = 12  # the answer to a random row moves where a neuron is on: for half of them, with one neuron
+_FAR_SEGMENTS = 4
 _ON_A_LINE = 1e-11  # of the answers: three along a ray, the farthest 32 times as far as the nearest
 
 
@@ -46,6 +48,9 @@ def looks_exact(asker: Asker, rng: np.random.Generator) -> LooksExact | None:
     answers = np.array([near, middle, far])
     largest = float(np.abs(answers).max())
     bend = abs(float((far - middle) - 30.0 * (middle - near)))
+    if near == middle == far or (near == middle and bend > _ON_A_LINE * largest):
+        with asker.phase(IDENTIFY):
+            return _look_far_out(asker, rng, 32.0 * size, float(near))
     if 0.0 < largest < CANCELS * 32.0 * size:
         return _found("three answers along a ray are rounding of values that cancel", 3)
     if largest == 0.0 or decimals_of(answers) is not None or smallest_format(answers) is not None:
@@ -69,12 +74,36 @@ def _look_at_pieces(
     moves = np.abs(np.diff(on_segments, axis=0)).min(axis=0)
     limit = _STRAIGHT * np.abs(on_segments).max()
     straight = (bends <= limit) & (moves > 1e3 * limit)
+    resting = np.ptp(on_segments, axis=0) == 0.0
+    if straight.sum() < 2 and resting.any():
+        return _look_far_out(asker, rng, 32.0 * size, float(on_segments[0, resting][0]))
     if straight.sum() < 2 or before_end == answer:
         return None
     if decimals_of(answers) is not None or smallest_format(answers) is not None:
         return None
     text = "answers use all float64 digits and lie on lines along short segments"
     return LooksExact(Finding("answers", "exact", text, 13), bends=True)
+
+
+def _look_far_out(asker: Asker, rng: np.random.Generator, size: float, nearby: float) -> LooksExact | None:
+    """Answers that do not move near the origin: a network whose neurons are all off there moves further out,
+    on lines along short segments, and does not come to a rest."""
+    places = size * random_rows(rng, _FAR_ROWS, asker.width)
+    answers = ask_rows(asker, places)
+    moving = np.flatnonzero(answers != nearby)[:_FAR_SEGMENTS]
+    if len(moving) < 2 or decimals_of(answers) is not None or smallest_format(answers) is not None:
+        return None
+    segments = (1.0 - 1e-4 * np.arange(1.0, 3.0))[:, None, None] * places[moving]
+    inward = ask_rows(asker, segments.reshape(-1, asker.width)).reshape(2, len(moving))
+    three = np.vstack([answers[moving], inward])
+    bends = np.abs(np.diff(three, 2, axis=0))[0]
+    moves = np.abs(np.diff(three, axis=0)).min(axis=0)
+    limit = _STRAIGHT * max(float(np.abs(three).max()), abs(nearby))
+    straight = (bends <= limit) & (moves > 1e3 * limit)
+    if straight.sum() < 2 or (~straight).sum() > 1:
+        return None
+    text = "answers do not move near the origin; further out they use all float64 digits and lie on lines"
+    return LooksExact(Finding("answers", "exact", text, 3 + _FAR_ROWS + 2 * len(moving)), bends=True)
 
 
 def _found(evidence: str, queries: int) -> LooksExact:

@@ -30,8 +30,9 @@ class Certificate:
     one plus the size of the scores; constants do not count). allowed: what it may be. n_queries: fresh
     queries compared. failed: the name of the kind of sequence that deviated most, when it was too much.
     With `confidence`, less than `fraction` of sequences drawn like these deviate by more than `allowed`.
-    lengths, sizes, distribution: how they were drawn. It says nothing of sequences unlike these: no deviation
-    found is not equality; caveat names what is known to escape them.
+    lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
+    answers with errors could have shown, where that is known. It says nothing of sequences unlike these: no
+    deviation found is not equality; caveat names what is known to escape them.
     """
 
     passed: bool
@@ -47,6 +48,7 @@ class Certificate:
     failed: str | None = None
     caveat: str = ""
     distribution: str = ""
+    resolution: float = 0.0
 
     @property
     def statement(self) -> str:
@@ -62,6 +64,12 @@ class Certificate:
             f"{self.fraction:.1%} of sequences drawn like these deviate by more than {self.allowed:.1g} "
             "relative" + (f"; {self.caveat}" if self.caveat else "")
         )
+
+    @property
+    def _unseen(self) -> str:
+        if self.resolution <= self.allowed:
+            return ""
+        return f"; a function that deviates by less than {self.resolution:.1g} relative would not have shown"
 
     @property
     def _relative(self) -> str:
@@ -80,11 +88,13 @@ def certify(
     deviation: Callable[[Array, Array], Array] | None = None,
     repeats: int = 1,
     own: OwnSequences | None = None,
+    resolution: float = 0.0,
 ) -> Certificate:
     """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer
     may be off by itself.
 
-    deviation, repeats: see `Learned`. own: sequences of the user's that are compared as well.
+    deviation, repeats: see `Answers`. own: sequences of the user's that are compared as well. resolution:
+    what the answers could show at best.
     """
     allowed = model.exact_at if allowed is None else allowed
     sample = draw_sample(model, _domain(asker), rng, max_length=asker.max_length, own=own)
@@ -118,6 +128,7 @@ def certify(
         failed=max(worst, key=lambda kind: worst[kind]) if worst else None,
         caveat=caveat,
         distribution=sample.distribution,
+        resolution=resolution,
     )
 
 

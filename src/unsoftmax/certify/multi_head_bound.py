@@ -86,7 +86,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
     tell them apart.
 
     A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may
-    amplify it d² times.
+    amplify it d² times. A faint head is seen through the rounding of all of them.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0]
     if not heads:
@@ -100,7 +100,9 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
         A, B = isolating_pairs(matrices, h, v, _PROBES, rng, PairSizes(1.0, _SATURATED, biased))
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
-    return min(EPS * largest * model.width**2, _MOST_EXPLAINED)
+    sizes_of_v = [float(np.linalg.norm(head.v)) for head in heads]
+    faint = sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
+    return min(EPS * largest * faint * model.width**2, _MOST_EXPLAINED)
 
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:

@@ -123,7 +123,8 @@ class Attempt:
 
     def _judge(self, learned: Learned, answers: Answers) -> Outcome:
         self._learned = learned
-        self._verdict = verdict = judge(self._ledger, learned, answers, self._learning, self._checking)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            self._verdict = verdict = judge(self._ledger, learned, answers, self._learning, self._checking)
         ledger = self._ledger
         if verdict.status.recovered and ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(

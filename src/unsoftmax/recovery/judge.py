@@ -61,9 +61,9 @@ def judge(
     bound."""
     view = _view(asker, learned, answers)
     own = learned.error_bound
-    least = learned.bound_at_least
+    shown = 0.0
     if own is not None and not answers.exact:
-        least = max(least, _check_bound(view, learned, own, answers, learning))
+        shown = _check_bound(view, learned, own, answers, learning)
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
@@ -74,13 +74,15 @@ def judge(
         caveat=learned.caveat,
         deviation=answers.deviation,
         repeats=answers.repeats,
+        resolution=shown,
     )
     bound = _bound(view, learned, answers, checking)
-    bound = None if bound is None else max(bound, least)
     explained = np.inf
     if own is None and answers.exact:
         explained = _SLACK * rounding_limit(learned.model, view.input_bound)
     explained = max(explained, learned.bound_at_least)
+    if answers.exact:
+        bound = _raised(bound, certificate.max_relative_error, explained)
     status, reason = _status(certificate, bound, explained, exact_at if answers.exact else 0.0)
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
@@ -117,6 +119,14 @@ def _readouts(model: Model) -> list[Array]:
             return [head.v for head in model.heads]
         case _:
             return []
+
+
+def _raised(bound: float | None, seen: float, explained: float) -> float | None:
+    """What fresh answers say of the bound: where they deviate more than it explains, and rounding could be
+    the reason, the bound was too small; where rounding cannot, there is none."""
+    if bound is None or seen <= _PARTS * bound:
+        return bound
+    return seen if seen <= explained else None
 
 
 def tolerance_of(answers: Answers, learned: Learned) -> float:
@@ -205,9 +215,10 @@ def _status(
     beyond that means another function than the one learnt, however small it is."""
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
-    known = np.inf if bound is None else bound
-    useful = known <= min(explained, _USEFUL)
-    if useful and certificate.max_relative_error <= max(certificate.allowed, _PARTS * known):
+    known, seen = np.inf if bound is None else bound, certificate.max_relative_error
+    # where rounding explains every fresh answer, nothing speaks for another function, however the bound is
+    useful = known <= _USEFUL and (known <= explained or (certificate.passed and seen == 0.0))
+    if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
         text = f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
         return Status.WITHIN_BOUND, text
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))
