@@ -150,3 +150,30 @@ def test_the_command_line(tmp_path: Path) -> None:
     options = ["--vocabulary", "40", "--embeddings", str(tmp_path / "embeddings.npy"), "--json"]
     ran = CliRunner().invoke(app, ["recover", SCORER, *options])
     assert json.loads(ran.stdout)["family"] == "single-head"
+
+
+def test_the_plan_is_kept_and_commands_for_rows_say_so() -> None:
+    planned = unsoftmax.plan("demo:tokens?V=200&r=4", vocabulary=200)
+    result = unsoftmax.recover("demo:tokens?V=200&r=4")
+    assert abs(result.queries.learning - planned.by_rank[4]) < 0.02 * planned.by_rank[4]
+    assert planned.parameters[4] == unsoftmax.random_token_heads(200, 4).parameters
+    for command in ("audit", "defend"):
+        ran = CliRunner().invoke(app, [command, "demo:tokens?V=60&r=2"])
+        assert ran.exit_code == 2
+        assert "takes token ids" in ran.output
+
+
+def test_a_head_that_computes_in_float32_is_known_within_a_bound() -> None:
+    truth = unsoftmax.random_token_heads(150, 5, seed=1)
+    head = truth.heads[0]
+    k, q, u = (part.astype(np.float32) for part in (head.keys, head.queries, head.values))
+
+    def answer(ids: Any) -> Any:
+        scores = np.einsum("bnk,bk->bn", k[ids], q[ids[:, -1]])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return (weights * u[ids]).sum(axis=1) / weights.sum(axis=1)
+
+    result = unsoftmax.recover(answer, vocabulary=150)
+    assert result.status is Status.WITHIN_BOUND
+    assert result.error_bound is not None
+    assert worst_error(truth, result.model) <= min(result.error_bound, 1e-4)

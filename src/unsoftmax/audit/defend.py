@@ -20,6 +20,7 @@ from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle, demo_model
+from unsoftmax.recovery.token_targets import refuse_token_ids
 
 __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
@@ -134,6 +135,7 @@ def defend(
     [False, True]
     """
     model = target if isinstance(target, Model) else model_of(target)
+    refuse_token_ids(as_oracle(model), "defend")
     if model.outputs is not None:
         raise UsageError(
             f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum"

@@ -28,6 +28,7 @@ from unsoftmax.recovery.explain import no_learner
 from unsoftmax.recovery.recover import Job, checked_tolerance, recover_from
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.token_targets import refuse_token_ids
 
 __all__ = ["Audit", "audit_target"]
 
@@ -143,6 +144,7 @@ def audit_target(
     ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
     oracle = as_oracle(target, outputs=outputs)
+    refuse_token_ids(oracle, "audit")
     gate = _Gate(confirm_above, confirm)
     wanted = family_named(family)
     told = width if width is not None else oracle.spec.width

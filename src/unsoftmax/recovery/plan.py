@@ -8,7 +8,8 @@ from typing import Any
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner, Size
-from unsoftmax.oracles import check_width
+from unsoftmax.learners.tokens import TokenLearner
+from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
 from unsoftmax.recovery.targets import as_oracle
 
@@ -140,17 +141,21 @@ def plan(
     outputs: int | None = None,
     learner: Learner | None = None,
     size: Size | None = None,
+    vocabulary: int | None = None,
 ) -> Plan:
     """What `recover` with the same arguments would cost. Asks nothing.
 
     size: ranks, heads, neurons and biases, where they are known; left out, the plan is a table by size.
+    vocabulary: number of token ids, for a target that takes ids.
 
     >>> plan("demo:single-head?d=64").by_rank[8] < 1.2 * (64 + 8 * (2 * 64 - 8))
     True
     >>> plan("demo:multi-head?d=64", family="multi-head", size=Size(64, (8,) * 8)).usual
     9693
     """
-    oracle = as_oracle(target, outputs=outputs)
+    oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
+    if isinstance(oracle.spec.domain, TokenIds):
+        return _token_plan(oracle.spec.domain.vocabulary, oracle.spec.outputs, size)
     d = check_width(width if width is not None else oracle.spec.width)
     auto = learner is None and family == AUTO and oracle.spec.outputs is None
     if learner is None:
@@ -165,6 +170,19 @@ def plan(
     others = (Family.MULTI_HEAD, Family.TRANSFORMER)
     formulas = {str(each): next(choose(Known(), each)).learner.claim.queries.formula for each in others}
     return replace(planned, family=AUTO, otherwise=formulas)
+
+
+def _token_plan(vocabulary: int, outputs: int | None, size: Size | None) -> Plan:
+    """The plan for one head over token ids, by the rank of its scores."""
+    learner = TokenLearner()
+    ranks = [r for r in _RANKS if r < vocabulary] or [0]
+    sizes = [Size(vocabulary, (r,), outputs=outputs) for r in ranks] if size is None else [size]
+    costs = []
+    for each in sizes:
+        freedom = vocabulary * (outputs or 1) + each.rank * (2 * vocabulary - 1 - each.rank)
+        costs.append(replace(_cost(learner.claim, each, each), parameters=freedom))
+    everything = vocabulary + vocabulary**2  # every token and every pair
+    return Plan(vocabulary, str(learner.family), learner.claim, tuple(costs), everything)
 
 
 def plan_for(

@@ -150,6 +150,17 @@ class TokenPairMeter:
         y = (weights @ u + own[:, 0] * self.values[asking])[:, None] / total
         return np.asarray(weights / total * (u - y))
 
+    def deviations(self, tokens: Ids, asking: Ids, scores: Array) -> Array:
+        """How far the answers to [tokens, j] are from what the scores predict. One query for each j.
+
+        tokens, scores: (n, L). asking: (n,).
+        """
+        own = np.column_stack([scores, np.zeros(len(asking))])
+        weights = np.exp(own - own.max(axis=1, keepdims=True))
+        ids = np.column_stack([tokens, asking])
+        predicted = np.einsum("nl,nl->n", weights, self.values[ids]) / weights.sum(axis=1)
+        return np.asarray(np.abs(self.sequences.ask(ids) - predicted))
+
     def farther_extreme(self, asking: Ids) -> Ids:
         """Of the two tokens with extreme values the one whose value is farther from the asking token's."""
         high, low = self.extremes

