@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -198,3 +199,24 @@ def test_the_users_own_sequences_are_asked(shape: tuple[int, ...]) -> None:
     assert certificate.n_queries <= 180
     assert "user's own" in certificate.distribution
     np.testing.assert_array_equal(mine, kept)
+
+
+def test_a_box_that_differs_on_the_users_sequences_is_caught(tmp_path: Path) -> None:
+    W, v = HEAD.W, HEAD.v
+    mine = 5.0 + np.random.default_rng(0).standard_normal((50, 6, 10))
+
+    def where(X: Array) -> Array:
+        return np.asarray((X.mean(axis=(1, 2)) > 4.0) & (X.shape[1] == 6))
+
+    box = _otherwise(where, SingleHead(W, v), SingleHead(1.5 * W, v))
+    assert unsoftmax.recover(box, width=10).status is Status.EXACT
+    assert unsoftmax.recover(box, width=10, sequences=mine).status is Status.OUTSIDE_CLASS
+    np.save(tmp_path / "mine.npy", mine.reshape(-1, 10))
+    head = SingleHead(W, v)
+    assert unsoftmax.recover(head, sequences=tmp_path / "mine.npy").status is Status.EXACT
+
+
+@pytest.mark.parametrize("wrong", ["missing.npy", np.ones((2, 3)), np.full((1, 2, 10), np.nan), [["a"]]])
+def test_sequences_that_are_none_are_refused(wrong: object) -> None:
+    with pytest.raises(unsoftmax.UsageError):
+        unsoftmax.recover(HEAD, sequences=wrong)

@@ -50,6 +50,14 @@ class _Method(Tokens):
     learner: Annotated[
         _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
     ] = "default"
+    sequences: Annotated[
+        str | None,
+        typer.Option(
+            "--sequences",
+            help="A .npy file (n, N, d) or (n, d): your own sequences, for the certificate.",
+            show_default=False,
+        ),
+    ] = None
 
 
 @command("unsoftmax.recovery.recover")
@@ -84,6 +92,7 @@ def recover(
                 progress=progress,
                 vocabulary=method.vocabulary,
                 embeddings=method.embeddings,
+                sequences=method.sequences,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None

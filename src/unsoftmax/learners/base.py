@@ -52,6 +52,7 @@ class Known:
     readout: Readout | None = None
     refuted: tuple[Refutation, ...] = ()
     findings: tuple[Finding, ...] = ()
+    sequences: Array | None = None
 
     @property
     def exact(self) -> bool:

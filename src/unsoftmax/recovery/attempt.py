@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Clipped, Exact, Unsteady, identify, looks_exact
 from unsoftmax.certify import REPLAY_TEST, confirm_target
+from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
@@ -120,11 +121,15 @@ class Attempt:
                 self._known = replace(self._known, refuted=(*self._known.refuted, stop.refutation))
             except Unresolved as stop:
                 stops.append(stop)
+            except UsageError as error:  # no option of the user's: what the target answered makes no model
+                stops.append(Unresolved(f"the answers lead to no model ({error}); another seed may help"))
 
     def _judge(self, learned: Learned, answers: Answers) -> Outcome:
         self._learned = learned
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            self._verdict = verdict = judge(self._ledger, learned, answers, self._learning, self._checking)
+            self._verdict = verdict = judge(
+                self._ledger, learned, answers, self._learning, self._checking, self._known.sequences
+            )
         ledger = self._ledger
         if verdict.status.recovered and ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(

@@ -21,6 +21,7 @@ from unsoftmax.certify import (
     error_bound,
     rounding_limit,
 )
+from unsoftmax.certify.sample import OwnSequences
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
 from unsoftmax.ledger import VERIFICATION, Asker
@@ -56,9 +57,13 @@ def judge(
     answers: Answers,
     learning: np.random.Generator,
     checking: np.random.Generator,
+    sequences: Array | None = None,
 ) -> Verdict:
     """The status that fresh queries allow. Raises `OutsideClass` where they contradict the learner's
-    bound."""
+    bound.
+
+    sequences: the user's own, on which the certificate compares as well.
+    """
     view = _view(asker, learned, answers)
     own = learned.error_bound
     shown = 0.0
@@ -75,6 +80,7 @@ def judge(
         deviation=answers.deviation,
         repeats=answers.repeats,
         resolution=shown,
+        own=None if sequences is None else OwnSequences(sequences),
     )
     bound = _bound(view, learned, answers, checking)
     explained = np.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from unsoftmax.oracles import Oracle, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named
 from unsoftmax.recovery.language_model import recover_language_model
+from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
@@ -42,6 +43,7 @@ class Job:
     progress: Callable[[Progress], None] | None = None
     vocabulary: int | None = None
     embeddings: object = None
+    sequences: object = None
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -63,6 +65,8 @@ class Job:
             }
             if oracle.spec.domain is not None:
                 options |= {"vocabulary": oracle.spec.domain.width, "embeddings": self.embeddings is not None}
+            if self.sequences is not None:
+                options["sequences"] = True
             learner = self.learner if self.learner is not None else f"{kind}: {self.family or 'auto'}"
             journal = stack.enter_context(
                 open_journal(self.ledger, oracle, seed=int(self.seed), learner=learner, options=options)
@@ -100,6 +104,7 @@ def recover(
     progress: Callable[[Progress], None] | None = None,
     vocabulary: int | None = None,
     embeddings: object = None,
+    sequences: object = None,
 ) -> Result:
     """Recovers the parameters of `target` from its answers alone, with a certificate and the bill.
 
@@ -115,6 +120,8 @@ def recover(
     progress: called after every batch with a `Progress`.
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
     embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
+    sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares
+    the model on these as well.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
@@ -135,6 +142,7 @@ def recover(
         progress=progress,
         vocabulary=vocabulary,
         embeddings=embeddings,
+        sequences=sequences,
     )
     return recover_from(target, job)
 
@@ -155,7 +163,9 @@ def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind:
             return recover_tokens(ledger, int(job.seed), job.family, job.embeddings)
         if job.embeddings is not None or job.family is Family.TOKENS:
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
-        return run(ledger, job.known(), job.family, job.learner, int(job.seed), prepare)
+        own = checked_sequences(job.sequences, ledger.width, ledger.input_bound)
+        told = replace(job.known(), sequences=own)
+        return run(ledger, told, job.family, job.learner, int(job.seed), prepare)
 
 
 def _speaks(oracle: Oracle, family: Family | None) -> bool:
