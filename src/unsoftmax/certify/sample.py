@@ -140,7 +140,7 @@ def _in_space(
     shape = rng.choice(len(_SHAPES), n, p=[share for _, share in _SHAPES])
     first = np.concatenate([[0], np.cumsum(lengths)])
     owner = np.repeat(np.arange(n), lengths)
-    rows = _directions(shape, owner, width, rng)
+    rows = _directions(shape, first, width, rng)
     drawn_lengths = np.sqrt(np.einsum("rd,rd->r", rows, rows))
     rows *= (_norms(size, sizes[0], shape, owner, rng) / drawn_lengths)[:, None]
     _copy_within(rows, np.flatnonzero(shape == _INDEX["repeated rows"]), first, rng)
@@ -169,22 +169,21 @@ def _strata(lengths: NDArray[np.int64], n_sizes: int, rng: np.random.Generator) 
 
 
 def _directions(
-    shape: NDArray[np.int64], owner: NDArray[np.int64], width: int, rng: np.random.Generator
+    shape: NDArray[np.int64], first: NDArray[np.int64], width: int, rng: np.random.Generator
 ) -> Array:
-    """Rows of any length, none of them zero."""
-    rows = _random_entries((len(owner), width), rng)
-    weight = np.where(shape == _INDEX["rows with a common part"], rng.uniform(0.5, 5.0, len(shape)), 0.0)
-    collinear = shape == _INDEX["collinear rows"]
-    shared = np.zeros((len(shape), width))
-    with_shared = np.flatnonzero((weight > 0.0) | collinear)
-    shared[with_shared] = _random_entries((len(with_shared), width), rng)
-    related = np.flatnonzero(weight[owner] > 0.0)
-    rows[related] += weight[owner[related], None] * shared[owner[related]]
-    related = np.flatnonzero(collinear[owner])
-    rows[related] = rng.choice([-1.0, 1.0], len(related))[:, None] * shared[owner[related]]
-    related = np.flatnonzero((shape == _INDEX["unit rows"])[owner])
-    rows[related] = 0.0
-    rows[related, rng.integers(0, width, len(related))] = rng.choice([-1.0, 1.0], len(related))
+    """Rows of any length, none of them zero; those of sequence i are first[i] to first[i + 1]."""
+    rows = _random_entries((int(first[-1]), width), rng)
+    kinds = [_INDEX[name] for name in ("rows with a common part", "collinear rows", "unit rows")]
+    for i in np.flatnonzero(np.isin(shape, kinds)):
+        block = rows[first[i] : first[i + 1]]
+        signs = rng.choice([-1.0, 1.0], len(block))
+        if shape[i] == kinds[0]:
+            block += rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
+        elif shape[i] == kinds[1]:
+            np.multiply(signs[:, None], _random_entries((1, width), rng), out=block)
+        else:
+            block[:] = 0.0
+            block[np.arange(len(block)), rng.integers(0, width, len(block))] = signs
     return rows
 
 
