@@ -1,13 +1,14 @@
 """Is it right: fresh queries, error bounds."""
 
 from unsoftmax.certify.bounds import error_bound, rounding_limit
-from unsoftmax.certify.certificate import Certificate, certify
+from unsoftmax.certify.certificate import AnswersOff, Certificate, certify
 from unsoftmax.certify.fresh_sequences import check_fresh_sequences
 from unsoftmax.certify.recheck import REPLAY_TEST, confirm_target
 from unsoftmax.certify.sharp_sequences import check_sharp_sequences
 
 __all__ = [
     "REPLAY_TEST",
+    "AnswersOff",
     "Certificate",
     "certify",
     "check_fresh_sequences",

@@ -14,7 +14,7 @@ from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import Ball, Space
 
-__all__ = ["Certificate", "certify"]
+__all__ = ["AnswersOff", "Certificate", "certify"]
 
 _CONFIDENCE = 0.99
 # of the answers: more than this is wrong, however sharply the model says that they depend on its parameters
@@ -77,37 +77,46 @@ class Certificate:
         return f"{seen:.1g} relative" if seen > 0.0 else "no more than rounding and errors of answers explain"
 
 
+@dataclass(frozen=True)
+class AnswersOff:
+    """How far answers are off by themselves: at most by `tolerance`, or, where values become something else,
+    by the `deviation` of answers from what values become; `repeats` answers are asked for their median.
+    resolution: what the answers could show at best."""
+
+    tolerance: float = 0.0
+    deviation: Callable[[Array, Array], Array] | None = None
+    repeats: int = 1
+    resolution: float = 0.0
+
+
 def certify(
     asker: Asker,
     model: Model,
     rng: np.random.Generator,
     *,
     allowed: float | None = None,
-    tolerance: float = 0.0,
+    answers_off: AnswersOff | None = None,
     caveat: str = "",
-    deviation: Callable[[Array, Array], Array] | None = None,
-    repeats: int = 1,
     own: OwnSequences | None = None,
-    resolution: float = 0.0,
 ) -> Certificate:
-    """Compares the model with fresh answers and bills them to verification. `tolerance`: how far an answer
-    may be off by itself.
+    """Compares the model with fresh answers and bills them to verification.
 
-    deviation, repeats: see `Answers`. own: sequences of the user's that are compared as well. resolution:
-    what the answers could show at best.
+    answers_off: how far answers are off by themselves (None: not at all). own: sequences of the user's that
+    are compared as well.
     """
+    off = AnswersOff() if answers_off is None else answers_off
     allowed = model.exact_at if allowed is None else allowed
     sample = draw_sample(model, _domain(asker), rng, max_length=asker.max_length, own=own)
-    ruler = _Ruler(model, allowed, tolerance, deviation)
+    ruler = _Ruler(model, allowed, off.tolerance, off.deviation)
     errors: list[Array] = []
     ratios: list[Array] = []
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
-            answers = asker.ask(batch) if repeats == 1 else _median(asker, batch, repeats)
+            answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
             error, ratio = ruler.measure(batch, answers)
             errors.append(error)
             ratios.append(ratio)
-        repeated = _repeats(asker, model, tolerance) if repeats == 1 else None
+        repeated = _repeats(asker, model, off.tolerance) if off.repeats == 1 else None
     all_errors, all_ratios = np.concatenate(errors), np.concatenate(ratios)
     by_kind = _by_kind(sample, all_ratios)
     if repeated is not None:
@@ -128,7 +137,7 @@ def certify(
         failed=max(worst, key=lambda kind: worst[kind]) if worst else None,
         caveat=caveat,
         distribution=sample.distribution,
-        resolution=resolution,
+        resolution=off.resolution,
     )
 
 

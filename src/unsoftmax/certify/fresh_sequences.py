@@ -4,6 +4,7 @@ parameters and of the answers allow."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from unsoftmax.models import SingleHead
 from unsoftmax.models.base import softmax
 from unsoftmax.outcomes import OutsideClass, Test
 
-__all__ = ["FRESH_TEST", "check_fresh_sequences", "most_moved"]
+__all__ = ["FRESH_TEST", "Explained", "check_fresh_sequences", "most_moved"]
 
 FRESH_TEST = Test("fresh sequences are answered as far as the errors of the parameters explain")
 _LENGTHS = (2, 3, 4, 7)
@@ -27,17 +28,24 @@ _MOST = 50.0
 Deviation = Callable[[Array, Array], Array]
 
 
+@dataclass(frozen=True)
+class Explained:
+    """off: how far an answer may be from a value by itself, at most; `usual`: the part of it that is usual.
+    deviation: of answers from what values become, where they become labels."""
+
+    off: Callable[[Array], Array]
+    usual: float = 1.0
+    deviation: Deviation | None = None
+
+
 def check_fresh_sequences(
     asker: Asker,
     head: SingleHead,
     error: float,
-    off: Callable[[Array], Array],
+    by_answers: Explained,
     rng: np.random.Generator,
     *,
     v_error: float | None = None,
-    usual: float = 1.0,
-    deviation: Deviation | None = None,
-    longest: float | None = None,
 ) -> None:
     """Raises `OutsideClass` when fresh answers contradict the head, whose parameters are known to a relative
     error of `error`.
@@ -47,12 +55,10 @@ def check_fresh_sequences(
     are random, so the error of a
     score is near its usual size: no answer may exceed that by far, nor all of them together by anything.
 
-    off: how far an answer may be from a value by itself, at most; the part `usual` of it is as far as it
-    usually is. v_error: that of v alone.
-    longest: the largest norm of a row, besides the input bound.
+    by_answers: how far an answer may be from a value by itself. v_error: the error of v alone.
     """
     sizes = _sizes(head, asker.input_bound)
-    sizes = sizes if longest is None else np.minimum(sizes, longest)
+    off, usual, deviation = by_answers.off, by_answers.usual, by_answers.deviation
     ratios: list[Array] = []
     for length in _LENGTHS:
         if asker.max_length is not None and length > asker.max_length:

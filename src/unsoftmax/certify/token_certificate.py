@@ -40,7 +40,6 @@ def certify_tokens(
     longest: int,
     noise: float = 0.0,
     corpus: list[Ids] | None = None,
-    caveat: str = "",
 ) -> Certificate:
     """Compares the model with fresh answers. Errors are relative to the spread of the model's values.
 
@@ -71,7 +70,6 @@ def certify_tokens(
         sizes=(),
         by_kind=errors,
         failed=None if errors[worst] <= allowed else worst,
-        caveat=caveat,
     )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from unsoftmax.answers import Answers, Clipped, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import Array
 from unsoftmax.certify import (
+    AnswersOff,
     Certificate,
     certify,
     check_fresh_sequences,
@@ -21,6 +22,7 @@ from unsoftmax.certify import (
     error_bound,
     rounding_limit,
 )
+from unsoftmax.certify.fresh_sequences import Explained
 from unsoftmax.certify.sample import OwnSequences
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
@@ -75,11 +77,8 @@ def judge(
         learned.model,
         checking,
         allowed=exact_at if own is None else max(exact_at, 2.0 * min(own, _USEFUL)),
-        tolerance=tolerance_of(answers, learned),
+        answers_off=AnswersOff(tolerance_of(answers, learned), answers.deviation, answers.repeats, shown),
         caveat=learned.caveat,
-        deviation=answers.deviation,
-        repeats=answers.repeats,
-        resolution=shown,
         own=None if sequences is None else OwnSequences(sequences),
     )
     bound = _bound(view, learned, answers, checking)
@@ -176,11 +175,13 @@ def _check_bound(
         asker,
         head,
         own,
-        lambda values: _off(ruler, tolerance_of(ruler, learned), values),
+        Explained(
+            lambda values: _off(ruler, tolerance_of(ruler, learned), values),
+            usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
+            deviation=ruler.deviation if isinstance(ruler, Labels) else None,
+        ),
         rng,
         v_error=v_error,
-        usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
-        deviation=ruler.deviation if isinstance(ruler, Labels) else None,
     )
     return shown
 

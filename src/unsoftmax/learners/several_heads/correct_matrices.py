@@ -82,18 +82,17 @@ def correct_directions(
     matrices: list[Array],
     readouts: Array,
     head: int,
-    left: Array,
-    right: Array,
+    sides: tuple[Array, Array],
     size: float,
     rng: np.random.Generator,
 ) -> Array | None:
     """The head's matrix after a correction left·X·rightᵀ, where one base row shows least: along the rows that
     held the heads apart.
 
-    left: basis of W's columns (d, r). right: a few directions of b (n, k). Costs 1.5 rk queries, far less
-    than all of W.
+    sides: left, a basis of W's columns (d, r), and right, a few directions of b (n, k). Costs 1.5 rk queries,
+    far less than all of W.
     """
-    W = matrices[head]
+    W, (left, right) = matrices[head], sides
     r, k = left.shape[1], right.shape[1]
     A, B = isolating_pairs(
         matrices, head, readouts[head], int(1.5 * r * k) + 8, rng, PairSizes(size, _SATURATED, respond.biased)

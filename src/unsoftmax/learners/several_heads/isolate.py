@@ -128,7 +128,7 @@ def solve_heads(
     with respond.ledger.phase("scores"):
         _run_together(respond, jobs)
         matrices, ranks = _assemble(jobs, left, tolerance)
-        matrices, ranks = _correct_leaks(respond, a, jobs, left, readouts, tolerance, matrices, ranks)
+        matrices, ranks = _correct_leaks(respond, a, jobs, left, readouts, tolerance, (matrices, ranks))
     return Heads(matrices, readouts, ranks, respond.flat)
 
 
@@ -155,7 +155,7 @@ def refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: n
             if look == 0 and 4 * len(rows) < respond.columns:
                 left = np.linalg.svd(matrices[h], full_matrices=False)[0][:, :rank]
                 corrected = correct_directions(
-                    respond, matrices, readouts, h, left, np.linalg.qr(rows.T)[0], size, rng
+                    respond, matrices, readouts, h, (left, np.linalg.qr(rows.T)[0]), size, rng
                 )
             else:
                 corrected = correct_matrix(respond, matrices, readouts, h, heads.ranks[h], size, rng)
@@ -226,11 +226,11 @@ def _correct_leaks(
     left: Array,
     readouts: Array,
     tolerance: float,
-    matrices: list[Array],
-    ranks: list[int | None],
+    first: tuple[list[Array], list[int | None]],
 ) -> tuple[list[Array], list[int | None]]:
-    """What the others add is predicted and subtracted until nothing changes; where it is too much, asked
-    again nearer to the base row."""
+    """Matrices and ranks, from the first ones: what the others add is predicted and subtracted until nothing
+    changes; where it is too much, asked again nearer to the base row."""
+    matrices, ranks = first
     quiet = [job.meter.background for job in jobs]
     for _ in range(_LEAK_ROUNDS):
         worst, again = 0.0, []

@@ -57,7 +57,7 @@ def measure_hessians(
     q, count = min(k, 4), max(3, -(-8 // m))
     points, seconds = np.empty((0, k)), np.empty((0, 0, m))
     for _ in range(_ROUNDS):
-        points, seconds = _grow(asks, stencil, whole[:q], points, seconds, count, most, rng)
+        points, seconds = _grow(asks, stencil, whole[:q], (points, seconds), count, most, rng)
         forms = symmetric_from(seconds.transpose(0, 2, 1), q)
         rows = as_vectors(forms).reshape(count * m, -1)
         rank, floor, space = _span(rows, region, stencil)
@@ -87,13 +87,14 @@ def _grow(
     asks: Asks,
     stencil: Stencil,
     basis: Array,
-    points: Array,
-    seconds: Array,
+    asked: tuple[Array, Array],
     count: int,
     size: float,
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
-    """Asks new directions at old points, and all directions at new points."""
+    """Points and second differences, with what was asked before: new directions at old points, and all
+    directions at new points."""
+    points, seconds = asked
     directions = symmetric_directions(basis)
     if seconds.shape[1] < len(directions) and len(points):
         more = stencil.measure(asks, points, directions[seconds.shape[1] :])
