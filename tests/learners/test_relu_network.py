@@ -184,7 +184,7 @@ def test_a_kink_far_beyond_the_others_is_found_or_at_least_not_missed_in_silence
 @pytest.mark.parametrize(
     ("function", "status", "words"),
     [
-        (lambda X: np.tanh(X @ np.ones(3)), Status.OUTSIDE_CLASS, "piecewise linear"),
+        (lambda X: np.sin(X @ np.ones(3)), Status.OUTSIDE_CLASS, "piecewise linear"),
         (
             lambda X: (
                 np.maximum(np.maximum(X, 0) @ np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]]) + 0.2, 0)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import unsoftmax
 from unsoftmax.arrays import Array
 from unsoftmax.learners import Known
 from unsoftmax.learners.claims import Size
@@ -18,7 +19,7 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.models.parts import GELU, SIGMOID, SILU, TANH, activation_named
 from unsoftmax.oracles import FunctionOracle, OracleSpec
-from unsoftmax.outcomes import Stop
+from unsoftmax.outcomes import Status, Stop
 
 
 def random_network(d: int, J: int, m: int, seed: int, name: str) -> Network:
@@ -127,3 +128,34 @@ def test_what_is_no_such_network_is_not_returned(function: Callable[[Array], Arr
     for learner in (SmoothNetworkLearner(), GatedNetworkLearner()):
         with pytest.raises(Stop):
             learner.learn(ledger, Known(), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("gelu", None), ("tanh", None), ("silu", 6)])
+def test_recover_network(name: str, outputs: int | None) -> None:
+    hidden = random_network(9, 10, outputs or 1, 11, name)
+    if outputs is None:
+        hidden = Network(
+            hidden.A, hidden.U[:, 0], hidden.b, np.asarray(hidden.c)[0], activation=hidden.activation
+        )
+    result = unsoftmax.recover_network(hidden, seed=4)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, Network)
+    assert result.error_bound is not None
+    assert hidden.distance(result.model) <= result.error_bound <= 1e-8
+
+
+def test_recover_gated_network() -> None:
+    rng = np.random.default_rng(12)
+    parts = [rng.uniform(-1, 1, shape) / 3.0 for shape in ((5, 9), (5, 9), (5, 6), (5,), (5,), (6,))]
+    hidden = GatedNetwork(*parts)
+    result = unsoftmax.recover_network(hidden, seed=5)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, GatedNetwork)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize("function", [_one_stranger, _three_layers])
+def test_recover_network_of_another_kind_is_no_success(function: Callable[[Array], Array]) -> None:
+    outputs = 6 if function is _one_stranger else 8
+    result = unsoftmax.recover_network(function, 8, outputs=outputs)
+    assert not result.status.recovered

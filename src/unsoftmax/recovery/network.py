@@ -1,4 +1,4 @@
-"""`recover_network`: a two-layer ReLU network behind any callable on rows."""
+"""`recover_network`: a two-layer network behind any callable on rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.learners import Learner, ReluNetworkLearner
+from unsoftmax.learners import Learner
+from unsoftmax.learners.smooth_network.any_network import NetworkLearner
 from unsoftmax.ledger import Progress
-from unsoftmax.models import ReluNetwork
+from unsoftmax.models import GatedNetwork, Network, ReluNetwork
 from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
@@ -25,12 +26,15 @@ def recover_network(
     seed: int = 0,
     input_bound: float | None = None,
     learner: Learner | None = None,
+    outputs: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Recovers g(x) = Σ u_k relu(a_k·x + b_k) + l·x + c from a callable on arrays (n, d) -> (n,).
+    """Recovers g(x) = Σ u_k φ(a_k·x + b_k) + l·x + c from a callable on arrays (n, d) -> (n,), or (n,
+    outputs).
 
-    The result is that of `recover`; its model is a `ReluNetwork` in canonical form, and `plain_network` turns
-    it into one without linear part.
+    The result is that of `recover`. Where φ is ReLU its model is a `ReluNetwork` in canonical form, and
+    `plain_network` turns it into one without linear part; where it is GELU, SiLU, tanh, sigmoid or softplus a
+    `Network`, and a `GatedNetwork` for gated units (SwiGLU, GEGLU).
     learner: `ReluNetworkLearner(polish=..., thoroughness=...)` to trade queries for digits or for narrower
     bumps, or `milli_2019()`.
 
@@ -42,20 +46,24 @@ def recover_network(
     """
     if not callable(f):
         raise UsageError(f"a network is a callable on arrays (n, d) -> (n,), not {type(f).__name__}")
-    if width is None and isinstance(f, ReluNetwork):
-        width = f.width
+    if isinstance(f, ReluNetwork | Network | GatedNetwork):
+        width, outputs = f.width if width is None else width, f.outputs
     return recover(
-        rows_oracle(f, width),
+        rows_oracle(f, width, outputs),
         width=width,
         budget=budget,
         seed=seed,
         input_bound=input_bound,
-        learner=learner if learner is not None else ReluNetworkLearner(),
+        learner=learner if learner is not None else NetworkLearner(),
         progress=progress,
     )
 
 
-def rows_oracle(f: Callable[[Array], Any], width: int | None = None) -> FunctionOracle:
+def rows_oracle(
+    f: Callable[[Array], Any], width: int | None = None, outputs: int | None = None
+) -> FunctionOracle:
     """A callable on rows as an oracle of one-row sequences."""
     name = getattr(f, "__qualname__", type(f).__name__)
-    return FunctionOracle(lambda batch: f(batch[:, 0]), OracleSpec(width=width, max_length=1, name=name))
+    return FunctionOracle(
+        lambda batch: f(batch[:, 0]), OracleSpec(width=width, outputs=outputs, max_length=1, name=name)
+    )

@@ -49,6 +49,7 @@ class FoundGatedNetwork:
     network: GatedNetwork
     residual: float
     noise: float
+    points: Array
     answers: Array
 
 
@@ -185,4 +186,4 @@ def _fitted(
             f"{region.scale:.2g}",
         )
     network = fit.network(refined.state, scalar=False)
-    return FoundGatedNetwork(network, refined.rms[-1], region.noise, fit.answers)
+    return FoundGatedNetwork(network, refined.rms[-1], region.noise, fit.points, fit.answers)

@@ -63,6 +63,12 @@ class GatedFit:
             X, slopes, np.concatenate([down, down]), np.linalg.qr(self.features(state))[0]
         )
 
+    def state(self, network: GatedNetwork) -> Array:
+        """The state of a network."""
+        gate = np.column_stack([network.gate, network.gate_bias])
+        up = np.column_stack([network.up, network.up_bias])
+        return np.concatenate([gate, up / np.linalg.norm(up, axis=1, keepdims=True)])
+
     def network(self, state: Array, scalar: bool) -> GatedNetwork:
         """The network of this state; `scalar` for answers that are single numbers."""
         gate, up = self._halves(state)

@@ -7,18 +7,27 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.gated_network.find import find_gated_network
+from unsoftmax.learners.gated_network.fit import GatedFit
 from unsoftmax.learners.smooth_network.asks import rows_of
 from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.learners.smooth_network.hessians import spread_points
+from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.ledger import Asker
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["GatedNetworkLearner", "SmoothNetworkLearner"]
 
+_SAFETY = 20.0  # the step's own error, and that of the fresh answers
+_ONE_STEP = RefinementOptions(
+    iterations=1, damping=1e-13, improvement=0.0, dense_limit=5200, inner_iterations=400, inner_tolerance=1e-3
+)
 _PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
 
 _ASSUMPTIONS = (
@@ -57,15 +66,21 @@ class SmoothNetworkLearner:
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        asks = rows_of(asker)
         with asker.phase("network"):
-            found = find_network(rows_of(asker), rng)
+            found = find_network(asks, rng)
         _check_fit(found.residual, found.answers, found.noise)
         network = found.network
+        fresh = _fresh_points(found.points, rng)
+        with asker.phase("error bound"):
+            fit = NetworkFit(network.activation, fresh, asks(fresh), network.linear is not None)
+        moved = refine(fit, np.column_stack([network.A, network.b]), _ONE_STEP).state
+        bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
         if asker.outputs is None:
             linear = None if network.linear is None else network.linear[:, 0]
             parts = (network.A, network.U[:, 0], network.b, np.asarray(network.c)[0], linear)
             network = Network(*parts, activation=network.activation)
-        return Learned(network, self.claim)
+        return Learned(network, self.claim, error_bound=bound)
 
 
 @dataclass(frozen=True)
@@ -93,10 +108,16 @@ class GatedNetworkLearner:
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        asks = rows_of(asker)
         with asker.phase("network"):
-            found = find_gated_network(rows_of(asker), rng)
+            found = find_gated_network(asks, rng)
         _check_fit(found.residual, found.answers, found.noise)
         network = found.network
+        fresh = _fresh_points(found.points, rng)
+        with asker.phase("error bound"):
+            fit = GatedFit(network.activation, fresh, asks(fresh))
+        moved = refine(fit, fit.state(network), _ONE_STEP).state
+        bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
         if asker.outputs is None:
             network = GatedNetwork(
                 network.gate,
@@ -107,7 +128,14 @@ class GatedNetworkLearner:
                 np.asarray(network.c)[0],
                 activation=network.activation,
             )
-        return Learned(network, self.claim)
+        return Learned(network, self.claim, error_bound=bound)
+
+
+def _fresh_points(points: Array, rng: np.random.Generator) -> Array:
+    """As many other points, spread over the same sizes. One step of the fit on these alone moves the
+    parameters by
+    their error, to first order."""
+    return spread_points(rng, len(points), points.shape[1], float(np.linalg.norm(points, axis=1).max()))
 
 
 def _check_fit(residual: float, answers: np.ndarray, noise: float) -> None:
