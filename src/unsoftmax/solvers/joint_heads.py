@@ -77,9 +77,9 @@ def _linearised(
     Q = len(A)
     scores = heads.scores(A, B) + L
     weights = expit(scores)
-    voices = heads.v @ A.T
-    slopes = weights * expit(-scores) * voices
-    size = np.abs(voices).sum(axis=0) + np.linalg.norm(A, axis=1) * np.linalg.norm(heads.v) / np.sqrt(d)
+    read = heads.v @ A.T
+    slopes = weights * expit(-scores) * read
+    size = np.abs(read).sum(axis=0) + np.linalg.norm(A, axis=1) * np.linalg.norm(heads.v) / np.sqrt(d)
     w_unit = np.linalg.norm(heads.W, axis=(1, 2)) / np.sqrt(d * n)
     v_unit = np.linalg.norm(heads.v, axis=1) / np.sqrt(d)
     jacobian = np.empty((Q, H * (d * n + d)))
@@ -88,7 +88,7 @@ def _linearised(
         start = h * (d * n + d)
         jacobian[:, start : start + d * n] = (slopes[h] * w_unit[h] / size)[:, None] * products
         jacobian[:, start + d * n : start + d * n + d] = (weights[h] * v_unit[h] / size)[:, None] * A
-    residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
+    residual = (answers - np.einsum("hq,hq->q", weights, read)) / size
     return jacobian, np.asarray(residual), np.asarray(w_unit), np.asarray(v_unit)
 
 
@@ -103,11 +103,11 @@ def matrix_step(
     """
     H, d, n = heads.W.shape
     scores = heads.scores(A, B)
-    weights, voices = expit(scores), heads.v @ A.T
-    size = np.abs(voices).sum(axis=0)
+    weights, read = expit(scores), heads.v @ A.T
+    size = np.abs(read).sum(axis=0)
     units = np.linalg.norm(heads.W, axis=(1, 2)) / np.sqrt(d * n)
-    slopes = weights * expit(-scores) * voices * units[:, None] / size
-    residual = (answers - np.einsum("hq,hq->q", weights, voices)) / size
+    slopes = weights * expit(-scores) * read * units[:, None] / size
+    residual = (answers - np.einsum("hq,hq->q", weights, read)) / size
     lengths = np.sqrt(
         np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes])
     )  # of the columns
@@ -144,8 +144,8 @@ def scale_step(matrices: list[Array], v: Array, A: Array, B: Array, missing: Arr
     """(s, uncertainty): the heads' scores should be 1 + s times as large, from what is missing in some
     answers; a few answers a head suffice.
 
-    Pairs on which one head is heard alone are long when heads are close, and then tell a matrix well but for
-    its scale: together, the scales show in short pairs.
+    Pairs at which all other heads are saturated are long when heads are close, and then tell a matrix well
+    but for its scale: together, the scales show in short pairs.
 
     >>> rng = np.random.default_rng(0)
     >>> W, v = [np.eye(3), np.ones((3, 3))], rng.standard_normal((2, 3))
@@ -156,9 +156,9 @@ def scale_step(matrices: list[Array], v: Array, A: Array, B: Array, missing: Arr
     array([0.0001, 0.    ])
     """
     scores = np.stack([np.einsum("qc,qc->q", A @ matrix, B) for matrix in matrices])
-    voices = v @ A.T
-    size = np.abs(voices).sum(axis=0)
-    design = (scores * expit(scores) * expit(-scores) * voices / size).T
+    read = v @ A.T
+    size = np.abs(read).sum(axis=0)
+    design = (scores * expit(scores) * expit(-scores) * read / size).T
     wanted = missing / size
     found = np.asarray(np.linalg.lstsq(design, wanted, rcond=1e-10)[0])
     noise = np.linalg.norm(wanted - design @ found) / np.sqrt(max(len(A) - len(matrices), 1))

@@ -4,17 +4,7 @@ residual.
 A start a few ten per cent off is enough. Residuals are computed in float64, so the fit reaches the noise of
 the answers.
 
-What a model supplies (`LeastSquares[State]`; State is whatever type holds its parameters):
-
-    residual(state)     -> (n,)   weight · (predicted − answered), for all n answers
-    linearise(state)    -> Linearisation, the Jacobian J of `residual` at state
-    moved(state, step)  -> State  state + step (p,), and, if the model has symmetries, put back into a fixed
-    gauge
-
-What J must offer (`Linearisation`): `unknowns`, `forward(x)` = Jx, `backward(y)` = Jᵀy, `normal()` = JᵀJ as a
-dense array,
-`diagonal()` of JᵀJ, and `preconditioner(damping)`, an approximate inverse of JᵀJ + diag(damping), or None.
-`DenseJacobian(J)` makes all of it from an array (n, p); `Products(...)` from functions.
+A model supplies a `LeastSquares[State]` (see `linearisation`):
 
     refined = refine(problem, start, RefinementOptions(), held_out=lambda state:
     rms_of_queries_that_are_not_in_the_fit)
@@ -31,15 +21,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import cho_factor, cho_solve
+from unsoftmax.solvers.linearisation import DenseJacobian, Inverse, LeastSquares, Linearisation, Products
 
 __all__ = [
     "DenseJacobian",
+    "Inverse",
     "LeastSquares",
     "Linearisation",
     "Products",
@@ -51,93 +43,12 @@ __all__ = [
 ]
 
 State = TypeVar("State")
-Inverse = Callable[[Array], Array]
 
 # of the strongest: columns of J below are damped as if they were this strong, or they would run away
 _WEAKEST_COLUMN = 1e-12
 _MOST_DAMPING = 1e8  # a step this short that still does not help: the residual cannot be lowered in float64
 # relative eigenvalue of the scaled normal matrix below which float64 has lost the direction
 _ROUNDED_AWAY = 1e-13
-
-
-class Linearisation(Protocol):
-    """The Jacobian J (n, p) of the weighted residual at one state."""
-
-    @property
-    def unknowns(self) -> int: ...
-
-    def forward(self, step: Array, /) -> Array: ...
-
-    def backward(self, residual: Array, /) -> Array: ...
-
-    def normal(self) -> Array: ...
-
-    def diagonal(self) -> Array: ...
-
-    def preconditioner(self, damping: Array, /) -> Inverse | None: ...
-
-
-class LeastSquares(Protocol[State]):
-    """A model, its answers and their weights."""
-
-    def residual(self, state: State, /) -> Array: ...
-
-    def linearise(self, state: State, /) -> Linearisation: ...
-
-    def moved(self, state: State, step: Array, /) -> State: ...
-
-
-@dataclass(frozen=True)
-class DenseJacobian:
-    """A Jacobian held as an array.
-
-    >>> DenseJacobian(np.array([[3.0, 0.0], [4.0, 1.0]])).diagonal()
-    array([25.,  1.])
-    """
-
-    jacobian: Array
-
-    @property
-    def unknowns(self) -> int:
-        return int(self.jacobian.shape[1])
-
-    def forward(self, step: Array, /) -> Array:
-        return np.asarray(self.jacobian @ step)
-
-    def backward(self, residual: Array, /) -> Array:
-        return np.asarray(self.jacobian.T @ residual)
-
-    def normal(self) -> Array:
-        return np.asarray(self.jacobian.T @ self.jacobian)
-
-    def diagonal(self) -> Array:
-        return np.asarray(np.einsum("np,np->p", self.jacobian, self.jacobian))
-
-    def preconditioner(self, damping: Array, /) -> Inverse | None:
-        return None
-
-
-@dataclass(frozen=True)
-class Products:
-    """A Jacobian known by its products. The dense normal matrix is built from them column by column where
-    one is asked for."""
-
-    unknowns: int
-    forward: Callable[[Array], Array]
-    backward: Callable[[Array], Array]
-    squares: Array  # diagonal of JᵀJ
-    inverse: Callable[[Array], Inverse | None] = field(default=lambda damping: None)
-
-    def normal(self) -> Array:
-        columns = [self.backward(self.forward(unit)) for unit in np.eye(self.unknowns)]
-        found = np.array(columns)
-        return np.asarray((found + found.T) / 2)
-
-    def diagonal(self) -> Array:
-        return self.squares
-
-    def preconditioner(self, damping: Array, /) -> Inverse | None:
-        return self.inverse(damping)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 
-__all__ = ["Above", "Bisection", "Locator", "ProbabilisticBisection", "halve", "votes_needed"]
+__all__ = ["Above", "Bisection", "Locator", "ProbabilisticBisection", "halve"]
 
 Above = Callable[[Array, NDArray[np.intp]], NDArray[np.bool_]]
 """above(points, which): for each problem in `which`, whether its hidden number lies above the point."""
@@ -156,17 +156,3 @@ def _split(edges: Array, belief: Array, at: Array, where: NDArray[np.intp]) -> t
         np.where(new_pieces <= k, np.minimum(new_pieces, belief.shape[1] - 1), np.maximum(new_pieces - 1, 0)),
     ]
     return moved, pieces
-
-
-def votes_needed(flip: float, wrong: float = 1e-6) -> int:
-    """An odd number of repeats whose majority is wrong with a probability of at most `wrong`.
-
-    >>> votes_needed(0.0), votes_needed(0.05)
-    (1, 15)
-    """
-    from scipy.stats import binom
-
-    votes = 1
-    while flip > 0.0 and float(binom.sf(votes // 2, votes, flip)) > wrong:
-        votes += 2
-    return votes
