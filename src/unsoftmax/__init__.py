@@ -20,6 +20,7 @@ _HOMES = {
     "BoundedInputs": "oracles",
     "CanonicalNetwork": "models",
     "Certificate": "certify",
+    "Check": "recovery.check",
     "Claim": "learners",
     "Clipped": "oracles",
     "Cost": "recovery.plan",
@@ -80,6 +81,7 @@ _HOMES = {
     "appendix_c": "learners",
     "as_oracle": "recovery.targets",
     "audit_target": "audit.pipeline",
+    "check": "recovery.check",
     "clipped": "learners",
     "defend": "audit.defend",
     "equivalent": "models",
@@ -205,6 +207,8 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.oracles.torch_module import TorchOracle as TorchOracle
     from unsoftmax.outcomes import OutsideClass as OutsideClass
     from unsoftmax.outcomes import Status as Status
+    from unsoftmax.recovery.check import Check as Check
+    from unsoftmax.recovery.check import check as check
     from unsoftmax.recovery.fit import fit as fit
     from unsoftmax.recovery.network import recover_network as recover_network
     from unsoftmax.recovery.plan import Cost as Cost

@@ -11,6 +11,7 @@ import typer
 
 from unsoftmax import __version__
 from unsoftmax.cli.audit import audit
+from unsoftmax.cli.check import check
 from unsoftmax.cli.compare import compare
 from unsoftmax.cli.defend import defend
 from unsoftmax.cli.demo import demo
@@ -34,7 +35,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _command in (recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
+for _command in (check, recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
     app.command()(_command)
 app.add_typer(ledger_app, name="ledger")
 

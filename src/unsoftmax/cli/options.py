@@ -23,7 +23,17 @@ __all__ = [
     "Width",
 ]
 
-Family = Literal["auto", "single-head", "multi-head", "transformer", "tokens"]
+Family = Literal[
+    "auto",
+    "single-head",
+    "multi-head",
+    "transformer",
+    "relu-network",
+    "network",
+    "encoder-block",
+    "language-model",
+    "tokens",
+]
 _SERVERS = "Servers and slow targets"
 
 

@@ -47,6 +47,14 @@ class _Reach(Servers):
 class _Method(Tokens):
     """What is known of the inputs, and who learns."""
 
+    row: Annotated[
+        Literal["last", "first", "mean", "all"] | None,
+        typer.Option("--row", help="Row to read of a target that answers every row.", show_default=False),
+    ] = None
+    readout: Annotated[
+        Path | None,
+        typer.Option("--readout", help="A .npy file (m,): weights of a vector answer.", show_default=False),
+    ] = None
     learner: Annotated[
         _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
     ] = "default"
@@ -93,6 +101,8 @@ def recover(
                 vocabulary=method.vocabulary,
                 embeddings=method.embeddings,
                 sequences=method.sequences,
+                row=method.row,
+                readout=method.readout,
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None

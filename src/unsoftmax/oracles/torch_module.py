@@ -84,6 +84,10 @@ class TorchOracle:
         return d, None if self._readout.ndim == 1 else self._readout.shape[1]
 
     def __call__(self, batch: Array, /) -> Array:
+        return checked_answers(self.raw(batch), len(batch), self.spec.outputs)
+
+    def raw(self, batch: Array) -> Array:
+        """What the module answers, of whatever shape, as float64."""
         torch = self._torch
         with np.errstate(over="ignore"), torch.no_grad(), _evaluating(self._module):
             sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(
@@ -101,9 +105,7 @@ class TorchOracle:
                 f"the module returned {type(answers).__name__} instead of a tensor; wrap it so that it "
                 "returns (B,)"
             )
-        return checked_answers(
-            answers.detach().to("cpu", torch.float64).numpy(), len(batch), self.spec.outputs
-        )
+        return np.asarray(answers.detach().to("cpu", torch.float64).numpy())
 
     def _answers(self, sequences: Any) -> Any:
         if self._attention:

@@ -44,6 +44,8 @@ class Job:
     vocabulary: int | None = None
     embeddings: object = None
     sequences: object = None
+    row: str | None = None
+    readout: object = None
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -105,6 +107,8 @@ def recover(
     vocabulary: int | None = None,
     embeddings: object = None,
     sequences: object = None,
+    row: str | None = None,
+    readout: object = None,
 ) -> Result:
     """Recovers the parameters of `target` from its answers alone, with a certificate and the bill.
 
@@ -122,6 +126,8 @@ def recover(
     embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
     sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares
     the model on these as well.
+    row: for a target that answers every row, (B, N, m): read the last, first, mean or all of them. readout:
+    weights (m,) that make one number of a vector answer, or a .npy file.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
@@ -143,6 +149,8 @@ def recover(
         vocabulary=vocabulary,
         embeddings=embeddings,
         sequences=sequences,
+        row=row,
+        readout=readout,
     )
     return recover_from(target, job)
 
@@ -150,7 +158,9 @@ def recover(
 def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind: str = "recover") -> Result:
     """`recover` for a job. prepare: what to find out before a learner is chosen, instead of the usual look at
     the answers."""
-    oracle = as_oracle(target, outputs=job.outputs, vocabulary=job.vocabulary)
+    oracle = as_oracle(
+        target, outputs=job.outputs, vocabulary=job.vocabulary, row=job.row, readout=job.readout
+    )
     if oracle.spec.domain is None and getattr(oracle, "takes_ids", False):
         raise UsageError("the target takes token ids and does not tell how many; pass vocabulary=V")
     with ExitStack() as stack:

@@ -9,10 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.importing import import_attribute
 from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
+from unsoftmax.oracles.answer_row import AnswerRow, Row, check_row
 from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
 from unsoftmax.recovery.demos import demo_model
 from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
@@ -33,17 +37,44 @@ def as_oracle(
     outputs: int | None = None,
     http: Mapping[str, Any] | None = None,
     vocabulary: int | None = None,
+    row: str | None = None,
+    readout: object = None,
 ) -> Oracle:
     """The oracle behind a target. `http`: options for a target behind a web address, by the names of
-    `HttpOptions`. vocabulary: number of token ids, for a target that takes ids (B, N).
+    `HttpOptions`. vocabulary: number of token ids, for a target that takes ids (B, N). row: which row of an
+    answer (B, N, m) to read: last, first, mean or all. readout: (m,) or a .npy file, for one number.
 
     >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
     8
     """
+    if row is not None or readout is not None:
+        return _read(target, outputs, check_row(row), readout)
     torch = sys.modules.get("torch")  # whoever passes a module has imported it
     if vocabulary is not None and torch is not None and isinstance(target, torch.nn.Module):
         return with_vocabulary(of_token_module(target, outputs), vocabulary)
     return with_vocabulary(_any_oracle(target, outputs, http), vocabulary)
+
+
+def _read(target: object, outputs: int | None, row: Row | None, readout: object) -> Oracle:
+    """One row of the answers, or a readout of them: for targets that are asked in this process."""
+    weights = None if readout is None else _numbers(readout)
+    inner = _any_oracle(target, None, None)
+    function = getattr(inner, "raw", None) or getattr(inner, "function", None)
+    if not callable(function):
+        raise UsageError(
+            "row and readout are for callables and torch modules; let any other target answer (B,) or (B, m)"
+        )
+    return AnswerRow(function, replace(inner.spec, outputs=outputs), row, weights)
+
+
+def _numbers(readout: object) -> Array:
+    """A readout as it is, or from a .npy file."""
+    if not isinstance(readout, str | Path):
+        return np.asarray(readout, dtype=np.float64)
+    try:
+        return np.asarray(np.load(readout, allow_pickle=False), dtype=np.float64)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read the readout {readout}: {error}") from error
 
 
 def _any_oracle(target: object, outputs: int | None, http: Mapping[str, Any] | None) -> Oracle:

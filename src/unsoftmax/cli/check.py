@@ -1,0 +1,54 @@
+"""`unsoftmax check TARGET`: what it is, what can be recovered, and the next command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from unsoftmax.cli.command import command
+from unsoftmax.cli.failures import NOT_RECOVERED
+from unsoftmax.cli.options import Json, Seed, Servers, Target, Width
+from unsoftmax.cli.output import print_json
+from unsoftmax.cli.reach import opened
+
+__all__ = ["check"]
+
+
+@command("unsoftmax.recovery.check")
+def check(
+    target: Target,
+    reach: Servers,
+    width: Width = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option("--vocabulary", help="Number of token ids, for a target that takes ids.", min=1),
+    ] = None,
+    input_bound: Annotated[
+        float | None,
+        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
+    ] = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Say what TARGET is, what can be recovered from it, and what to do next. Usually 60 to 200 queries."""
+
+    from unsoftmax.recovery.check import check as look_at
+
+    with opened(target, reach) as oracle:
+        found = look_at(
+            oracle, width=width, vocabulary=vocabulary, input_bound=input_bound, seed=seed, name=target
+        )
+    if as_json:
+        print_json(found.as_json())
+    else:
+        typer.echo(f"looks like  {found.looks_like}")
+        for finding in found.findings:
+            typer.echo(f"  {finding.subject:<16}{finding.value}")
+        if found.obstacle:
+            typer.echo(f"in the way  {found.obstacle}")
+        typer.echo(f"next        {found.advice}")
+        if found.command:
+            typer.echo(f"            {found.command}")
+        typer.echo(f"queries     {found.queries:,}")
+    raise typer.Exit(0 if found.recoverable else NOT_RECOVERED)

@@ -1,0 +1,193 @@
+"""`check`: what a target is, what can be recovered from it, what stands in the way, and the next command."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.answers import Finding
+from unsoftmax.errors import OracleFault
+from unsoftmax.families import Family
+from unsoftmax.first_look.look import FirstLook, first_look
+from unsoftmax.learners import Known
+from unsoftmax.ledger import Ledger
+from unsoftmax.oracles import Oracle
+from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.outcomes import Stop
+from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.explain import no_learner
+from unsoftmax.recovery.plan import plan_for
+from unsoftmax.recovery.targets import as_oracle
+
+__all__ = ["Check", "check"]
+
+_STREAM = 0xC4EC  # keeps this randomness apart from that of targets made from the same small seed
+_NAMES = {
+    Family.SINGLE_HEAD: "one attention head",
+    Family.MULTI_HEAD: "several attention heads",
+    Family.TRANSFORMER: "attention with a ReLU network on top",
+    Family.RELU_NETWORK: "a ReLU network",
+}
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a short look says of a target.
+
+    recoverable: whether `recover` has a learner for what was seen; only `recover` proves that it succeeds.
+    looks_like: the target in words. obstacle: what stands in the way, empty where nothing does. advice: what
+    to do next. command: the next command line; empty for a target that is no text. expected: usual queries of
+    the recovery, where they can be told.
+    """
+
+    recoverable: bool
+    looks_like: str
+    obstacle: str
+    advice: str
+    command: str
+    queries: int
+    expected: int | None = None
+    findings: tuple[Finding, ...] = field(default=())
+
+    def as_json(self) -> dict[str, Any]:
+        """The facts as plain data."""
+        return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The target as it can be asked: which options it needs, and the queries that showed that."""
+
+    oracle: Oracle
+    options: tuple[str, ...] = ()
+    queries: int = 0
+    findings: tuple[Finding, ...] = ()
+
+
+def check(
+    target: object,
+    *,
+    width: int | None = None,
+    outputs: int | None = None,
+    input_bound: float | None = None,
+    vocabulary: int | None = None,
+    seed: int = 0,
+    name: str | None = None,
+) -> Check:
+    """A short look at a target, usually 60 to 200 queries: what is it, can it be recovered, what to do next?
+
+    The options are those of `recover`; name: what the target is called on a command line. A target that
+    answers every row of a sequence is read at its last row.
+
+    >>> import unsoftmax
+    >>> found = unsoftmax.check("demo:multi-head?d=6&heads=2")
+    >>> found.recoverable, found.looks_like
+    (True, 'several attention heads, width 6, exact answers')
+    """
+    try:
+        asked = _reach(target, width, outputs, vocabulary)
+        ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
+    except OracleFault as fault:
+        return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
+    command = _command(name if name is not None else target, asked, width)
+    if isinstance(ledger.domain, TokenIds):
+        text = f"a function of token ids, vocabulary {ledger.domain.vocabulary}"
+        advice = "Recover it: attention heads over ids are recovered without their embeddings."
+        return Check(True, text, "", advice, command, 0)
+    rng = np.random.default_rng([_STREAM, seed])
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            look = first_look(ledger, rng)
+    except OracleFault as fault:
+        paid = ledger.bill.total + asked.queries
+        return Check(False, "a target that fails on some inputs", str(fault), _after_fault(), "", paid)
+    except Stop as stop:
+        paid = ledger.bill.total + asked.queries
+        return Check(False, "a target that could not be looked at", stop.reason, "", "", paid)
+    found = _judged(ledger, look, command)
+    return replace(
+        found,
+        queries=ledger.bill.total + asked.queries,
+        findings=(*asked.findings, *look.findings),
+        advice=" ".join(filter(None, (_hint(asked), found.advice))),
+    )
+
+
+def _reach(target: object, width: int | None, outputs: int | None, vocabulary: int | None) -> _Asked:
+    """The target with the options that its answers ask for: numbers, vectors, or a row of many."""
+    oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
+    d = width if width is not None else oracle.spec.width
+    raw = getattr(oracle, "raw", None) or getattr(oracle, "function", None)
+    if outputs is not None or oracle.spec.outputs is not None or d is None or not callable(raw):
+        return _Asked(oracle)
+    if oracle.spec.domain is not None or oracle.spec.max_length == 1:
+        return _Asked(oracle)
+    try:
+        shape = np.shape(raw(np.zeros((2, 3, d))))
+    except Exception:  # the ledger says it better
+        return _Asked(oracle)
+    if len(shape) == 2 and shape[0] == 2 and shape[1] > 1:
+        seen = Finding("answer shape", f"vectors of {shape[1]} numbers", f"2 sequences gave {shape}", 2)
+        m = int(shape[1])
+        return _Asked(as_oracle(target, outputs=m), (f"--outputs {m}",), 2, (seen,))
+    if len(shape) == 3 and shape[:2] == (2, 3):
+        seen = Finding("answer shape", "one vector a row", f"2 sequences of 3 rows gave {shape}", 2)
+        m = int(shape[2])
+        options = ("--row last", f"--outputs {m}")
+        return _Asked(as_oracle(target, outputs=m, row="last"), options, 2, (seen,))
+    return _Asked(oracle, queries=2)
+
+
+def _judged(ledger: Ledger, look: FirstLook, command: str) -> Check:
+    """What `recover` would do with what the look saw."""
+    kind = look.value("answers") or "unknown"
+    name = _NAMES.get(look.guess or look.family, str(look.family))
+    if look.finds_nothing:
+        name = "none of the supported families"
+    elif look.answers is None and look.value("single rows") == "curved":
+        name = "a block of attention and a network (vector answers that bend)"
+    text = (
+        f"{name}, width {ledger.width}, {kind} answers"
+        if ledger.outputs is None
+        else (f"{name}, width {ledger.width}, answers of {ledger.outputs} numbers")
+    )
+    if (ending := no_learner(look)) is not None:
+        return Check(False, text, ending.reason, "Ask a target with finer answers.", "", 0)
+    if look.finds_nothing:
+        advice = "`recover` would end as OUTSIDE_CLASS. That does not mean that the target is safe."
+        return Check(False, text, look.evidence("family"), advice, "", 0)
+    known = Known(
+        domain=ledger.domain,
+        outputs=ledger.outputs,
+        max_length=ledger.max_length,
+        answers=look.answers,
+        identified=True,
+        bends=look.guess is Family.TRANSFORMER and (look.answers is None or look.answers.exact),
+        look=look,
+    )
+    learner = next(choose(known, None)).learner
+    biased = {"present": True, "none": False}.get(look.value("query bias") or "")
+    expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
+    advice = f"Recover it: about {expected:,} queries at most, by '{learner.claim.title}'."
+    return Check(True, text, "", advice, command, 0, expected)
+
+
+def _hint(asked: _Asked) -> str:
+    if "--row last" in asked.options:
+        return "It answers every row; the last one was read (row='last'; or pass a readout)."
+    return ""
+
+
+def _after_fault() -> str:
+    return "If large inputs overflow inside the target, pass input_bound; else mend the target."
+
+
+def _command(target: object, asked: _Asked, width: int | None) -> str:
+    """The next command line, for a target that has one."""
+    if not isinstance(target, str):
+        return ""
+    told = (f"--width {width}",) if width is not None and asked.oracle.spec.width is None else ()
+    return " ".join(("unsoftmax recover", shlex.quote(target), *told, *asked.options))

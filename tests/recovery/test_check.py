@@ -1,0 +1,88 @@
+"""`check`: what it says can be recovered is recovered, what it says cannot be is not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import unsoftmax
+from tests.cases.answers import ANSWERS
+from tests.cases.outside import BOXES
+from unsoftmax import as_oracle
+from unsoftmax.arrays import Array
+
+FAMILIES: dict[str, Callable[[int], object]] = {
+    "single-head": lambda seed: unsoftmax.random_single_head(5, 2, seed=seed, biases=bool(seed % 2)),
+    "multi-head": lambda seed: unsoftmax.random_multi_head(6, 2, seed=seed),
+    "transformer": lambda seed: unsoftmax.random_transformer(4, 5, seed=seed, biases=True),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_members_are_recoverable_and_are_recovered(family: str) -> None:
+    for seed in range(2):
+        model = FAMILIES[family](seed)
+        found = unsoftmax.check(model)
+        assert found.recoverable, found
+        assert found.expected is not None
+        assert unsoftmax.recover(model).status.recovered
+
+
+@pytest.mark.parametrize("answers", ANSWERS)
+def test_one_head_behind_every_kind_of_answers(answers: str) -> None:
+    head = unsoftmax.random_single_head(5, seed=3)
+    found = unsoftmax.check(ANSWERS[answers](as_oracle(head), 3))
+    assert found.recoverable, found
+    assert found.queries > 0
+
+
+@pytest.mark.parametrize("name", ["quadratic_values", "linear_attention", "drifts", "sigmoid_attention"])
+def test_boxes_outside_are_never_recovered_whatever_check_says(name: str) -> None:
+    found = unsoftmax.check(BOXES[name](4, 1), width=4)
+    if not found.recoverable:
+        assert found.obstacle
+    assert not unsoftmax.recover(BOXES[name](4, 1), width=4).status.recovered
+
+
+def test_a_layer_that_answers_every_row() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)
+
+    def every_row(X: Array) -> Array:
+        x = torch.from_numpy(X)
+        return np.asarray(layer(x, x, x, need_weights=False)[0].detach().numpy())
+
+    found = unsoftmax.check(every_row, width=8)
+    assert found.recoverable
+    assert "every row" in found.advice
+    by_row = unsoftmax.recover(every_row, width=8, outputs=8, row="last")
+    assert by_row.status.recovered
+    read = np.arange(1.0, 9.0)
+    one = unsoftmax.recover(every_row, width=8, row="last", readout=read)
+    assert one.status.recovered
+    with pytest.raises(unsoftmax.UsageError, match="row must be one of"):
+        unsoftmax.recover(every_row, width=8, row="middle")
+
+
+def test_a_target_that_does_not_answer() -> None:
+    def broken(X: Array) -> Array:
+        raise ValueError("no")
+
+    found = unsoftmax.check(broken, width=3)
+    assert not found.recoverable
+    assert "ValueError" in found.obstacle
+
+
+def test_the_command_prints_the_next_one() -> None:
+    run = [sys.executable, "-m", "unsoftmax", "check", "demo:multi-head?d=6&heads=2"]
+    done = subprocess.run(run, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "unsoftmax recover 'demo:multi-head?d=6&heads=2'" in done.stdout
+    facts = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert facts["recoverable"] is True
