@@ -8,12 +8,13 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, unit
+from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, sizes_of, unit
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["PlateauLine", "find_switches", "saturating_scale"]
 
 # length of the first row over that of the asking rows: its readout then outweighs theirs in every answer
+_LONGEST = 1e15  # rows whose products of two stay within the range of float32
 _RATIO = 8.0
 _FARTHEST = (
     1.54  # radians; beyond, the asking rows are 30 times as long as in the middle, and nothing new switches
@@ -60,28 +61,28 @@ class PlateauLine:
     def levels(self, angles: Array) -> Array:
         return self.ask(angles, np.broadcast_to(self.a, (len(angles), len(self.a))))[1]
 
-    def noise(self, rng: np.random.Generator) -> float:
+    def noise(self, rng: np.random.Generator, count: int = 12) -> float:
         """Of a level. Near-equal rows share their rounding, so differences alone would tell too little: the
         baseline's is a floor.
         """
-        angles = rng.uniform(-1.3, 1.3, 12)
-        moved = np.abs(self.levels(angles) - self.levels(angles + 1e-4))
+        angles = rng.uniform(-1.3, 1.3, count)
+        moved = sizes_of(self.levels(angles) - self.levels(angles + 1e-4))
         return max(float(np.median(moved)), 0.5 * self.baseline.unit_rounding)
 
 
 def saturating_scale(
-    queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float
+    queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float, count: int = 16
 ) -> float:
-    """A scale at which all heads are saturated almost everywhere on a random line. limit: longest asking row
-    allowed.
+    """A scale at which all heads are saturated almost everywhere on a random line. limit: longest row
+    allowed. count: points compared at every scale.
     """
     scale = float(np.sqrt(queries.width))
-    highest = limit / (_RATIO + 31.0)  # 31: what tan θ adds at the ends of the line
+    highest = min(limit, _LONGEST) / (_RATIO + 31.0)  # 31: what tan θ adds at the ends of the line
     while scale * 4.0 <= highest:
         line = PlateauLine.random(queries, baseline, scale, rng)
-        angles = rng.uniform(-1.4, 1.4, 16)
+        angles = rng.uniform(-1.4, 1.4, count)
         near, far = line.levels(angles), replace(line, scale=4.0 * scale).levels(angles)
-        close = np.abs(near - far) < _AGREEING * baseline.noise * np.abs(near).max()
+        close = sizes_of(near - far) < _AGREEING * baseline.noise * sizes_of(near).max()
         if np.mean(close) > 0.85:
             return min(scale * _BEYOND_SATURATION, highest)
         scale *= 4.0
@@ -91,21 +92,24 @@ def saturating_scale(
     )
 
 
-def find_switches(line: PlateauLine, tolerance: float, points: int = 24) -> list[tuple[float, float]]:
+def find_switches(
+    line: PlateauLine, tolerance: float, points: int = 24, finest: float = _FINEST
+) -> list[tuple[float, float]]:
     """Intervals of θ in which a level changes, each narrower than the finest step that is told apart."""
     angles = np.linspace(-_FARTHEST, _FARTHEST, points)
     levels = line.levels(angles)
     while True:
-        wide = (np.abs(np.diff(levels)) > tolerance) & (np.diff(angles) > _FINEST)
+        wide = (sizes_of(np.diff(levels, axis=0)) > tolerance) & (np.diff(angles) > finest)
         if not wide.any() or len(angles) > _MOST_POINTS:
             break
         middle = ((angles[1:] + angles[:-1]) / 2)[wide]
-        angles, levels = np.append(angles, middle), np.append(levels, line.levels(middle))
+        angles = np.append(angles, middle)
+        levels = np.concatenate([levels, line.levels(middle)])
         order = np.argsort(angles)
         angles, levels = angles[order], levels[order]
     found: list[tuple[float, float]] = []
-    for i in np.flatnonzero(np.abs(np.diff(levels)) > tolerance):
-        if found and angles[i] - found[-1][1] < 1.5 * _FINEST:
+    for i in np.flatnonzero(sizes_of(np.diff(levels, axis=0)) > tolerance):
+        if found and angles[i] - found[-1][1] < 1.5 * finest:
             found[-1] = (found[-1][0], float(angles[i + 1]))
         else:
             found.append((float(angles[i]), float(angles[i + 1])))

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.plateau_line import PlateauLine, find_switches, saturating_scale
-from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis
+from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis, sizes_of
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Readouts", "read_readouts"]
@@ -28,7 +28,7 @@ class _Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Readouts:
-    """v (H, d), and the expected length of an error of one of them: large where a plateau was narrow."""
+    """v (H, d), or (H, d, m) of vector answers, and the expected length of an error of one of them: large where a plateau was narrow."""
 
     v: Array
     error: float
@@ -83,7 +83,7 @@ def read_readouts(
 def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.random.Generator) -> _Line:
     line = PlateauLine.random(queries, baseline, scale, rng)
     noise = line.noise(rng)
-    tolerance = max(12.0 * noise, 8.0 * baseline.noise * float(np.abs(baseline.v_sum).max()))
+    tolerance = max(12.0 * noise, 8.0 * baseline.noise * baseline.largest)
     found = find_switches(line, tolerance)
     return _Line(line, np.array([(low + high) / 2 for low, high in found]), noise)
 
@@ -92,11 +92,11 @@ def _read(found: _Line, baseline: Baseline, rng: np.random.Generator) -> Readout
     """Slopes G_m = Σ_{h on} v_h of plateaus; neighbours differ by one ±v_h, and the sum of all is known."""
     edges = np.concatenate([[-_END], found.switches, [_END]])
     read = [_slope(found, angle, rng) for angle in (edges[1:] + edges[:-1]) / 2]
-    slopes, errors = np.array([slope for slope, _ in read]), np.array([error for _, error in read])
+    slopes, errors = np.array([slope.ravel() for slope, _ in read]), np.array([error for _, error in read])
     jumps = np.diff(slopes, axis=0)
     coefficients = np.linalg.lstsq(jumps.T, -slopes[0], rcond=None)[0]
     on = np.round(coefficients)  # 1 for heads that are on at first, and so leave
-    v_sum = baseline.v_sum
+    v_sum = baseline.v_sum.ravel()
     missing = float(np.linalg.norm((1 - 2 * on) @ jumps - v_sum) / np.linalg.norm(v_sum))
     if not np.isin(on, (0.0, 1.0)).all() or np.abs(coefficients - on).max() > 0.3:
         raise _Unreadable("the first plateau is no sum of the steps")
@@ -108,6 +108,7 @@ def _read(found: _Line, baseline: Baseline, rng: np.random.Generator) -> Readout
     design = np.concatenate([np.array(states, dtype=float), np.full((1, len(jumps)), 3.0)])
     v = np.linalg.lstsq(design, np.concatenate([slopes, 3.0 * v_sum[None]]), rcond=None)[0]
     inverse = np.linalg.pinv(design)[:, :-1]
+    v = v.reshape(len(jumps), *baseline.v_sum.shape)
     return Readouts(np.asarray(v), float(np.sqrt((inverse**2 @ errors**2).max())))
 
 
@@ -120,14 +121,14 @@ def _slope(found: _Line, angle: float, rng: np.random.Generator) -> tuple[Array,
     steps = random_basis(rng, d)
     sent, levels = line.ask(angle + np.array([0.0, 1e-5]), np.stack([line.a] * 2))
     rows, values = [sent], [levels]
-    middle, length, left = float(levels.mean()), 0.6 / max(1, len(found.switches)), np.arange(d)
+    middle, length, left = levels.mean(axis=0), 0.6 / max(1, len(found.switches)), np.arange(d)
     for _ in range(6):
         n = len(left)
         sent, levels = line.ask(
             np.full(2 * n, angle),
             np.concatenate([line.a + length * steps[left], line.a - length * steps[left]]),
         )
-        flat = np.abs(levels[:n] + levels[n:] - 2.0 * middle) < _CURVATURE * found.noise
+        flat = sizes_of(levels[:n] + levels[n:] - 2.0 * middle) < _CURVATURE * found.noise
         kept = np.concatenate([flat, flat])
         rows.append(sent[kept])
         values.append(levels[kept])
@@ -138,7 +139,7 @@ def _slope(found: _Line, angle: float, rng: np.random.Generator) -> tuple[Array,
         raise _Unreadable("a plateau is too narrow")
     design, wanted = np.concatenate(rows), np.concatenate(values)
     slope = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    unexplained = rms(design @ slope - wanted)
+    unexplained = rms(sizes_of(design @ slope - wanted))
     if unexplained > 8.0 * found.noise:
         raise _Unreadable("a plateau is not linear")
     strengths = np.linalg.svd(design, compute_uv=False)

@@ -11,7 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.two_row_fit import AnswerBlock
 
-__all__ = ["Asks", "Baseline", "Counted", "TwoRowQueries", "random_basis", "read_baseline", "unit"]
+__all__ = ["Asks", "Baseline", "Counted", "TwoRowQueries", "random_basis", "read_baseline", "sizes_of", "unit"]
 
 
 class Asks(Protocol):
@@ -54,6 +54,11 @@ class Counted:
 def unit(rows: Array) -> Array:
     """Rows of length one."""
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
+
+
+def sizes_of(levels: Array) -> Array:
+    """Of every number, or of every vector."""
+    return np.abs(levels) if levels.ndim == 1 else np.asarray(np.linalg.norm(levels, axis=1))
 
 
 def random_basis(rng: np.random.Generator, size: int) -> Array:
@@ -112,12 +117,21 @@ class TwoRowQueries:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What one row tells: c, Σ_h v_h, and the rounding of an answer relative to its size."""
+    """What one row tells: c, Σ_h v_h, and the rounding of an answer relative to its size.
+
+    Vector answers: c (m,) and v_sum (d, m). rows and answers: what was asked.
+    """
 
     v_sum: Array
-    c: float
+    c: Array
     noise: float
-    block: AnswerBlock
+    rows: Array
+    answers: Array
+
+    @property
+    def block(self) -> AnswerBlock:
+        """The single rows as part of a fit of scalar answers."""
+        return AnswerBlock.of(np.zeros((1, self.rows.shape[1])), self.rows, self.answers[None], "single rows")
 
     def excess(self, A: Array, B: Array, answers: Array) -> Array:
         """y − c − b·Σv on a grid: Σ_h σ_h (a·v_h)."""
@@ -128,16 +142,24 @@ class Baseline:
         """Rounding of the answer to a row of length one in a usual direction."""
         return self.noise * float(np.linalg.norm(self.v_sum) / np.sqrt(len(self.v_sum)))
 
+    @property
+    def largest(self) -> float:
+        """Of the readouts' entries, or of the rows of their matrix."""
+        return float(sizes_of(self.v_sum).max())
 
-def read_baseline(queries: TwoRowQueries, rng: np.random.Generator, radius: float) -> Baseline:
-    """Two random orthonormal bases as single rows. noise: twice the residual of the affine fit over the size
+
+
+def read_baseline(
+    queries: TwoRowQueries, rng: np.random.Generator, radius: float, spare: int | None = None
+) -> Baseline:
+    """Two random orthonormal bases as single rows, or `spare` rows of the second. noise: twice the residual of the affine fit over the size
     of the answers.
 
     The rows are not opposite ones: a layer without biases rounds ±x alike, and would show no residual. Fails
     (Unresolved) when the readouts sum to less than their rounding, so that single rows show no signal.
     """
     d = queries.width
-    rows = queries.rounded(radius * np.concatenate([random_basis(rng, d), -random_basis(rng, d)]))
+    rows = queries.rounded(radius * np.concatenate([random_basis(rng, d), -random_basis(rng, d)[:spare]]))
     answers = queries.asker.ask(rows[:, None])
     design = np.column_stack([rows, np.full(len(rows), radius)])
     found = np.linalg.lstsq(design, answers, rcond=None)[0]
@@ -147,6 +169,7 @@ def read_baseline(queries: TwoRowQueries, rng: np.random.Generator, radius: floa
         raise Unresolved(
             "single rows all get the answer 0, so the layer's rounding cannot be measured on them"
         )
-    noise = max(2.0 * float(np.sqrt(left @ left / max(d - 1, 1))) / size, 2.0**-queries.bits)
-    block = AnswerBlock.of(np.zeros((1, d)), rows, answers[None], "single rows")
-    return Baseline(np.asarray(found[:-1]), float(found[-1]) * radius, noise, block)
+    outputs = answers.size / len(answers)
+    freedom = max(len(rows) - d - 1, 1)
+    noise = max(2.0 * float(np.sqrt((left**2).sum() / outputs / freedom)) / size, 2.0**-queries.bits)
+    return Baseline(np.asarray(found[:-1]), np.asarray(found[-1] * radius), noise, rows, answers)

@@ -1,0 +1,158 @@
+"""Values V_h of every head from vector answers: differences of plateaus show each head's outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.plateau_line import PlateauLine, find_switches, saturating_scale
+from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["read_values"]
+
+_END = 1.56
+_TRIES = 6
+_SPARE = 3  # directions beyond the largest rank, to see that it was reached
+_STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
+_MOVES = (0.1, 0.03)  # of the first row, in units of the narrowest plateau's angle: far for precision, then near
+_EIGHT_BITS = 1e-4
+
+
+class _Unreadable(Exception):
+    """This line's plateaus do not explain its steps; another may."""
+
+
+@dataclass(frozen=True)
+class _Plateaus:
+    line: PlateauLine
+    middles: Array
+    noise: float
+    gap: float
+
+    @property
+    def heads(self) -> int:
+        return len(self.middles) - 1
+
+    def jumps(self, directions: Array) -> tuple[Array, Array]:
+        """(directions as sent, on the first plateau; jumps (n, H, m) between neighbouring plateaus)."""
+        n = len(directions)
+        sent, levels = self.line.ask(np.repeat(self.middles, n), np.tile(directions, (len(self.middles), 1)))
+        shaped = levels.reshape(len(self.middles), n, -1)
+        return sent[:n], np.diff(shaped, axis=0).transpose(1, 0, 2)
+
+
+def read_values(
+    queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float = np.inf
+) -> Array:
+    """V (H, d, m). One head is known from single rows alone."""
+    scale = saturating_scale(queries, baseline, rng, limit, count=6)
+    lines: list[_Plateaus] = []
+    reasons: list[str] = []
+    for _ in range(_TRIES):
+        while len(lines) < 2:
+            lines.append(_scan(queries, baseline, scale, rng))
+        lines.sort(key=lambda line: (-line.heads, -line.gap))
+        chosen = lines.pop(0)
+        if chosen.heads < 1:
+            raise Unresolved("no head switches along any line of asking rows: all scores are constant")
+        if chosen.heads == 1:
+            return baseline.v_sum[None]
+        for part in _MOVES:
+            try:
+                return _values(chosen, baseline, min(0.3, part * chosen.gap), rng)
+            except _Unreadable as reason:
+                reasons.append(str(reason))
+    raise Unresolved(
+        "the plateaus of saturated scores do not add up to the values of single heads "
+        f"({'; '.join(dict.fromkeys(reasons))})"
+    )
+
+
+def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.random.Generator) -> _Plateaus:
+    line = PlateauLine.random(queries, baseline, scale, rng)
+    noise = line.noise(rng, count=3)
+    tolerance = max(12.0 * noise, 8.0 * baseline.noise * baseline.largest)
+    found = find_switches(line, tolerance, points=12, finest=0.01)
+    edges = np.concatenate([[-_END], np.ravel(found), [_END]])
+    widths = edges[1::2] - edges[::2]
+    return _Plateaus(line, (edges[1::2] + edges[::2]) / 2, noise, float(widths.min()))
+
+
+def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.random.Generator) -> Array:
+    """Moves a on all plateaus until no head shows a new output direction; V_h then follows from Σ V_h."""
+    line, d = plateaus.line, len(plateaus.line.a)
+    outputs = baseline.v_sum.shape[1]
+    basis = random_basis(rng, d)
+    rows, jumps = plateaus.jumps(line.a[None])
+    _signed(jumps, rows, baseline)  # two heads that switch together show here, before the dear part
+    used = 0
+    coarse = baseline.noise > _EIGHT_BITS
+    while used < d:
+        count = min(d - used, 8)
+        sent, new = plateaus.jumps(line.a + length * basis[used : used + count])
+        used += count
+        rows, jumps = np.concatenate([rows, sent]), np.concatenate([jumps, new])
+        kept = _steady(rows, jumps)
+        if kept.sum() < 0.6 * len(kept):
+            raise _Unreadable("heads switch while the first row moves")
+        ranks = _ranks(rows[kept], jumps[kept], plateaus.noise)
+        if not coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
+            parts = _signed(jumps[kept], rows[kept], baseline)
+            return _checked(_from_outputs(parts, ranks, baseline), parts, rows[kept], plateaus.noise)
+    if kept.sum() < d:
+        raise _Unreadable("heads switch while the first row moves")
+    parts = _signed(jumps[kept], rows[kept], baseline)
+    return _checked(_by_rows(parts, rows[kept], baseline), parts, rows[kept], plateaus.noise)
+
+
+def _steady(rows: Array, jumps: Array) -> Array:
+    """Rows at which every head is where it was at the first row."""
+    changes = np.linalg.norm(jumps - jumps[0], axis=2)
+    usual = np.median(changes[1:], axis=0)
+    return np.asarray((changes <= _STRAY * usual).all(axis=1))
+
+
+def _ranks(rows: Array, jumps: Array, noise: float) -> list[int]:
+    """Of every head's jumps, over what the noise makes of zero ones."""
+    limit = 4.0 * noise * (np.sqrt(len(rows)) + 1.0)
+    return [int((np.linalg.svd(jumps[:, h], compute_uv=False) > limit).sum()) for h in range(jumps.shape[1])]
+
+
+def _signed(jumps: Array, rows: Array, baseline: Baseline) -> Array:
+    """V_hᵀa for every row: heads that leave at their step have the opposite sign, and all sum to V̄ᵀa."""
+    flat = jumps.transpose(1, 0, 2).reshape(jumps.shape[1], -1)
+    wanted = (rows @ baseline.v_sum).ravel()
+    found = np.linalg.lstsq(flat.T, wanted, rcond=None)[0]
+    if np.abs(np.abs(found) - 1.0).max() > 0.3:
+        raise _Unreadable("the steps do not sum to the value of a single row")
+    return np.asarray(jumps * np.sign(found)[None, :, None])
+
+
+def _checked(values: Array, parts: Array, rows: Array, noise: float) -> Array:
+    """The values, if they give back what was measured: a head that has switched unseen does not."""
+    for h, value in enumerate(values):
+        missed = np.linalg.norm(rows @ value - parts[:, h], axis=1)
+        size = np.linalg.norm(parts[:, h], axis=1)
+        if (missed > max(0.02 * float(np.median(size)), 30.0 * noise)).any():
+            raise _Unreadable("a head switches while the first row moves")
+    return values
+
+
+def _from_outputs(parts: Array, ranks: list[int], baseline: Baseline) -> Array:
+    """Output spaces T_h side by side take Σ V_h apart."""
+    spaces = [np.linalg.svd(parts[:, h], full_matrices=False)[2][:rank] for h, rank in enumerate(ranks)]
+    inverse = np.linalg.pinv(np.concatenate(spaces))  # (m, Σ ranks)
+    found, start = [], 0
+    for space in spaces:
+        found.append(baseline.v_sum @ inverse[:, start : start + len(space)] @ space)
+        start += len(space)
+    return np.array(found)
+
+
+def _by_rows(parts: Array, rows: Array, baseline: Baseline) -> Array:
+    """All rows were moved along: V_h by least squares, and what is missing of the sum shared evenly."""
+    values = np.array([np.linalg.lstsq(rows, parts[:, h], rcond=None)[0] for h in range(parts.shape[1])])
+    return np.asarray(values + (baseline.v_sum - values.sum(axis=0)) / len(values))

@@ -1,0 +1,128 @@
+"""All heads with vector answers as factors: scores (K_h x_i)·(Q_h [x_N; 1]), values V_h = U_hᵀ T_h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.solvers.head_factors import truncated
+
+__all__ = ["VectorHeads"]
+
+
+@dataclass(frozen=True)
+class VectorHeads:
+    """K (H, r, d), Q (H, r, d+1) with the query bias as last column, U (H, s, d), T (H, s, m), c (m,).
+
+    ranks, value_ranks: of every head. Rows beyond them are zero, and a fit leaves them there.
+    """
+
+    K: Array
+    Q: Array
+    U: Array
+    T: Array
+    c: Array
+    ranks: tuple[int, ...]
+    value_ranks: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, matrices: Sequence[Array], values: Sequence[Array], c: Array, ranks: Sequence[int], value_ranks: Sequence[int]
+    ) -> Self:
+        """From [W w0] (d, d+1) and V (d, m) of every head, cut to these ranks.
+
+        >>> heads = VectorHeads.of([np.ones((2, 3))], [np.eye(2, 4)], np.zeros(4), [1], [2])
+        >>> heads.unknowns, heads.parameters
+        (21, 16)
+        """
+        K, Q = _stacked(matrices, ranks)
+        U, T = _stacked(values, value_ranks)
+        return cls(K, Q, U, T, np.array(c, dtype=np.float64), tuple(ranks), tuple(value_ranks))
+
+    @property
+    def heads(self) -> int:
+        return len(self.K)
+
+    @property
+    def width(self) -> int:
+        return int(self.K.shape[2])
+
+    @property
+    def outputs(self) -> int:
+        return int(self.T.shape[2])
+
+    @property
+    def per_head(self) -> int:
+        return int(self.K[0].size + self.Q[0].size + self.U[0].size + self.T[0].size)
+
+    @property
+    def unknowns(self) -> int:
+        return self.heads * self.per_head + self.outputs
+
+    @property
+    def parameters(self) -> int:
+        """Degrees of freedom: rank-r matrices (d, d+1), rank-s matrices (d, m), the constants."""
+        d, m = self.width, self.outputs
+        scores = sum(r * (2 * d + 1 - r) for r in self.ranks)
+        return scores + sum(s * (d + m - s) for s in self.value_ranks) + m
+
+    @property
+    def gauge(self) -> int:
+        """Directions of the unknowns that change no answer."""
+        return self.unknowns - self.parameters
+
+    @property
+    def matrices(self) -> Array:
+        """[W w0] of every head, (H, d, d+1)."""
+        return np.asarray(np.einsum("hrd,hre->hde", self.K, self.Q))
+
+    @property
+    def values(self) -> Array:
+        """V of every head, (H, d, m)."""
+        return np.asarray(np.einsum("hsd,hsm->hdm", self.U, self.T))
+
+    def balanced(self) -> Self:
+        """The same function from factors of equal size."""
+        return self.cut(self.ranks, self.value_ranks)
+
+    def cut(self, ranks: Sequence[int], value_ranks: Sequence[int]) -> Self:
+        """The nearest matrices of these ranks."""
+        return type(self).of(list(self.matrices), list(self.values), self.c, ranks, value_ranks)
+
+    def split(self, step: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """A flat step as changes of (K, Q, U, T, c): head by head K, Q, U, T; c comes last."""
+        parts = step[: -self.outputs].reshape(self.heads, self.per_head)
+        found, start = [], 0
+        for like in (self.K, self.Q, self.U, self.T):
+            size = like[0].size
+            found.append(parts[:, start : start + size].reshape(like.shape))
+            start += size
+        return found[0], found[1], found[2], found[3], step[-self.outputs :]
+
+    def joined(self, K: Array, Q: Array, U: Array, T: Array, c: Array) -> Array:
+        """The inverse of `split`."""
+        parts = np.concatenate([part.reshape(self.heads, -1) for part in (K, Q, U, T)], axis=1)
+        return np.concatenate([parts.ravel(), c])
+
+    def moved(self, step: Array) -> Self:
+        K, Q, U, T, c = self.split(step)
+        return replace(self, K=self.K + K, Q=self.Q + Q, U=self.U + U, T=self.T + T, c=self.c + c)
+
+    def changes(self, step: Array) -> tuple[Array, Array, Array]:
+        """First-order changes of [W w0], V and c: a step along the gauge changes nothing."""
+        K, Q, U, T, c = self.split(step)
+        in_W = np.einsum("hrd,hre->hde", K, self.Q) + np.einsum("hrd,hre->hde", self.K, Q)
+        in_V = np.einsum("hsd,hsm->hdm", U, self.T) + np.einsum("hsd,hsm->hdm", self.U, T)
+        return np.asarray(in_W), np.asarray(in_V), c
+
+
+def _stacked(matrices: Sequence[Array], ranks: Sequence[int]) -> tuple[Array, Array]:
+    rows, columns = matrices[0].shape
+    left, right = np.zeros((len(ranks), max(ranks), rows)), np.zeros((len(ranks), max(ranks), columns))
+    for h, (matrix, rank) in enumerate(zip(matrices, ranks, strict=True)):
+        left[h, :rank], right[h, :rank] = truncated(matrix, rank)
+    return left, right

@@ -1,0 +1,56 @@
+"""Products of the sequence fit against differences and a dense Jacobian; predictions against `MultiHead`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.vector_heads import VectorHeads
+
+
+def _heads(rng: np.random.Generator, d: int = 5, m: int = 4) -> VectorHeads:
+    matrices, values = rng.standard_normal((2, d, d + 1)), rng.standard_normal((2, d, m))
+    return VectorHeads.of(list(matrices), list(values), rng.standard_normal(m), [3, 2], [1, 2])
+
+
+def _block(rng: np.random.Generator, count: int = 6, length: int = 4, d: int = 5, m: int = 4) -> SequenceBlock:
+    return SequenceBlock.of(rng.standard_normal((count, length, d)), rng.standard_normal((count, m)), "some")
+
+
+def test_predictions_are_those_of_the_model() -> None:
+    rng = np.random.default_rng(0)
+    heads, block = _heads(rng), _block(rng)
+    singles = [SingleHead(W[:, :-1], V, w0=W[:, -1]) for W, V in zip(heads.matrices, heads.values, strict=True)]
+    np.testing.assert_allclose(predict_sequences(heads, block), MultiHead(singles, heads.c)(block.rows), atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_agree_with_differences_and_with_each_other(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    heads, fit = _heads(rng), SequenceFit.of([_block(rng), _block(rng, length=2)])
+    linear = fit.linearise(heads)
+    direction, h = rng.standard_normal(heads.unknowns), 1e-6
+    moved = (fit.residual(heads.moved(h * direction)) - fit.residual(heads.moved(-h * direction))) / (2 * h)
+    jacobian = np.array([linear.forward(unit) for unit in np.eye(heads.unknowns)]).T
+    np.testing.assert_allclose(jacobian @ direction, moved, atol=1e-7)
+    y = rng.standard_normal(len(jacobian))
+    np.testing.assert_allclose(linear.backward(y), jacobian.T @ y, atol=1e-12)
+    np.testing.assert_allclose(linear.normal(), jacobian.T @ jacobian, atol=1e-11)
+
+
+@pytest.mark.parametrize("dense_limit", [3200, 0])
+def test_a_start_twenty_per_cent_off_is_refined_to_the_truth(dense_limit: int) -> None:
+    rng = np.random.default_rng(3)
+    truth = _heads(rng)
+    block = _block(rng, count=150)
+    block = SequenceBlock.of(block.rows, predict_sequences(truth, block), "some")
+    matrices = truth.matrices + 0.1 * rng.standard_normal(truth.matrices.shape)
+    values = truth.values + 0.1 * rng.standard_normal(truth.values.shape)
+    start = VectorHeads.of(list(matrices), list(values), truth.c, truth.ranks, truth.value_ranks)
+    options = RefinementOptions(dense_limit=dense_limit, improvement=1e-6, inner_tolerance=1e-6, inner_iterations=300)
+    found = refine(SequenceFit.of([block]), start, options).state
+    assert np.abs(found.matrices - truth.matrices).max() < 1e-7
+    assert np.abs(found.values - truth.values).max() < 1e-8
