@@ -16,15 +16,21 @@ def _heads(rng: np.random.Generator, d: int = 5, m: int = 4) -> VectorHeads:
     return VectorHeads.of(list(matrices), list(values), rng.standard_normal(m), [3, 2], [1, 2])
 
 
-def _block(rng: np.random.Generator, count: int = 6, length: int = 4, d: int = 5, m: int = 4) -> SequenceBlock:
+def _block(
+    rng: np.random.Generator, count: int = 6, length: int = 4, d: int = 5, m: int = 4
+) -> SequenceBlock:
     return SequenceBlock.of(rng.standard_normal((count, length, d)), rng.standard_normal((count, m)), "some")
 
 
 def test_predictions_are_those_of_the_model() -> None:
     rng = np.random.default_rng(0)
     heads, block = _heads(rng), _block(rng)
-    singles = [SingleHead(W[:, :-1], V, w0=W[:, -1]) for W, V in zip(heads.matrices, heads.values, strict=True)]
-    np.testing.assert_allclose(predict_sequences(heads, block), MultiHead(singles, heads.c)(block.rows), atol=1e-12)
+    singles = [
+        SingleHead(W[:, :-1], V, w0=W[:, -1]) for W, V in zip(heads.matrices, heads.values, strict=True)
+    ]
+    np.testing.assert_allclose(
+        predict_sequences(heads, block), MultiHead(singles, heads.c)(block.rows), atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -50,7 +56,9 @@ def test_a_start_twenty_per_cent_off_is_refined_to_the_truth(dense_limit: int) -
     matrices = truth.matrices + 0.1 * rng.standard_normal(truth.matrices.shape)
     values = truth.values + 0.1 * rng.standard_normal(truth.values.shape)
     start = VectorHeads.of(list(matrices), list(values), truth.c, truth.ranks, truth.value_ranks)
-    options = RefinementOptions(dense_limit=dense_limit, improvement=1e-6, inner_tolerance=1e-6, inner_iterations=300)
+    options = RefinementOptions(
+        dense_limit=dense_limit, improvement=1e-6, inner_tolerance=1e-6, inner_iterations=300
+    )
     found = refine(SequenceFit.of([block]), start, options).state
     assert np.abs(found.matrices - truth.matrices).max() < 1e-7
     assert np.abs(found.values - truth.values).max() < 1e-8

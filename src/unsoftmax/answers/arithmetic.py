@@ -16,57 +16,53 @@ from unsoftmax.float_formats import FloatFormat, smallest_format
 
 __all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic"]
 
-_LINES = 12
+_LINES = 10
 _SIZES = (1.0, 16.0)
-_FLOAT64 = 2e-13  # relative noise below it is that of float64 sums
 _GROWTH = (
     4.0  # rounding grows with the rows, by 16 here; errors of one size, such as a tolerance, do not grow
 )
 # mean square of second differences over what one rounding of every answer gives: 1 ± 0.25 for stored answers
-# (24 lines)
-_ONE_ROUNDING = 2.2
-_COARSEST = 0.05  # relative noise above it is no arithmetic
+# (20 lines)
+_ONE_ROUNDING = 2.0
+# units of the format: layers of width 8 to 384 were off by 2 to 10, and what is off by far more bends
+_MOST_UNITS = 40.0
 
 
 @dataclass(frozen=True)
 class Arithmetic:
     """What the answers to `arithmetic_rows` show.
 
-    format: the shortest that holds every answer (None: float64). computed: every step rounds, not only the
-    answer. noise: rounding of an answer relative to the usual size of answers.
+    stored: the shortest format that holds every answer (None: float64). format: that of every step inside;
+    None where only the answer rounds, or nothing does. noise: rounding of an answer relative to the usual
+    size of answers.
     """
 
+    stored: FloatFormat | None
     format: FloatFormat | None
-    computed: bool
     noise: float
 
     @property
-    def bits(self) -> int:
-        """Significant bits of the layer's numbers: from the answers, or where those are float64 numbers, from
-        their noise.
-        """
-        if self.format is not None:
-            return self.format.mantissa_bits + 1
-        # a sum of a few ten products is off by about four units of its format
-        return int(np.clip(np.floor(-np.log2(max(self.noise, 1e-16))) + 1, 8, 53)) if self.computed else 53
+    def computed(self) -> bool:
+        """Every step rounds, not only the answer."""
+        return self.format is not None
 
     @property
     def sentence(self) -> str:
         """For people."""
-        name = self.format.value if self.format is not None else "float64"
-        if not self.computed:
-            return f"answers are {name} numbers, and exact but for that"
-        inside = name if self.format is not None else f"about {self.bits}-bit"
-        return f"the target computes in {inside} arithmetic: answers are off by {self.noise:.1g} relative"
+        if self.format is None:
+            return f"answers are {self.stored or 'float64'} numbers, and exact but for that"
+        return f"every step inside rounds to {self.format}: answers are off by {self.noise:.1g} relative"
 
 
-def arithmetic_rows(width: int, rng: np.random.Generator) -> Array:
+def arithmetic_rows(width: int, rng: np.random.Generator, longest: float = np.inf) -> Array:
     """(n, 1, width): single rows on lines, x − u, x, x + u each. Entries are small multiples of 1/8, which
     every format holds.
     """
     middle, step = rng.integers(-7, 8, (2, len(_SIZES), _LINES, 1, width)) / 8.0
     lines = np.concatenate([middle - step, middle, middle + step], axis=2)
-    return np.asarray((lines * np.reshape(_SIZES, (-1, 1, 1, 1))).reshape(-1, 1, width))
+    rows = (lines * np.reshape(_SIZES, (-1, 1, 1, 1))).reshape(-1, 1, width)
+    beyond = float(np.linalg.norm(rows, axis=2).max()) / longest
+    return np.asarray(rows * 2.0 ** -np.ceil(np.log2(beyond)) if beyond > 1.0 else rows)
 
 
 def judge_arithmetic(answers: Array) -> Arithmetic:
@@ -97,12 +93,13 @@ def judge_arithmetic(answers: Array) -> Arithmetic:
     # a second difference holds four units of variance of the middle answer and one of each end
     noises = np.array([rms(part) / np.sqrt(6.0) for part in seconds])
     noise = float(noises[-1] / sizes[-1]) if sizes[-1] > 0 else 0.0
-    beyond = bool((np.abs(seconds) > 1.01 * last_digits).any()) or _more_than_one_rounding(
-        values, seconds, unit
-    )
+    beyond = bool((np.abs(seconds) > 1.01 * last_digits).any())
+    beyond = beyond or _more_than_one_rounding(values, seconds, unit)
     grows = bool(noises[-1] > _GROWTH * noises[0])
-    computed = beyond and grows and _FLOAT64 < noise < _COARSEST
-    return Arithmetic(stored, computed, max(noise, unit if stored is not None else noise))
+    inside = stored or FloatFormat.FLOAT32  # answers that are float64 numbers: read out of a float32 layer
+    usual = inside.unit / 8.0 < noise < _MOST_UNITS * inside.unit
+    computed = beyond and grows and usual
+    return Arithmetic(stored, inside if computed else None, max(noise, unit))
 
 
 def _more_than_one_rounding(values: Array, seconds: Array, unit: float) -> bool:

@@ -18,10 +18,12 @@ from unsoftmax.answers.along_rays import (
     find_limits,
     random_rows,
 )
+from unsoftmax.answers.arithmetic import Arithmetic, arithmetic_rows, judge_arithmetic
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
     Clipped,
+    Computed,
     Constant,
     Exact,
     Labels,
@@ -37,7 +39,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
-__all__ = ["Identified", "identify"]
+__all__ = ["Identified", "identify", "look_at_arithmetic"]
 
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
@@ -49,6 +51,7 @@ _SAME_RAY = 90
 # lines through far answers are off by more than this many times the errors only when the function bends
 _CURVED = 6.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
+_ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 
 
@@ -87,7 +90,8 @@ class _Near:
 
 
 def identify(asker: Asker, rng: np.random.Generator) -> Identified:
-    """The kind of answers of an oracle, from 40 to 90 one-row queries (more where labels are flipped).
+    """The kind of answers of an oracle, from 40 to 90 one-row queries (60 more where steps inside may
+    round, more too where labels are flipped).
 
     >>> import unsoftmax
     >>> oracle = unsoftmax.Rounded(unsoftmax.as_oracle("demo:single-head?d=4"), 2)
@@ -118,13 +122,32 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
     if near.repeats and len(inside) >= 4 and (found := _short_numbers(inside)) is not None:
-        return _clipped(found, clip)
+        return _clipped(_inside(asker, rng, farthest, found), clip)
     if float(np.abs(near.all).max()) < CANCELS * near.size:
         text = f"single rows are answered zero to {float(np.abs(near.all).max()):.1g}, which is rounding"
         return Identified(Exact(), text)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
-    return _clipped(_off_lines(asker, rng, near.size, straight, clip), clip)
+    found = _off_lines(asker, rng, near.size, straight, clip)
+    largest_far = float(np.abs(near.all).max()) * max(1.0, straight / near.size)
+    if isinstance(found.answers, Within) and found.answers.tau < _ROUNDED * largest_far:
+        found = _inside(asker, rng, farthest, found)
+    return _clipped(found, clip)
+
+
+def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Identified) -> Identified:
+    """Whether answers that are off are so because every step inside the target rounds."""
+    if isinstance(found.answers, Rounded):
+        return found
+    seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
+    if seen.format is None:
+        return found
+    return Identified(Computed(seen.format, seen.noise), seen.sentence)
+
+
+def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
+    """Whether every step inside the target rounds, from 60 single rows."""
+    return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
 
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:

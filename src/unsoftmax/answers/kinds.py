@@ -38,6 +38,8 @@ Deviation = Callable[[Array, Array], Array]
 
 _ROUNDED_UP = 1.0 + 1e-9  # a half that is rounded may be off by its own float64 rounding
 _STORED_UP = 1.0 + 1e-6  # the value itself is known to a few ulps only
+# roots of the mean square: rounding is bounded, but rows of a long sequence may round alike
+_LARGEST_ROUNDING = 16.0
 _CERTAIN = 6.0  # standard deviations: a Gaussian error beyond happens once in 5e8 answers
 _FLIP_MARGIN = 0.015  # an underestimated flip rate would make majorities too sure of themselves
 _SURE = 1e-6  # chance that a majority of repeated labels is wrong
@@ -70,6 +72,12 @@ class _Kind:
     def limits(self) -> tuple[float, float] | None:
         """Lowest and highest answer, where answers stop there."""
         return None
+
+    @property
+    def rounding(self) -> float:
+        """How far an answer may be off by steps that round, relative to what its sequence could show at
+        most."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,17 @@ class Computed(_Kind):
     @property
     def name(self) -> str:
         return f"computed in {self.format}"
+
+    @property
+    def rounding(self) -> float:
+        return _LARGEST_ROUNDING * self.noise
+
+    @property
+    def deviation(self) -> Deviation | None:
+        """Rounding of the answer itself is no deviation; that of the steps before it is `rounding`."""
+        return lambda answers, values: np.maximum(
+            np.abs(answers - values) - self.rounding * np.abs(values), 0.0
+        )
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from unsoftmax.learners.base import Known, Learned, Learner, Readout
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.computed.learner import ComputedHeadsLearner
 from unsoftmax.learners.one_head.clipped import ClippedLearner, clipped
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.one_head.labels import LabelLearner, from_labels
@@ -24,6 +25,7 @@ __all__ = [
     "Assumption",
     "Claim",
     "ClippedLearner",
+    "ComputedHeadsLearner",
     "Known",
     "LabelLearner",
     "Learned",

@@ -7,10 +7,23 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.answers import Answers, Clipped, Exact, Unsteady, identify, looks_exact
+from unsoftmax.answers import (
+    IDENTIFY,
+    Answers,
+    Clipped,
+    Computed,
+    Exact,
+    Finding,
+    Unsteady,
+    identify,
+    looks_exact,
+)
+from unsoftmax.answers.along_rays import random_rows
+from unsoftmax.answers.identify import look_at_arithmetic
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
+from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.readout import read_constant, read_values
@@ -185,14 +198,33 @@ def _agrees(model: Model, exchanges: Sequence[Exchange]) -> bool:
 def look_at_answers(asker: Asker, known: Known, rng: np.random.Generator) -> Known:
     """What kind of answers these are: three queries where they look exact, a full identification where not.
 
-    Nothing is asked where the user told it, and of vectors or token ids."""
-    if known.answers is not None or known.outputs is not None or not isinstance(known.domain, Space):
+    Nothing is asked where the user told it, and of token ids. One query shows that vectors use all digits."""
+    if known.answers is not None or not isinstance(known.domain, Space):
         return known
+    if known.outputs is not None:
+        return _look_at_vectors(asker, known, rng)
     seen = looks_exact(asker, rng)
     if seen is not None:
         return replace(known.with_answers(Exact(), seen.finding), bends=seen.bends)
     found = identify(asker, rng)
     return replace(known.with_answers(found.answers, found.finding), identified=True)
+
+
+def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Known:
+    """Whether vectors come from arithmetic that rounds at every step. Those that use all digits do not."""
+    with asker.phase(IDENTIFY):
+        before = asker.bill.total
+        longest = np.inf if asker.input_bound is None else asker.input_bound
+        row = random_rows(rng, 1, asker.width) * min(1.0, longest)
+        if smallest_format(asker.ask(row[None])) is None:
+            return known
+        seen = look_at_arithmetic(asker, rng, longest)
+        if seen.format is None:
+            return known
+        answers = Computed(seen.format, seen.noise)
+    return known.with_answers(
+        answers, Finding("answers", answers.name, seen.sentence, asker.bill.total - before)
+    )
 
 
 def _look_for_bends(asker: Asker, known: Known, family: Family | None) -> Known:

@@ -24,6 +24,7 @@ from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import (
     ClippedLearner,
+    ComputedHeadsLearner,
     Known,
     LabelLearner,
     Learner,
@@ -78,6 +79,9 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
     >>> [type(choice.learner).__name__ for choice in choose(Known(), None)]
     ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
     """
+    if isinstance(known.answers, Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
+        yield Choice(ComputedHeadsLearner(known.answers.format))
+        return
     if known.outputs is not None:
         yield from _for_vectors(known, wanted)
         return
@@ -165,8 +169,10 @@ def learner_for_answers(answers: Answers) -> Learner:
             return RoundedLearner(decimals)
         case Labels(flip, middle):
             return LabelLearner(_BITS_FLIPPED if flip else _BITS, flip, middle)
-        case Stored(short) | Computed(short):
+        case Stored(short):
             return LowPrecisionLearner(short)
+        case Computed(short):
+            return ComputedHeadsLearner(short)
         case Within(tau):
             return ToleranceLearner(tau)
         case Unsteady():

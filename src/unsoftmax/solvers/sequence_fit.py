@@ -26,7 +26,9 @@ _RIDGE = 1e-6  # relative, in both factors of a Kronecker preconditioner
 
 @dataclass(frozen=True)
 class SequenceBlock:
-    """Rows (B, N, d), answers (B, m), a weight a sequence (B,). group: sequences that are reweighted together."""
+    """Rows (B, N, d), answers (B, m), a weight a sequence (B,). group: sequences that are reweighted
+    together.
+    """
 
     rows: Array
     answers: Array
@@ -87,7 +89,8 @@ class SequenceFit:
 
     def residual(self, heads: VectorHeads) -> Array:
         parts = [
-            (predict_sequences(heads, block) - block.answers) * block.weights[:, None] for block in self.blocks
+            (predict_sequences(heads, block) - block.answers) * block.weights[:, None]
+            for block in self.blocks
         ]
         return np.concatenate([part.ravel() for part in parts])
 
@@ -166,7 +169,9 @@ class SequenceLinearisation:
         return np.asarray(joined.reshape(B * m, -1))
 
     def diagonal(self) -> Array:
-        return np.concatenate([*(_outer_diagonals(parts) for parts in self._factors), np.full(self.heads.outputs, self._mass)])
+        return np.concatenate(
+            [*(_outer_diagonals(parts) for parts in self._factors), np.full(self.heads.outputs, self._mass)]
+        )
 
     @cached_property
     def _mass(self) -> float:
@@ -179,7 +184,7 @@ class SequenceLinearisation:
 
     def _factors_of(self, h: int) -> list[tuple[Array, Array]]:
         heads, d = self.heads, self.heads.width
-        r, s = heads.K.shape[1], heads.U.shape[1]
+        r = heads.K.shape[1]
         queries, asking = np.zeros((r, r)), np.zeros((d + 1, d + 1))
         pulls, mixed = np.zeros((d, d)), np.zeros((d, d))
         values = heads.U[h].T @ heads.T[h]
@@ -201,9 +206,12 @@ class SequenceLinearisation:
         ]
 
     def preconditioner(self, damping: Array) -> Inverse | None:
-        """Every factor of every head by its Kronecker product, in the basis in which both sides are diagonal."""
+        """Each factor of a head by its Kronecker product, in the basis that makes both sides diagonal."""
         heads = self.heads
-        turned = [[(np.linalg.eigh(left), np.linalg.eigh(right)) for left, right in parts] for parts in self._factors]
+        turned = [
+            [(np.linalg.eigh(left), np.linalg.eigh(right)) for left, right in parts]
+            for parts in self._factors
+        ]
         relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
 
         def inverse(vector: Array) -> Array:

@@ -31,7 +31,12 @@ class VectorHeads:
 
     @classmethod
     def of(
-        cls, matrices: Sequence[Array], values: Sequence[Array], c: Array, ranks: Sequence[int], value_ranks: Sequence[int]
+        cls,
+        matrices: Sequence[Array],
+        values: Sequence[Array],
+        c: Array,
+        ranks: Sequence[int],
+        value_ranks: Sequence[int],
     ) -> Self:
         """From [W w0] (d, d+1) and V (d, m) of every head, cut to these ranks.
 

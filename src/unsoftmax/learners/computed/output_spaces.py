@@ -17,7 +17,8 @@ _END = 1.56
 _TRIES = 6
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
-_MOVES = (0.1, 0.03)  # of the first row, in units of the narrowest plateau's angle: far for precision, then near
+# of the first row, in units of the narrowest plateau's angle: far for precision, then near
+_MOVES = (0.1, 0.03)
 _EIGHT_BITS = 1e-4
 
 

@@ -28,7 +28,9 @@ class _Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Readouts:
-    """v (H, d), or (H, d, m) of vector answers, and the expected length of an error of one of them: large where a plateau was narrow."""
+    """v (H, d), or (H, d, m) of vector answers, and the expected length of an error of one of them: large
+    where a plateau was narrow.
+    """
 
     v: Array
     error: float

@@ -74,7 +74,9 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
 def _one_by_one(queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float) -> _Start:
     readouts = read_readouts(queries, baseline, rng, limit)
     found = [isolate_head(queries, baseline, readouts, h, rng) for h in range(len(readouts.v))]
-    heads = HeadFactors.of([one.matrix for one in found], readouts.v, float(baseline.c), [one.rank for one in found])
+    heads = HeadFactors.of(
+        [one.matrix for one in found], readouts.v, float(baseline.c), [one.rank for one in found]
+    )
     return _Start(
         heads, [one.around.others for one in found], [block for one in found for block in one.blocks]
     )

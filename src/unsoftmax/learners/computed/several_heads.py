@@ -16,12 +16,20 @@ from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import HeadFactors
 
-__all__ = ["RecoveredHeads", "as_model", "recover_heads"]
+__all__ = [
+    "ATTEMPTS",
+    "SAME_OBSTACLE",
+    "USELESS",
+    "RecoveredHeads",
+    "as_model",
+    "recover_heads",
+    "unresolved",
+]
 
-_ATTEMPTS = 3
+ATTEMPTS = 3
 # attempts that may end before a fit: what stands in the way of two random starts stands in the way of a third
-_SAME_OBSTACLE = 2
-_USELESS = 0.3  # a relative error bound above it describes no recovered parameters
+SAME_OBSTACLE = 2
+USELESS = 0.3  # a relative error bound above it describes no recovered parameters
 
 
 @dataclass(frozen=True)
@@ -34,6 +42,14 @@ class RecoveredHeads:
     errors: HeadErrors
     check: FreshCheck
     noise: float
+
+    @property
+    def why_not(self) -> str:
+        """Why this is not believed, where it is not."""
+        return (
+            f"fresh sequences deviate by {self.check.deviation / self.check.rounding:.0f} times the layer's "
+            f"rounding; error bound {self.errors.overall:.1g}"
+        )
 
 
 def as_model(heads: HeadFactors) -> MultiHead:
@@ -53,24 +69,26 @@ def recover_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: floa
     more, which shows in small ones.
     """
     reasons: list[str] = []
-    for _ in range(_ATTEMPTS):
+    for _ in range(ATTEMPTS):
         try:
             fitted = fit_heads(asker, bits, rng, effort)
         except (Unresolved, np.linalg.LinAlgError) as reason:
             reasons.append(str(reason))
-            if len(reasons) == _SAME_OBSTACLE:
+            if len(reasons) == SAME_OBSTACLE:
                 break
             continue
         found = _judged(asker, fitted, bits, rng)
-        if found.check.passed and found.errors.overall < _USELESS:
+        if found.check.passed and found.errors.overall < USELESS:
             return found
-        reasons.append(
-            f"fresh sequences deviate by {found.check.deviation / found.check.rounding:.0f} times the "
-            f"layer's rounding; error bound {found.errors.overall:.1g}"
-        )
-    raise Unresolved(
+        reasons.append(found.why_not)
+    raise unresolved(bits, reasons)
+
+
+def unresolved(bits: int, reasons: list[str]) -> Unresolved:
+    """What all attempts ended with, in one sentence."""
+    return Unresolved(
         f"the layer computes with {bits}-bit numbers, and its heads could not be told apart through that "
-        f"rounding: {'; '.join(dict.fromkeys(reasons))}. Float64 arithmetic or vector answers would help"
+        f"rounding: {'; '.join(dict.fromkeys(reasons))}. Float64 arithmetic would help"
     )
 
 

@@ -11,7 +11,16 @@ from unsoftmax.arrays import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.two_row_fit import AnswerBlock
 
-__all__ = ["Asks", "Baseline", "Counted", "TwoRowQueries", "random_basis", "read_baseline", "sizes_of", "unit"]
+__all__ = [
+    "Asks",
+    "Baseline",
+    "Counted",
+    "TwoRowQueries",
+    "random_basis",
+    "read_baseline",
+    "sizes_of",
+    "unit",
+]
 
 
 class Asks(Protocol):
@@ -148,12 +157,11 @@ class Baseline:
         return float(sizes_of(self.v_sum).max())
 
 
-
 def read_baseline(
     queries: TwoRowQueries, rng: np.random.Generator, radius: float, spare: int | None = None
 ) -> Baseline:
-    """Two random orthonormal bases as single rows, or `spare` rows of the second. noise: twice the residual of the affine fit over the size
-    of the answers.
+    """Two random orthonormal bases as single rows, or `spare` rows of the second. noise: twice the residual
+    of the affine fit over the size of the answers.
 
     The rows are not opposite ones: a layer without biases rounds ±x alike, and would show no residual. Fails
     (Unresolved) when the readouts sum to less than their rounding, so that single rows show no signal.

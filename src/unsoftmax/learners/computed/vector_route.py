@@ -1,4 +1,4 @@
-"""Several heads with vector answers behind short arithmetic: values from plateaus, scores, then all together."""
+"""Several heads with vector answers behind short arithmetic: values from plateaus, scores, then all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _OVERSAMPLING = 1.3  # scores over unknowns of one head's matrix
 _PRICE = 7.6  # queries, in units of parameters over outputs, that all of this should cost
 _ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
 _EIGHT_BITS = 1e-4  # noise above it: matrices do not show their ranks
-_FIRST = RefinementOptions(iterations=30, damping=1e-3, improvement=1e-2, inner_iterations=80, inner_tolerance=1e-2)
+_FIRST = RefinementOptions(
+    iterations=30, damping=1e-3, improvement=1e-2, inner_iterations=80, inner_tolerance=1e-2
+)
 _LAST = RefinementOptions(damping=1e-6, improvement=3e-3, inner_iterations=200)
 
 
@@ -36,7 +38,9 @@ class FittedVectorHeads:
     baseline: Baseline
 
 
-def fit_vector_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0) -> FittedVectorHeads:
+def fit_vector_heads(
+    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0
+) -> FittedVectorHeads:
     """bits: significant bits of the layer's numbers. effort: scales the price."""
     counted = Counted(asker)
     queries = TwoRowQueries(counted, bits)
@@ -50,7 +54,9 @@ def fit_vector_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: f
     if baseline.noise < _EIGHT_BITS:
         heads = _cut(heads, baseline.noise)
     else:  # the residual shows too low ranks
-        heads = VectorHeads.of(list(matrices), list(values), baseline.c, [min(r + 3, d) for r in ranks], value_ranks)
+        heads = VectorHeads.of(
+            list(matrices), list(values), baseline.c, [min(r + 3, d) for r in ranks], value_ranks
+        )
     left = effort * _PRICE * heads.parameters / heads.outputs - counted.asked
     count = int(max(left, 0.3 * len(moderate.rows)))
     single = SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows")
@@ -67,7 +73,13 @@ def fit_vector_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: f
 
 
 def _sequences(
-    queries: TwoRowQueries, size: float, count: int, rows: int, rng: np.random.Generator, limit: float, group: str
+    queries: TwoRowQueries,
+    size: float,
+    count: int,
+    rows: int,
+    rng: np.random.Generator,
+    limit: float,
+    group: str,
 ) -> SequenceBlock:
     """Gaussian rows of this size, `rows` of them and the asking one."""
     batch = size * rng.standard_normal((count, rows + 1, queries.width))
@@ -99,11 +111,13 @@ def _moderate_sequences(
 
 
 def _value_ranks(values: Array, baseline: Baseline) -> list[int]:
-    """Singular values above a thousandth of the largest; coarse arithmetic keeps all."""
+    """Singular values above a thousandth of the largest, which plateaus tell; those of one head are told by
+    single rows, and to their rounding. Coarse arithmetic keeps all."""
     if baseline.noise > 1e-4:
         return [min(value.shape) for value in values]
     spectra = [np.linalg.svd(value, compute_uv=False) for value in values]
-    return [int((spectrum > 1e-3 * spectrum[0]).sum()) for spectrum in spectra]
+    least = _ROUNDING_OF_FACTORS * baseline.noise if len(values) == 1 else 1e-3
+    return [int((spectrum > least * spectrum[0]).sum()) for spectrum in spectra]
 
 
 def _cut(heads: VectorHeads, noise: float) -> VectorHeads:

@@ -19,7 +19,7 @@ _LEAST = 3e-3  # of a weight: below, its logarithm says more of the rounding tha
 
 @dataclass(frozen=True)
 class HeadScores:
-    """scores (B, H, n) of the rows x_i − x_N (B, n, d); trust (B, H, n): how far a weight is from being lost."""
+    """scores (B, H, n) of the rows x_i − x_N (B, n, d); trust (B, H, n): 0 where a weight is lost."""
 
     rows: Array
     asking: Array
@@ -39,7 +39,9 @@ def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> Head
     B, n, _ = rows.shape
     H = len(values)
     shown = np.einsum("bnd,hdm->bhnm", rows, values, optimize=True).reshape(B, H * n, -1)
-    weights = np.einsum("bkm,bm->bk", np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4), wanted).reshape(B, H, n)
+    weights = np.einsum("bkm,bm->bk", np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4), wanted).reshape(
+        B, H, n
+    )
     own = 1.0 - weights.sum(axis=2)
     lost = (weights < _LEAST) | (own < _LEAST)[:, :, None]
     weights, own = np.clip(weights, _LEAST, 1.0), np.clip(own, _LEAST, 1.0)
@@ -55,7 +57,7 @@ def matrices_from_scores(measured: HeadScores) -> tuple[Array, list[int]]:
         matrix, error = _least_squares(measured, h)
         values = np.linalg.svd(matrix, compute_uv=False)
         found.append(matrix)
-        ranks.append(max(1, int((values > error).sum())))
+        ranks.append(max(1, int((values > 0.5 * error).sum())))
     return np.array(found), ranks
 
 

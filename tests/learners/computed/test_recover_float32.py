@@ -1,0 +1,82 @@
+"""`recover` on layers of torch as they run: float32, scalar and vector answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import unsoftmax
+from tests.learners.computed.float_layers import FloatLayer, random_layer
+from unsoftmax.arrays import Array
+from unsoftmax.learners import Size
+from unsoftmax.oracles.torch_module import TorchOracle
+
+
+@pytest.mark.parametrize(("d", "heads"), [(16, 2), (8, 2), (16, 1)])
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_default_layer_of_torch(d: int, heads: int, vector: bool) -> None:
+    for seed in range(2):
+        layer = random_layer(d, heads, seed)
+        readout = None if vector else np.random.default_rng(seed).standard_normal(d)
+        result = unsoftmax.recover(TorchOracle(layer, readout=readout), seed=seed)
+        truth = FloatLayer(layer, torch.float32, readout).truth()
+        exact = (
+            truth
+            if heads > 1
+            else unsoftmax.SingleHead(truth.heads[0].matrix, truth.heads[0].v, truth.heads[0].w0, c=truth.c)
+        )
+        assert result.status is unsoftmax.Status.WITHIN_BOUND
+        assert result.error_bound is not None
+        assert result.unwrap().distance(exact) <= result.error_bound < 2e-5
+        assert "99 %" in result.reason
+        assert any("float32" in finding.value for finding in result.findings)
+        learning = result.queries.total - sum(
+            result.queries.by_phase.get(name, 0) for name in ("identify", "verification")
+        )
+        assert result.claim.queries.holds(learning, Size.of(truth))
+
+
+def test_every_step_in_float32_and_the_readout_too() -> None:
+    target = FloatLayer.scalar(random_layer(16, 2, 5), 5)
+    result = unsoftmax.recover(lambda X: target.answer(X, torch.float32), width=16)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
+
+
+def test_bfloat16() -> None:
+    target = FloatLayer.scalar(random_layer(16, 2, 3), 3, torch.bfloat16)
+    result = unsoftmax.recover(lambda X: target.answer(X, torch.bfloat16), width=16)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_equal_readouts_end_unresolved_or_recovered(vector: bool) -> None:
+    """Two heads with one value matrix: never an exception, never another family."""
+    layer = random_layer(16, 2, 0)
+    with torch.no_grad():
+        layer.in_proj_weight[40:48] = layer.in_proj_weight[32:40]
+        layer.out_proj.weight[:, 8:16] = layer.out_proj.weight[:, :8]
+    readout = None if vector else np.random.default_rng(0).standard_normal(16)
+    result = unsoftmax.recover(TorchOracle(layer, readout=readout))
+    assert result.status in (unsoftmax.Status.UNRESOLVED, unsoftmax.Status.WITHIN_BOUND)
+    if result.status is unsoftmax.Status.WITHIN_BOUND:
+        truth = FloatLayer(layer, torch.float32, readout).truth()
+        assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
+
+
+def test_another_function_in_float32_is_never_called_recovered() -> None:
+    rng = np.random.default_rng(0)
+    W, v = rng.standard_normal((8, 8)).astype(np.float32), rng.standard_normal(8).astype(np.float32)
+
+    def linear_attention(X: Array) -> Array:
+        """No softmax: weights are the scores themselves."""
+        rows = X.astype(np.float32)
+        scores = np.einsum("bnd,de,be->bn", rows, W, rows[:, -1])
+        mixed = np.einsum(
+            "bn,bnd->bd", scores / (np.abs(scores).sum(axis=1, keepdims=True) + np.float32(1e-6)), rows
+        )
+        return np.asarray(mixed @ v, dtype=np.float64)
+
+    assert not unsoftmax.recover(linear_attention, width=8).status.recovered
