@@ -10,10 +10,9 @@ from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.computed.several_heads import ATTEMPTS, RecoveredHeads, recover_heads
-from unsoftmax.learners.computed.vector_heads import recover_vector_heads
+from unsoftmax.learners.computed.attempts import ATTEMPTS
 from unsoftmax.ledger import Asker
-from unsoftmax.models import Model, SingleHead
+from unsoftmax.models import Model, MultiHead, SingleHead
 
 __all__ = ["ComputedHeadsLearner"]
 
@@ -87,6 +86,9 @@ class ComputedHeadsLearner:
         return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        from unsoftmax.learners.computed.several_heads import recover_heads
+        from unsoftmax.learners.computed.vector_heads import recover_vector_heads
+
         bits = self.format.mantissa_bits + 1
         with asker.phase("heads"):
             if asker.outputs is None:
@@ -94,7 +96,7 @@ class ComputedHeadsLearner:
             else:
                 found = recover_vector_heads(asker, bits, rng)
         return Learned(
-            _plain(found),
+            _plain(found.model),
             _CLAIM,
             error_bound=found.errors.overall,
             constant_bound=found.errors.constant,
@@ -103,9 +105,8 @@ class ComputedHeadsLearner:
         )
 
 
-def _plain(found: RecoveredHeads) -> Model:
+def _plain(model: MultiHead) -> Model:
     """One head as a head."""
-    model = found.model
     if len(model.heads) > 1:
         return model.canonical()
     head = model.heads[0]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.learners.computed.attempts import ATTEMPTS, SAME_OBSTACLE, USELESS
 from unsoftmax.learners.computed.error_bound import HeadErrors, bound_errors
 from unsoftmax.learners.computed.fresh_check import FreshCheck, check_fresh
 from unsoftmax.learners.computed.scalar_route import FittedHeads, fit_heads
@@ -16,20 +17,7 @@ from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import HeadFactors
 
-__all__ = [
-    "ATTEMPTS",
-    "SAME_OBSTACLE",
-    "USELESS",
-    "RecoveredHeads",
-    "as_model",
-    "recover_heads",
-    "unresolved",
-]
-
-ATTEMPTS = 3
-# attempts that may end before a fit: what stands in the way of two random starts stands in the way of a third
-SAME_OBSTACLE = 2
-USELESS = 0.3  # a relative error bound above it describes no recovered parameters
+__all__ = ["RecoveredHeads", "as_model", "recover_heads", "unresolved"]
 
 
 @dataclass(frozen=True)

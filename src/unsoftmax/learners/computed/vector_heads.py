@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.learners.computed.attempts import ATTEMPTS, SAME_OBSTACLE, USELESS
 from unsoftmax.learners.computed.error_bound import FACTOR, LEVEL, HeadErrors
 from unsoftmax.learners.computed.fresh_check import check_fresh
-from unsoftmax.learners.computed.several_heads import (
-    ATTEMPTS,
-    SAME_OBSTACLE,
-    USELESS,
-    RecoveredHeads,
-    unresolved,
-)
+from unsoftmax.learners.computed.several_heads import RecoveredHeads, unresolved
 from unsoftmax.learners.computed.two_row_queries import Asks
 from unsoftmax.learners.computed.vector_route import FittedVectorHeads, fit_vector_heads
 from unsoftmax.models import MultiHead, SingleHead
