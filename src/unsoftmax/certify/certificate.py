@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
 from unsoftmax.ledger import VERIFICATION, Asker
-from unsoftmax.models import Model
+from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.oracles.domain import Ball, Space
 
 __all__ = ["AnswersOff", "Certificate", "certify"]
@@ -31,8 +31,9 @@ class Certificate:
     queries compared. failed: the name of the kind of sequence that deviated most, when it was too much.
     With `confidence`, less than `fraction` of sequences drawn like these deviate by more than `allowed`.
     lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
-    answers with errors could have shown, where that is known. It says nothing of sequences unlike these: no
-    deviation found is not equality; caveat names what is known to escape them.
+    answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
+    further head, and how far apart two heads given as one, would have shown. It says nothing of sequences
+    unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
 
     passed: bool
@@ -49,6 +50,8 @@ class Certificate:
     caveat: str = ""
     distribution: str = ""
     resolution: float = 0.0
+    faintest_head: float | None = None
+    closest_heads: float | None = None
 
     @property
     def statement(self) -> str:
@@ -62,14 +65,21 @@ class Certificate:
             f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most "
             f"{self.max_error:.2g} ({self._relative}): with {self.confidence:.0%} confidence fewer than "
             f"{self.fraction:.1%} of sequences drawn like these deviate by more than {self.allowed:.1g} "
-            "relative" + (f"; {self.caveat}" if self.caveat else "")
+            "relative" + self._unseen + (f"; {self.caveat}" if self.caveat else "")
         )
 
     @property
     def _unseen(self) -> str:
+        text = ""
+        if self.faintest_head is not None and self.closest_heads is not None:
+            text = (
+                f"; a further head would have shown from {self.faintest_head:.1g} of the size of these, and "
+                f"two heads given as one from a relative distance of {self.closest_heads:.1g}"
+            )
         if self.resolution <= self.allowed:
-            return ""
-        return f"; a function that deviates by less than {self.resolution:.1g} relative would not have shown"
+            return text
+        least = f"{self.resolution:.1g} relative"
+        return f"{text}; a function that deviates by less than {least} would not have shown"
 
     @property
     def _relative(self) -> str:
@@ -110,12 +120,14 @@ def certify(
     ruler = _Ruler(model, allowed, off.tolerance, off.deviation)
     errors: list[Array] = []
     ratios: list[Array] = []
+    hidden: list[Array] = []
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
             answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
-            error, ratio = ruler.measure(batch, answers)
+            error, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
             ratios.append(ratio)
+            hidden.append(unseen)
         repeated = _repeats(asker, model, off.tolerance) if off.repeats == 1 else None
     all_errors, all_ratios = np.concatenate(errors), np.concatenate(ratios)
     by_kind = _by_kind(sample, all_ratios)
@@ -138,6 +150,7 @@ def certify(
         caveat=caveat,
         distribution=sample.distribution,
         resolution=off.resolution,
+        **(_heads_unseen(model, sample, hidden) if off.deviation is None else {}),
     )
 
 
@@ -164,9 +177,9 @@ class _Ruler:
     tolerance: float
     deviation: Callable[[Array, Array], Array] | None
 
-    def measure(self, batch: Array, answers: Array) -> tuple[Array, Array]:
-        """|answer - prediction| of every sequence, and the same beyond what is explained, relative to what
-        could show."""
+    def measure(self, batch: Array, answers: Array) -> tuple[Array, Array, Array]:
+        """|answer - prediction| of every sequence, the same beyond what is explained, relative to what could
+        show, and the largest deviation that passes."""
         predictions = self.model(batch)
         off = answers - predictions if self.deviation is None else self.deviation(answers, predictions)
         error = _largest(off)
@@ -178,7 +191,37 @@ class _Ruler:
             scale = np.minimum(scale, max(_GROSS / self.allowed, 100.0) * reach)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(unexplained <= 0.0, 0.0, unexplained / scale)
-        return error, np.where(np.isnan(ratio), np.inf, ratio)  # what cannot be computed is no agreement
+        unseen = np.maximum(error - unexplained, 0.0) + self.allowed * scale
+        # what cannot be computed is no agreement
+        return error, np.where(np.isnan(ratio), np.inf, ratio), unseen
+
+
+def _heads_unseen(model: Model, sample: Sample, hidden: list[Array]) -> dict[str, float]:
+    """The size of a further head, and the distance of two heads given as one, from which half of the
+    sequences show them.
+
+    A further head adds about a quarter of its readout times the longest row. Two heads given as one differ
+    from it in the second order of their distance only: by an eighth of its square.
+    """
+    heads = (
+        [model]
+        if isinstance(model, SingleHead)
+        else list(model.heads)
+        if isinstance(model, MultiHead)
+        else []
+    )
+    size = sum(float(np.linalg.norm(head.v)) for head in heads)
+    if not size:
+        return {}
+    parts = [
+        unseen / (size * np.maximum(np.linalg.norm(batch, axis=2).max(axis=1), 1e-300))
+        for batch, unseen in zip(sample.batches, hidden, strict=True)
+        if batch.shape[1] > 1
+    ]
+    if not parts:
+        return {}
+    usual = float(np.median(np.concatenate(parts)))
+    return {"faintest_head": 4.0 * usual, "closest_heads": float(np.sqrt(32.0 * usual))}
 
 
 def _by_kind(sample: Sample, ratios: Array) -> dict[str, float]:

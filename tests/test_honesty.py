@@ -1,0 +1,91 @@
+"""One box of every kind of the honesty fuzzer; and members that were refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.honesty_fuzz import run
+
+import unsoftmax
+from tests.cases.honesty import KINDS, LIARS
+from unsoftmax import MultiHead, SingleHead, Status
+
+
+def test_there_are_enough_kinds() -> None:
+    assert len(KINDS) >= 60
+
+
+@pytest.mark.parametrize("kind", [*KINDS, *(f"liar: {name}" for name in LIARS)])
+def test_no_success_is_another_function_than_stated(kind: str) -> None:
+    seed = 7
+    outcome = run((kind, 3, seed))
+    assert not outcome.wrong, outcome.wrong
+
+
+@pytest.mark.parametrize(("d", "heads", "rank", "outputs"), [(6, 2, 6, 3), (3, 3, None, 2), (1, 2, None, 2)])
+def test_few_outputs_and_one_column(d: int, heads: int, rank: int | None, outputs: int) -> None:
+    for seed in range(4):
+        hidden = unsoftmax.random_multi_head(d, heads, rank, seed=seed, outputs=outputs)
+        result = unsoftmax.recover(lambda X, h=hidden: h(X), width=d, outputs=outputs, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        assert isinstance(result.model, MultiHead)
+        assert result.error_bound is not None
+        assert hidden.distance(result.model) <= result.error_bound
+
+
+@pytest.mark.parametrize("bound", [1.0, 10.0, 100.0, 1000.0])
+def test_vector_answers_inside_a_limit_on_rows(bound: float) -> None:
+    for seed in range(3):
+        hidden = unsoftmax.random_multi_head(4, 2, seed=seed, outputs=4, biases=seed == 1)
+        result = unsoftmax.recover(hidden, input_bound=bound, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        assert isinstance(result.model, MultiHead)
+        assert result.error_bound is not None
+        assert hidden.distance(result.model) <= result.error_bound
+
+
+@pytest.mark.parametrize("kind", ["transformer: off near the origin", "transformer: skip, then a vector"])
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_transformers_that_were_refused(kind: str, d: int) -> None:
+    for seed in range(3):
+        case = KINDS[kind](d, seed)
+        result = unsoftmax.recover(case.box, width=d, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+
+
+@pytest.mark.parametrize("kind", ["rounded to 4 decimals", "noise", "labels", "tolerance"])
+@pytest.mark.parametrize("seed", range(3))
+def test_several_heads_of_width_one_behind_errors_are_never_one(kind: str, seed: int) -> None:
+    case = KINDS[f"answers: {kind}, several heads"](1, seed)
+    assert not unsoftmax.recover(case.box, width=1, seed=seed).status.recovered
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_head_of_the_size_and_a_distance_that_are_stated_show(seed: int) -> None:
+    head, other = (unsoftmax.random_single_head(5, seed=number) for number in (seed, 50 + seed))
+    certificate = unsoftmax.recover(head).certificate
+    assert certificate is not None
+    assert certificate.faintest_head is not None
+    assert certificate.closest_heads is not None
+    assert f"{certificate.faintest_head:.1g} of the size" in certificate.statement
+    size = certificate.faintest_head * np.linalg.norm(head.v) / np.linalg.norm(other.v)
+    step = certificate.closest_heads * np.linalg.norm(head.W) / np.linalg.norm(other.W) * other.W
+    for layer in (
+        MultiHead([head, SingleHead(other.matrix, size * other.v)]),
+        MultiHead([SingleHead(head.W + step / 2, head.v / 2), SingleHead(head.W - step / 2, head.v / 2)]),
+    ):
+        result = unsoftmax.recover(layer, seed=seed)
+        assert result.model is None or len(result.model.ranks) == 2, result.reason
+
+
+def test_last_digits_that_depend_on_the_size_of_a_call_are_no_other_function() -> None:
+    for seed in range(3):
+        case = KINDS["answers: last digits by batch"](3, seed)
+        assert unsoftmax.recover(case.box, width=3, seed=seed).status is not Status.OUTSIDE_CLASS
+
+
+def test_a_tolerance_that_answers_contradict_does_not_pass() -> None:
+    for seed in range(3):
+        head = unsoftmax.random_single_head(4, seed=seed)
+        off = unsoftmax.WithinTolerance(unsoftmax.as_oracle(head), 3.5e-3, seed)
+        assert not unsoftmax.recover(off, tolerance=1e-5, seed=seed).status.recovered
