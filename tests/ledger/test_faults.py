@@ -17,6 +17,7 @@ import pytest
 import unsoftmax
 from unsoftmax.errors import LedgerFault, LedgerRefused
 from unsoftmax.ledger import Entry, SqliteJournal, read_statement
+from unsoftmax.ledger.presence import Presence
 
 BINDING = {"target": "content:1", "seed": "0"}
 HIDDEN = unsoftmax.random_single_head(5, 2, seed=1, biases=True)
@@ -167,6 +168,15 @@ def test_a_ledger_deleted_between_batches_is_noticed_before_the_next_is_paid(tmp
         path.unlink()
         with pytest.raises(LedgerFault, match="was deleted"):
             journal.prepare(1, "values", 3, 24)
+
+
+def test_a_disk_without_write_ahead_log_is_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "run.ledger").touch()
+    presence = Presence(tmp_path / "run.ledger", tmp_path / "run.ledger-wal")
+    presence.check()
+    (tmp_path / "run.ledger").unlink()
+    with pytest.raises(LedgerFault, match="was deleted"):
+        presence.check()
 
 
 def test_a_target_that_changes_the_working_directory_keeps_its_ledger(

@@ -26,7 +26,7 @@ def opened(target: str, servers: Servers, outputs: int | None = None) -> Iterato
 
     here = _working_directory()
     http = servers.http()
-    served = target.startswith(("http://", "https://")) or target.endswith(".json")
+    served = "://" in target or target.endswith(".json")
     limit = None if served else http.pop("timeout", None)
     oracle = as_oracle(target, outputs=outputs, http=http)
     try:
