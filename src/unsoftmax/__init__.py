@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Asker": "ledger",
     "Assumption": "learners",
     "Audit": "audit.pipeline",
     "Bill": "ledger",
     "BoundedInputs": "oracles",
+    "BoundedMeter": "meters",
     "CanonicalNetwork": "models",
     "Certificate": "certify",
     "Check": "recovery.check",
@@ -27,8 +29,10 @@ _HOMES = {
     "Defence": "audit.defences",
     "Defences": "audit.defend",
     "Equivalence": "models",
+    "Family": "families",
     "Finding": "answers",
     "FlippedLabels": "oracles",
+    "FormMeter": "meters",
     "FunctionOracle": "oracles",
     "HttpOptions": "oracles.http",
     "Known": "learners",
@@ -66,6 +70,8 @@ _HOMES = {
     "SingleHead": "models",
     "SingleHeadLearner": "learners",
     "Size": "learners",
+    "Solution": "solvers",
+    "Solver": "solvers",
     "Status": "outcomes",
     "TokenHead": "models",
     "TokenHeads": "models",
@@ -133,6 +139,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.errors import OracleFault as OracleFault
     from unsoftmax.errors import UnsoftmaxError as UnsoftmaxError
     from unsoftmax.errors import UsageError as UsageError
+    from unsoftmax.families import Family as Family
     from unsoftmax.learners import Assumption as Assumption
     from unsoftmax.learners import Claim as Claim
     from unsoftmax.learners import Known as Known
@@ -157,9 +164,12 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import theorem_6_1 as theorem_6_1
     from unsoftmax.learners import theorem_b_1 as theorem_b_1
     from unsoftmax.learners import within_tolerance as within_tolerance
+    from unsoftmax.ledger import Asker as Asker
     from unsoftmax.ledger import Bill as Bill
     from unsoftmax.ledger import Ledger as Ledger
     from unsoftmax.ledger import Progress as Progress
+    from unsoftmax.meters import BoundedMeter as BoundedMeter
+    from unsoftmax.meters import FormMeter as FormMeter
     from unsoftmax.meters import Meter as Meter
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import CanonicalNetwork as CanonicalNetwork
@@ -217,6 +227,8 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.recovery.recover import recover as recover
     from unsoftmax.recovery.result import Result as Result
     from unsoftmax.recovery.targets import as_oracle as as_oracle
+    from unsoftmax.solvers import Solution as Solution
+    from unsoftmax.solvers import Solver as Solver
 
 
 __all__ = ["__version__", *_HOMES]

@@ -47,7 +47,7 @@ def _queries(size: Size) -> int:
 
 _CLAIM = Claim(
     title="Several heads at the price of their parameters",
-    source="this library; Section 7 of arXiv 2601.16873 leaves it open",
+    source="this library; open in arXiv 2601.16873; the canonical form is also in arXiv 2608.03294",
     assumptions=(
         Assumption(
             "every head is one softmax over the rows",
