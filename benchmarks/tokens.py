@@ -64,20 +64,19 @@ def measured(truth: TokenHeads, target: Callable[[Any], Any], seed: int) -> Row:
     return Row(result, result.queries.learning / truth.parameters, uniform, zipf, seconds)
 
 
-def table(rows: list[tuple[str, list[Row]]]) -> None:
+def header() -> None:
     print("| target | status | queries / DOF | worst error, uniform | Zipf | seconds |")
     print("|---|---|---|---|---|---|")
-    for name, found in rows:
-        statuses = ", ".join(
-            f"{count} {status}" for status, count in Counter(str(r.result.status) for r in found).items()
-        )
-        ratios = [row.ratio for row in found]
-        top = [
-            max((getattr(row, part) for row in found), default=np.nan)
-            for part in ("uniform", "zipf", "seconds")
-        ]
-        ratio = f"{np.median(ratios):.4f} (at most {max(ratios):.4f})"
-        print(f"| {name} | {statuses} | {ratio} | {top[0]:.0e} | {top[1]:.0e} | {top[2]:.1f} |", flush=True)
+
+
+def line(name: str, found: list[Row]) -> None:
+    counts = Counter(str(row.result.status) for row in found)
+    statuses = ", ".join(f"{count} {status}" for status, count in counts.items())
+    ratios = [row.ratio for row in found]
+    uniform, zipf = (float(np.nanmax([getattr(row, part) for row in found])) for part in ("uniform", "zipf"))
+    ratio = f"{np.median(ratios):.4f} (at most {max(ratios):.4f})"
+    seconds = max(row.seconds for row in found)
+    print(f"| {name} | {statuses} | {ratio} | {uniform:.0e} | {zipf:.0e} | {seconds:.1f} |", flush=True)
 
 
 def random_heads(seeds: int, fast: bool) -> None:
@@ -90,14 +89,13 @@ def random_heads(seeds: int, fast: bool) -> None:
     ]
     if fast:
         cases = [(200, 8, scale, 2) for scale in (1.0, 3.0, 5.0, 8.0)]
-    rows = []
+    header()
     for vocabulary, rank, scale, count in cases:
         found = []
         for seed in range(count):
             truth = unsoftmax.random_token_heads(vocabulary, rank, scale=scale, seed=seed)
             found.append(measured(truth, truth, seed))
-        rows.append((f"V={vocabulary}, r={rank}, scores of deviation {scale:g}", found))
-    table(rows)
+        line(f"V={vocabulary}, r={rank}, scores of deviation {scale:g}", found)
 
 
 def large(vocabulary: int, rank: int) -> None:
@@ -148,17 +146,14 @@ def trained_head(
 
 
 def trained(path: str, numbers: list[int], tokens: int | None, types: list[str]) -> None:
-    rows = []
+    header()
     for dtype in (getattr(np, name) for name in types):
         for number in numbers:
             truth, answer = trained_head(path, number, dtype, tokens)
-            rows.append(
-                (
-                    f"layer 0, head {number}, V={truth.vocabulary}, {dtype.__name__}",
-                    [measured(truth, answer, 0)],
-                )
+            line(
+                f"layer 0, head {number}, V={truth.vocabulary}, {dtype.__name__}",
+                [measured(truth, answer, 0)],
             )
-    table(rows)
 
 
 def main() -> None:

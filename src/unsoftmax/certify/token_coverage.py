@@ -14,6 +14,7 @@ from unsoftmax.oracles import Ids
 __all__ = ["Coverage", "cover_tokens"]
 
 MOST_TOKENS = 1 << 16  # of larger vocabularies as many are drawn
+_FRESH, _MOST_REPEATS = 2000, 16  # further sequences where scores are strong, and how often each token asks
 _UNREADABLE = 0.5  # error bar of a score from which it does not show
 
 
@@ -49,7 +50,7 @@ def cover_tokens(
     """Asks [i, j] for every token j, with every token i once, and compares with the model.
 
     Scores are compared for models of one head with single answers; for others only answers are. Where some
-    scores are too strong to show, every token asks in two longer sequences as well.
+    scores are too strong to show, every token asks in longer sequences as well.
     """
     size = model.vocabulary
     asking = np.arange(size) if size <= most else rng.choice(size, most, replace=False)
@@ -60,11 +61,12 @@ def cover_tokens(
     if len(model.heads) > 1 or model.outputs is not None:
         return Coverage(worst, float("nan"), 0.0, len(pairs))
     coverage = _compared(model, pairs, found, worst, noise)
-    for length in (4, 32) if coverage.hidden > 0.0 else ():
-        if length < longest:
-            ids = np.column_stack([rng.choice(asking, (len(asking), length)), asking])
-            worst = max(coverage.max_error, _largest(_ask(answers, ids) - model(ids)))
-            coverage = replace(coverage, max_error=worst, n_queries=coverage.n_queries + len(ids))
+    repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))
+    for length in (4, 32) * repeats if coverage.hidden > 0.0 else ():
+        before = rng.choice(asking, (len(asking), min(length, longest - 1)))
+        ids = np.column_stack([before, asking])
+        worst = max(coverage.max_error, _largest(_ask(answers, ids) - model(ids)))
+        coverage = replace(coverage, max_error=worst, n_queries=coverage.n_queries + len(ids))
     return coverage
 
 

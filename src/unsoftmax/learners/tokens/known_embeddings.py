@@ -118,7 +118,7 @@ class KnownEmbeddings:
             if dimension == d
             else f"embeddings span {dimension} of {d} dimensions; W is zero on the others"
         )
-        whole = LearnedTokens(over_tokens(head, embeddings), learned.noise, learned.loss)
+        whole = LearnedTokens(over_tokens(head, embeddings), learned.noise, learned.loss, learned.strong)
         return LearnedHead(head, whole, amplification, note)
 
 

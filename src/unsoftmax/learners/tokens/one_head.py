@@ -37,11 +37,15 @@ class TokenBooks(TokenAnswers, Protocol):
 
 @dataclass(frozen=True, eq=False)
 class LearnedTokens:
-    """The model, the noise of the answers, and by how much the table's own errors move answers at most."""
+    """The model, the noise of the answers, and by how much the table's own errors move answers at most.
+
+    strong: whether some scores are so strong that predictions of these errors are poor.
+    """
 
     model: TokenHeads
     noise: float
     loss: float
+    strong: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class OneTokenHead:
         if not table.resolved:
             raise Unresolved(f"the scores have a rank above {table.keys.shape[1]}; allow a larger rank")
         return LearnedTokens(
-            TokenHeads([TokenHead(table.keys, table.queries, values)]), meter.noise, table.loss
+            TokenHeads([TokenHead(table.keys, table.queries, values)]), meter.noise, table.loss, table.strong
         )
 
 

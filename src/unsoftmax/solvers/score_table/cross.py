@@ -21,6 +21,7 @@ _STRONG = (
 )
 _FIRST_PROBES, _PROBES = 3, 12  # random tokens by which that is judged, before and after
 _UNUSUAL = 4.0  # a token is not weak as long as its keys are as well known as others' within this factor
+_ALIKE = 1e-9  # relative: askers cannot tell two tokens apart whose scores differ by less
 _NOISY = 1e3  # slack below which answers are too noisy for float64's accuracy
 _MOST_UNREADABLE = 20  # candidates that may be given up, as a multiple of those wanted
 
@@ -133,12 +134,21 @@ class _Growing:
                 self.readings[j][i] = (float(value), float(error))
 
     def rows_for(self, asker: int) -> list[int]:
-        """The rows, and another one for an asker that is a row itself and so says nothing there."""
-        if asker not in self.rows:
+        """The rows, and another one for an asker that is like one of them and so says nothing there."""
+        scores = self.scores
+        like = np.zeros(len(scores), dtype=bool)
+        if scores.shape[1]:
+            like = np.abs(scores - scores[asker]).max(axis=1) <= _ALIKE * np.abs(scores).max()
+        like[asker] = True
+        kept = [i for i in self.rows if not like[i]]
+        if len(kept) == len(self.rows):
             return self.rows
-        others = (int(i) for i in self.order[::-1] if i not in self.rows)
-        other = next(others, None)
-        return [*(i for i in self.rows if i != asker), *([] if other is None else [other])]
+        if not kept:
+            return [int(i) for i in np.flatnonzero(~like)[:1]] or [asker]
+        distance = np.where(like, -1.0, _distances(scores, kept))
+        distance[kept] = -1.0
+        farthest = int(distance.argmax())
+        return [*kept, farthest] if distance[farthest] > 0.0 else kept
 
     def residual(self, asker: int) -> tuple[float, float] | None:
         """What the columns do not explain of a candidate, and its error bar; None if it cannot be read."""
@@ -149,6 +159,8 @@ class _Growing:
         uncertain = np.hypot(errors[rows], errors[asker])
         if not max(bar.max(), uncertain.max(initial=0.0)) < self.options.weak * self.unit:
             return None
+        if len(rows) <= inside.shape[1]:  # no entry to spare: nothing can contradict
+            return 0.0, 0.0
         left = np.linalg.svd(inside)[0][:, -1] if inside.shape[1] else np.ones(1)
         mix = np.linalg.lstsq(inside, value, rcond=None)[0] if inside.shape[1] else np.zeros(0)
         total = np.sqrt(np.sum(left**2 * (bar**2 + uncertain**2 @ mix**2)))
@@ -199,21 +211,15 @@ class _Growing:
         self.candidates.remove(asker)
         self.read([int(i) for i in everyone if i != asker], [asker])
         column, bar = np.array([self.readings[asker][int(i)] for i in everyone]).T
-        inside = self.scores
-        if inside.shape[1]:
-            design = inside[self.rows] - inside[asker]
-            mix = np.linalg.lstsq(design, column[self.rows], rcond=None)[0]
-            residual = np.abs(column - (inside - inside[asker]) @ mix)
-        else:
-            residual = np.abs(column - column[self.rows[0]])
         self.askers.append(asker)
         self.columns.append(column)
         self.bars.append(bar)
+        distance = _distances(self.scores, self.rows)
         worst = self.errors.max(axis=1) / self.unit
         sharp = np.where(worst < self.options.weak, 1.0 / (1.0 + worst / self.options.ask_again), 0.0)
         # tokens of unusual value are read without a third token for almost every asker
         apart = np.abs(self.meter.values - np.median(self.meter.values)) / self.meter.spread
-        worth = residual * sharp * np.sqrt(np.minimum(apart, 0.1) + 0.01)
+        worth = distance * sharp * np.sqrt(np.minimum(apart, 0.1) + 0.01)
         worth[self.rows] = -1.0
         self.rows.append(int(worth.argmax()))
         del self.readings[asker]
@@ -272,6 +278,13 @@ def find_cross(reader: PairReader, options: CrossOptions, rng: np.random.Generat
         growing.readings,
         resolved,
     )
+
+
+def _distances(scores: Array, rows: list[int]) -> Array:
+    """How far the scores of every token are from the flat through those of `rows`."""
+    offsets = scores[rows[1:]] - scores[rows[0]]
+    normal = np.linalg.svd(offsets)[2][-1] if len(offsets) else np.eye(scores.shape[1])[-1:].reshape(-1)
+    return np.asarray(np.abs((scores - scores[rows[0]]) @ normal))
 
 
 def _keys(scores: Array, strong: Mask) -> Array:

@@ -25,7 +25,7 @@ class ScoreTable:
 
     losses: for every asking token, how far answers are usually off at most by the errors of the table.
     token_losses: the same by the keys of a token. resolved: False when the largest rank allowed did not
-    explain all entries.
+    explain all entries. strong: whether some scores are too strong for the askers of the cross.
     """
 
     keys: Array
@@ -33,6 +33,7 @@ class ScoreTable:
     losses: Array
     token_losses: Array
     resolved: bool
+    strong: bool
 
     @property
     def loss(self) -> float:
@@ -73,4 +74,5 @@ class CrossApproximation:
             columns.fit(everyone[~cross.strong & others])
         if np.isinf(cross.errors).any():
             columns.check(everyone[others])
-        return ScoreTable(table.keys, table.queries, table.losses, table.token_losses, cross.resolved)
+        strong = not cross.strong.all()
+        return ScoreTable(table.keys, table.queries, table.losses, table.token_losses, cross.resolved, strong)
