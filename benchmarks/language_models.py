@@ -27,7 +27,8 @@ from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.oracles.transformers_model import TransformersOracle
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
-WIDTHS = ((64, 1), (64, 4), (256, 4), (256, 12), (768, 12))
+WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 12))
+TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1))
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
 
 
@@ -77,7 +78,7 @@ def tokens() -> None:
     print("| shape | d | layers | width found | norm right | queries | d(d+1)/2 | error up to the gauge |")
     print("|---|---|---|---|---|---|---|---|")
     for kind in SHAPES:
-        for d, layers in WIDTHS:
+        for d, layers in TOKEN_WIDTHS:
             model = _model(kind, d, layers, 3 * d // 2)
             spec = OracleSpec(outputs=model.outputs, domain=TokenIds(model.outputs))
             ledger = Ledger(FunctionOracle(_by_tokens(model), spec))

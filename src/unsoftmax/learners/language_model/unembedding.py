@@ -1,9 +1,9 @@
 """The unembedding of a pre-norm decoder of any depth, absolutely, from d queries with vectors as prompts.
 
-One row T·e_i with a huge T is a prompt by itself. Every sublayer sees a normed row, so it adds O(1) to a
+One row T·x with a huge T is a prompt by itself. Every sublayer sees a normed row, so it adds O(1) to a
 residual stream of size
-T, and the final norm sees e_i up to O(1/T). The centred log-probabilities are then column i of the
-unembedding times √d.
+T, and the final norm sees x up to O(1/T). The centred log-probabilities are then the
+unembedding times the normed x, and d rows x fix it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, complement
 from unsoftmax.families import Family
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
@@ -93,13 +93,15 @@ class UnembeddingLearner:
         d = prompts.width
         if prompts.outputs is None or prompts.outputs < 2:
             raise OutsideClass(ANSWER_TEST, "an answer is a single number")
-        with prompts.phase("unembedding"):
-            columns = centred_logits(prompts.ask(_HUGE * np.eye(d)[:, None, :]))
-        fresh = unit_rows(rng, self.verification, d).astype(np.float32).astype(np.float64)
         huge = _HUGE / 2.0 ** np.ceil(np.log2(d) / 2.0)  # the squares of all entries add up to no more
+        rows = _even_rows(rng, d)
+        with prompts.phase("unembedding"):
+            columns = centred_logits(prompts.ask(huge * rows[:, None, :]))
+        fresh = _in_float32(unit_rows(rng, self.verification, d))
         with prompts.phase("verification"):
             answers = centred_logits(prompts.ask(huge * fresh[:, None, :]))
-        candidates = [_with_rms_norm(columns), _with_layer_norm(columns)]
+        norms: list[Norm] = [RMSNorm(np.ones(d), None, 0.0), LayerNorm(np.ones(d), np.ones(d), 0.0)]
+        candidates = [Unembedding(_solved(norm, rows, columns), norm) for norm in norms]
         misfits = [np.abs(found.logits(huge * fresh) - answers).max() for found in candidates]
         best = int(np.argmin(misfits))
         certificate = PartCertificate(float(misfits[best]), self.verification, float(np.abs(answers).max()))
@@ -129,19 +131,30 @@ def _check(certificate: PartCertificate) -> None:
         )
 
 
-def _with_rms_norm(columns: Array) -> Unembedding:
-    """Row i of `columns` are the logits of e_i, whose norm is √d·e_i."""
-    d = len(columns)
-    return Unembedding(np.asarray(columns.T / np.sqrt(d)), RMSNorm(np.ones(d), None, 0.0))
+def _solved(norm: Norm, rows: Array, columns: Array) -> Array:
+    """The matrix whose logits of the rows are `columns`. The bias of LayerNorm is solved for at size 1/√d,
+    where it counts as much as
+    any direction, and a second solve removes the rounding of the first."""
+    share = 1.0 if norm.bias is None else 1.0 / np.sqrt(norm.width)
+    normed = norm(rows) if norm.bias is None else norm(rows) - norm.bias + share
+    inverse = np.linalg.pinv(normed)
+    found = inverse @ columns
+    found = found + inverse @ (columns - normed @ found)
+    mean = found.mean(axis=0)
+    return np.asarray(found - mean + share * mean).T if norm.bias is not None else np.asarray(found.T)
 
 
-def _with_layer_norm(columns: Array) -> Unembedding:
-    """LayerNorm makes (e_i - 1/d)·d/√(d-1) of e_i; these add up to zero, so the mean of all answers is the
-    bias of the logits."""
-    d = len(columns)
-    if d < 2:
-        return _with_rms_norm(columns)
-    bias = columns.mean(axis=0)
-    seen = (columns - bias).T * np.sqrt(d - 1.0) / d
-    seen = seen - seen.mean(axis=1, keepdims=True)
-    return Unembedding(np.asarray(seen + bias[:, None] / d), LayerNorm(np.ones(d), np.ones(d), 0.0))
+def _even_rows(rng: np.random.Generator, d: int) -> Array:
+    """d orthogonal rows of mean square one that float32 holds, with entries of one size and one mean: short
+    arithmetic rounds them
+    less than rows of one entry, and LayerNorm tells all of them apart."""
+    mean = np.full((d, 1), 1.0 / np.sqrt(d))
+    if d == 1:
+        return mean
+    across = complement(mean)
+    turned = across @ np.linalg.qr(rng.standard_normal((d - 1, d - 1)))[0] @ across.T
+    return _in_float32(np.sqrt(d) * (mean @ mean.T + turned))
+
+
+def _in_float32(rows: Array) -> Array:
+    return np.asarray(rows.astype(np.float32), dtype=np.float64)
