@@ -144,7 +144,8 @@ def audit_target(
     ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
     oracle = as_oracle(target, outputs=outputs)
-    refuse_token_ids(oracle, "audit")
+    if not oracle.spec.log_probabilities:  # a language model is asked by the prompts that it takes
+        refuse_token_ids(oracle, "audit")
     gate = _Gate(confirm_above, confirm)
     wanted = family_named(family)
     told = width if width is not None else oracle.spec.width
