@@ -178,7 +178,8 @@ def _place(ruler: Stored | Labels, values: Array) -> Array:
             return np.zeros(len(values))
         case Stored():
             stored = ruler.format.store(values)
-            places = np.asarray(stored + 0.5 * _cell(ruler, stored))
+            # away from zero: towards it, the numbers beside a power of two are half as far apart
+            places = np.asarray(stored + np.copysign(0.5 * _cell(ruler, stored), stored))
             if ruler.format is FloatFormat.BFLOAT16:
                 places[::2] = 0.0  # sharper: elsewhere its numbers come through float32, rounded twice
             return places
