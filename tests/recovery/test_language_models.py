@@ -88,3 +88,11 @@ def test_a_model_wider_than_its_vocabulary_shows_no_rank() -> None:
     result = unsoftmax.recover(FunctionOracle(lambda ids: model(model.embed(ids)), spec))
     assert result.status is Status.UNRESOLVED
     assert not result.parts
+
+
+def test_a_check_says_what_leaks() -> None:
+    found = unsoftmax.check(random_language_model(12, 8, layers=2, seed=1))
+    assert found.recoverable
+    assert "language model" in found.looks_like
+    assert "12 queries" in found.advice
+    assert found.queries == 0

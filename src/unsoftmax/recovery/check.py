@@ -93,6 +93,8 @@ def check(
     except OracleFault as fault:
         return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
     command = _command(name if name is not None else target, asked, width)
+    if asked.oracle.spec.log_probabilities:
+        return replace(_language_model(ledger), command=command)
     if isinstance(ledger.domain, TokenIds):
         text = f"a function of token ids, vocabulary {ledger.domain.vocabulary}"
         advice = "Recover it: attention heads over ids are recovered without their embeddings."
@@ -114,6 +116,20 @@ def check(
         findings=(*asked.findings, *look.findings),
         advice=" ".join(filter(None, (_hint(asked), found.advice))),
     )
+
+
+def _language_model(ledger: Ledger) -> Check:
+    """A target that tells log-probabilities by its own word: nothing needs to be asked."""
+    text = f"a language model that tells log-probabilities of {ledger.outputs} tokens"
+    if isinstance(ledger.domain, TokenIds):
+        advice = "Recover it: hidden width and unembedding, up to an invertible matrix, leak at any depth."
+    else:
+        advice = (
+            f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; one layer of "
+            "Llama's "
+            "shape in float64 leaks as a whole."
+        )
+    return Check(True, text, "", advice, "", 0)
 
 
 def _reach(target: object, width: int | None, outputs: int | None, vocabulary: int | None) -> _Asked:
