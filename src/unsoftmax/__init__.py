@@ -62,6 +62,9 @@ _HOMES = {
     "Progress": "ledger",
     "QueryCount": "learners",
     "ReluNetwork": "models",
+    "EncoderBlock": "models",
+    "GatedNetwork": "models",
+    "Network": "models",
     "ReluNetworkLearner": "learners",
     "Result": "recovery.result",
     "Rounded": "oracles",
@@ -173,10 +176,13 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.meters import Meter as Meter
     from unsoftmax.meters import SigmoidMeter as SigmoidMeter
     from unsoftmax.models import CanonicalNetwork as CanonicalNetwork
+    from unsoftmax.models import EncoderBlock as EncoderBlock
     from unsoftmax.models import Equivalence as Equivalence
+    from unsoftmax.models import GatedNetwork as GatedNetwork
     from unsoftmax.models import LanguageModel as LanguageModel
     from unsoftmax.models import Model as Model
     from unsoftmax.models import MultiHead as MultiHead
+    from unsoftmax.models import Network as Network
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
     from unsoftmax.models import SingleHead as SingleHead

@@ -1,7 +1,13 @@
 """What may hide behind an oracle."""
 
 from unsoftmax.models.base import Model, softmax
-from unsoftmax.models.block_conversion import block_from_state, block_from_torch, block_to_torch
+from unsoftmax.models.block_conversion import (
+    block_from_state,
+    block_from_torch,
+    block_to_torch,
+    from_torch,
+    to_torch,
+)
 from unsoftmax.models.canonical_distance import MeasuredNetwork
 from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.encoder_block import EncoderBlock
@@ -20,7 +26,6 @@ from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.storage import load
 from unsoftmax.models.token_head import TokenHead, TokenPositions
 from unsoftmax.models.token_heads import TokenHeads
-from unsoftmax.models.torch_conversion import from_torch, to_torch
 from unsoftmax.models.transformer import Transformer
 from unsoftmax.models.witness import witness_pair
 

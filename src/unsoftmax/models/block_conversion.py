@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import ACTIVATIONS, Activation, LayerNorm, Norm, RMSNorm, activation_named
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.models.torch_conversion import from_torch, to_torch
+from unsoftmax.models.torch_conversion import from_torch as heads_from_torch
+from unsoftmax.models.torch_conversion import to_torch as heads_to_torch
 
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["block_from_state", "block_from_torch", "block_to_torch"]
+__all__ = ["block_from_state", "block_from_torch", "block_to_torch", "from_torch", "to_torch"]
 
 _PROBE = np.linspace(-4.0, 4.0, 33)  # an activation is recognised by its values here
 _BERT = {
@@ -54,6 +55,43 @@ _VIT_PROJECTED = _VIT | {
 _LAYOUTS = (_BERT, _VIT, _VIT_PROJECTED)
 
 
+@overload
+def from_torch(layer: nn.MultiheadAttention, readout: object = None) -> MultiHead: ...
+
+
+@overload
+def from_torch(layer: nn.TransformerEncoderLayer, readout: None = None) -> EncoderBlock: ...
+
+
+def from_torch(layer: Any, readout: object = None) -> MultiHead | EncoderBlock:
+    """The model of an nn.MultiheadAttention or of an nn.TransformerEncoderLayer, whose last row is answered.
+
+    readout: for attention alone, weights (d,) that make one number of the row.
+
+    >>> import torch
+    >>> from_torch(torch.nn.TransformerEncoderLayer(4, 2, 6, norm_first=True, dtype=torch.float64)).width
+    4
+    """
+    if hasattr(layer, "self_attn") and readout is None:
+        return block_from_torch(layer)
+    return heads_from_torch(layer, readout)
+
+
+@overload
+def to_torch(model: MultiHead, n_heads: int | None = None) -> nn.MultiheadAttention: ...
+
+
+@overload
+def to_torch(model: EncoderBlock, n_heads: int | None = None) -> nn.TransformerEncoderLayer: ...
+
+
+def to_torch(model: MultiHead | EncoderBlock, n_heads: int | None = None) -> Any:
+    """An nn.MultiheadAttention, or an nn.TransformerEncoderLayer, whose last row answers like the model."""
+    if isinstance(model, EncoderBlock):
+        return block_to_torch(model, n_heads)
+    return heads_to_torch(model, n_heads)
+
+
 def block_from_torch(layer: nn.TransformerEncoderLayer) -> EncoderBlock:
     """The block whose answer is the last row of the layer's output, in evaluation mode and without masks.
 
@@ -75,7 +113,7 @@ def block_from_torch(layer: nn.TransformerEncoderLayer) -> EncoderBlock:
         activation=_recognised(layer.activation),
     )
     norms = [_norm(norm) for norm in (layer.norm1, layer.norm2)]
-    return EncoderBlock(from_torch(layer.self_attn), network, *norms, norm_first=bool(layer.norm_first))
+    return EncoderBlock(heads_from_torch(layer.self_attn), network, *norms, norm_first=bool(layer.norm_first))
 
 
 def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.TransformerEncoderLayer:
@@ -94,7 +132,7 @@ def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.Transf
         )
     if not isinstance(block.first, LayerNorm) or not isinstance(block.second, LayerNorm):
         raise UsageError("nn.TransformerEncoderLayer has two LayerNorms")
-    attention = to_torch(block.attention, n_heads)
+    attention = heads_to_torch(block.attention, n_heads)
     layer = torch.nn.TransformerEncoderLayer(
         block.width,
         attention.num_heads,
