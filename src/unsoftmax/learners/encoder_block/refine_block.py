@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
@@ -14,7 +14,8 @@ __all__ = ["parameter_error", "refine_block"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
-_SAFETY = 20.0
+_SAFETY = 20.0  # the step's own error, and that of the fresh answers
+_NEAR = 1e-4  # of the answers: a start this good needs no first round
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
@@ -31,12 +32,12 @@ def refine_block(
 ) -> tuple[BlockState, float]:
     """The refined state, and the largest residual over the size of answers."""
     data = _sequences(asks, shape, state, rng)
-    held = BlockFit(shape, data, free_eps=False)
-    refined = refine(held, state, _FIRST)
-    free = refine(BlockFit(shape, data), refined.state, _FIRST)
-    final = free.state if free.rms[-1] <= refined.rms[-1] else refined.state
-    residual = held.residual(final)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
+    fit = BlockFit(shape, data)
+    if rms(fit.residual(state)) > _NEAR * scale:  # far from the end eps would run away
+        state = refine(BlockFit(shape, data, free_eps=False), state, _FIRST).state
+    final = refine(fit, state, _FIRST).state
+    residual = fit.residual(final)
     return final, float(np.abs(residual).max()) / scale
 
 
