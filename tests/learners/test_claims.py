@@ -100,3 +100,18 @@ def test_sizes_tell_what_a_claim_needs() -> None:
 def test_sizes_that_are_none_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(UsageError):
         Size(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_an_automatic_recovery_is_held_to_the_claim_of_its_learner(kind: str) -> None:
+    hidden = MODELS[kind](4)
+    result = unsoftmax.recover(lambda X: hidden(X), width=hidden.width, outputs=hidden.outputs, seed=1)
+    assert result.status.recovered, result.reason
+    learner = {
+        "single-head": unsoftmax.SingleHeadLearner(),
+        "multi-head": unsoftmax.MultiHeadLearner(),
+        "transformer": unsoftmax.TransformerLearner(),
+    }[hidden.family]
+    expected = learner if hidden.outputs is None else unsoftmax.VectorOutputsLearner()
+    assert result.claim.title == expected.claim.title
+    assert result.claim.queries.holds(learning(result), Size.of(result.unwrap()))
