@@ -51,6 +51,12 @@ def test_bfloat16() -> None:
     assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
 
 
+def test_float16_overflow_is_an_outcome() -> None:
+    result = unsoftmax.recover(TorchOracle(random_layer(16, 2, 0).to(torch.float16)))
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "float16" in result.reason
+
+
 @pytest.mark.parametrize("vector", [False, True])
 def test_equal_readouts_end_unresolved_or_recovered(vector: bool) -> None:
     """Two heads with one value matrix: never an exception, never another family."""

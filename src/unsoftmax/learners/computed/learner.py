@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.errors import OracleFault
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
@@ -13,6 +14,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.computed.attempts import ATTEMPTS
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
+from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ComputedHeadsLearner"]
 
@@ -90,11 +92,17 @@ class ComputedHeadsLearner:
         from unsoftmax.learners.computed.vector_heads import recover_vector_heads
 
         bits = self.format.mantissa_bits + 1
-        with asker.phase("heads"):
-            if asker.outputs is None:
-                found = recover_heads(asker, bits, rng)
-            else:
-                found = recover_vector_heads(asker, bits, rng)
+        recover = recover_heads if asker.outputs is None else recover_vector_heads
+        try:
+            with asker.phase("heads"):
+                found = recover(asker, bits, rng)
+        except OracleFault as fault:
+            if self.format is not FloatFormat.FLOAT16:
+                raise
+            raise Unresolved(
+                "rows long enough to saturate the scores overflow in float16 inside the target; ask the same "
+                "layer in bfloat16 or float32"
+            ) from fault
         return Learned(
             _plain(found.model),
             _CLAIM,
