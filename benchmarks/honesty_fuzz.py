@@ -168,10 +168,11 @@ def main() -> None:
     parser.add_argument("--kinds", default="")
     options = parser.parse_args()
     todo = jobs(options.boxes, options.seed, options.kinds)
-    with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-        outcomes = list(pool.imap_unordered(run, todo, chunksize=4)) if options.processes > 1 else []
     if options.processes == 1:
         outcomes = [run(job) for job in todo]
+    else:
+        with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
+            outcomes = list(pool.imap_unordered(run, todo, chunksize=4))
     _print(outcomes)
 
 
