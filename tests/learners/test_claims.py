@@ -10,7 +10,16 @@ import pytest
 import unsoftmax
 from tests.cases import bills
 from tests.cases.bills import Bill, claimed, learning
-from unsoftmax import Model, Size, UsageError, plan, random_multi_head, random_single_head, random_transformer
+from unsoftmax import (
+    Learner,
+    Model,
+    Size,
+    UsageError,
+    plan,
+    random_multi_head,
+    random_single_head,
+    random_transformer,
+)
 
 GROUPS: dict[str, Callable[[], Iterator[Bill]]] = {
     "one head, d=3": lambda: bills.of_single_heads(3, 1),
@@ -107,11 +116,11 @@ def test_an_automatic_recovery_is_held_to_the_claim_of_its_learner(kind: str) ->
     hidden = MODELS[kind](4)
     result = unsoftmax.recover(lambda X: hidden(X), width=hidden.width, outputs=hidden.outputs, seed=1)
     assert result.status.recovered, result.reason
-    learner = {
+    learners: dict[str, Learner] = {
         "single-head": unsoftmax.SingleHeadLearner(),
         "multi-head": unsoftmax.MultiHeadLearner(),
         "transformer": unsoftmax.TransformerLearner(),
-    }[hidden.family]
-    expected = learner if hidden.outputs is None else unsoftmax.VectorOutputsLearner()
+    }
+    expected = learners[hidden.family] if hidden.outputs is None else unsoftmax.VectorOutputsLearner()
     assert result.claim.title == expected.claim.title
     assert result.claim.queries.holds(learning(result), Size.of(result.unwrap()))
