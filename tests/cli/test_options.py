@@ -79,7 +79,7 @@ def test_choices_are_shown_in_the_help() -> None:
         ("audit", "--defences", ("auto", "all", "none")),
         ("serve", "--datatype", ("FP64", "FP32")),
     ):
-        text = re.sub(r"[\s\u2502]+", "", invoke(name, "--help", COLUMNS="200", TERM="dumb").stdout)
+        text = re.sub(r"[\s\u2502]+", "", invoke(name, "--help", COLUMNS="600", TERM="dumb").stdout)
         assert flag in text
         assert all(value in text for value in values), (name, values)
 
