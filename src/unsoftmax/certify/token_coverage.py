@@ -46,11 +46,12 @@ def cover_tokens(
     longest: int,
     rng: np.random.Generator,
     most: int = MOST_TOKENS,
+    thorough: bool = False,
 ) -> Coverage:
     """Asks [i, j] for every token j, with every token i once, and compares with the model.
 
     Scores are compared for models of one head with single answers; for others only answers are. Where some
-    scores are too strong to show, every token asks in longer sequences as well.
+    scores are too strong to show, or the check shall be thorough, every token asks in longer sequences too.
     """
     size = model.vocabulary
     asking = np.arange(size) if size <= most else rng.choice(size, most, replace=False)
@@ -62,7 +63,7 @@ def cover_tokens(
         return Coverage(worst, float("nan"), 0.0, len(pairs))
     coverage = _compared(model, pairs, found, worst, noise)
     repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))
-    for length in (4, 32) * repeats if coverage.hidden > 0.0 else ():
+    for length in (4, 32) * repeats if coverage.hidden > 0.0 or thorough else ():
         before = rng.choice(asking, (len(asking), min(length, longest - 1)))
         ids = np.column_stack([before, asking])
         worst = max(coverage.max_error, _largest(_ask(answers, ids) - model(ids)))

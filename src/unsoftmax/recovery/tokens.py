@@ -107,7 +107,7 @@ def _examine(
     coverage = Coverage(0.0, 0.0, 0.0, 0)
     with ledger.phase(VERIFICATION):
         if longest >= 2:
-            coverage = cover_tokens(ledger, model, learned.noise, longest, rng, most)
+            coverage = cover_tokens(ledger, model, learned.noise, longest, rng, most, learned.strong)
         size = float(model.sensitivity(np.zeros((1, 1)))[0])
         allowed = max(model.exact_at, _NOISE_GROWTH * learned.noise / size)
         certificate = certify_tokens(ledger, model, rng, allowed=allowed, longest=longest, corpus=corpus)
