@@ -81,7 +81,7 @@ def _usual(size: Size, bits: int, flip: float) -> int:
 def _verification(size: Size, flip: float) -> int:
     if size.biased:
         return 300 + 120 * size.width
-    return 331 if flip == 0.0 else 290 * Labels(flip).repeats
+    return 528 if flip == 0.0 else 310 * Labels(flip).repeats
 
 
 _CLAIM = Claim(

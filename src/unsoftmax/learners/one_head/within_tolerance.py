@@ -84,6 +84,7 @@ _CLAIM = Claim(
         "long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and "
         "is limited to tau itself"
     ),
+    verification=lambda size: 477,
 )
 
 
