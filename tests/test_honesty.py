@@ -27,10 +27,11 @@ def test_few_outputs_and_one_column(d: int, heads: int, rank: int | None, output
     for seed in range(4):
         hidden = unsoftmax.random_multi_head(d, heads, rank, seed=seed, outputs=outputs)
         result = unsoftmax.recover(lambda X, h=hidden: h(X), width=d, outputs=outputs, seed=seed)
-        assert result.status is Status.EXACT, result.reason
+        assert result.status.recovered, result.reason
         assert isinstance(result.model, MultiHead)
         assert result.error_bound is not None
-        assert hidden.distance(result.model) <= result.error_bound
+        # the weights of heads of width one hardly differ: their bounds are about 1e-9
+        assert hidden.distance(result.model) <= result.error_bound <= 1e-7
 
 
 @pytest.mark.parametrize("bound", [1.0, 10.0, 100.0, 1000.0])
