@@ -96,7 +96,9 @@ def test_a_computation_in_float32_is_no_other_function(seed: int) -> None:
         unsoftmax.random_multi_head(d, 2, seed=seed),
     ):
         found = look_at(_computed_in_float32(model), seed, width=d)
-        assert (found.value("answers"), found.value("family")) == ("float32", model.family), found.findings
+        assert (found.value("answers"), found.value("family")) == ("computed in float32", model.family), (
+            found.findings
+        )
         assert (found.value("order of rows"), found.value("copies of a row")) == (
             "does not matter",
             "do not count",

@@ -7,7 +7,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.answers import IDENTIFY, Answers, Clipped, Finding, Labels, Noisy, Rounded, Stored, Within
+from unsoftmax.answers import (
+    IDENTIFY,
+    Answers,
+    Clipped,
+    Computed,
+    Finding,
+    Labels,
+    Noisy,
+    Rounded,
+    Stored,
+    Within,
+)
 from unsoftmax.arrays import Array
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Ledger
@@ -117,9 +128,9 @@ class FirstLookAsker:
         if self.answers is None or self.exact:
             return _ROUNDING * max(size, 1e-300)
         off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
-        if isinstance(self.inner, Stored):
+        if isinstance(self.inner, Stored | Computed):
             off += 2.0 * self.inner.format.unit * size
-            if self.inner.format is FloatFormat.FLOAT32:
+            if isinstance(self.inner, Computed) or self.inner.format is FloatFormat.FLOAT32:
                 per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
                 off += float(per_row * self._loudest * longest)
         return off

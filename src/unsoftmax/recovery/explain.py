@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import Stored, Unsteady
+from unsoftmax.answers import Computed, Stored, Unsteady
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
 from unsoftmax.float_formats import FloatFormat
@@ -56,7 +56,7 @@ def no_learner(look: FirstLook) -> Stop | None:
     if look.finds_nothing:
         return OutsideClass(FAMILY_TEST, evidence)
     enough = {
-        Family.MULTI_HEAD: look.answers == Stored(FloatFormat.FLOAT32),
+        Family.MULTI_HEAD: isinstance(look.answers, Computed) or look.answers == Stored(FloatFormat.FLOAT32),
         Family.TRANSFORMER: look.answers.limits is not None and look.answers.name == "clipped",
     }
     if enough.get(look.guess or Family.SINGLE_HEAD, True):
