@@ -241,9 +241,9 @@ def test_completion_can_be_installed(shell: str) -> None:
         text=True,
         timeout=60,
         check=False,
+        # the shell that is named counts, not the one that the tests run in
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
     )
-    if done.returncode == 2:  # the flag takes no shell where the shell in use is found out
-        pytest.skip("the shell in use decides")
     assert "_UNSOFTMAX_COMPLETE" in done.stdout
 
 

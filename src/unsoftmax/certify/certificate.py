@@ -183,7 +183,7 @@ class _Ruler:
         predictions = self.model(batch)
         off = answers - predictions if self.deviation is None else self.deviation(answers, predictions)
         error = _largest(off)
-        scale = self.model.sensitivity(batch)
+        scale = self.model.sensitivity(batch) + self._by_bias(batch)
         unexplained = error - self.tolerance - self.model.rounding(batch, predictions, scale)
         if self.deviation is None and self.tolerance > 0.0 and self.allowed > 0.0:
             # whatever the scores: nothing explains an error as large as the answers themselves
@@ -194,6 +194,14 @@ class _Ruler:
         unseen = np.maximum(error - unexplained, 0.0) + self.allowed * scale
         # what cannot be computed is no agreement
         return error, np.where(np.isnan(ratio), np.inf, ratio), unseen
+
+    def _by_bias(self, batch: Array) -> Array | float:
+        """Behind short floats and labels a query bias is only known to a part of W's size: what that moves on
+        long rows, whatever the asking row."""
+        if self.deviation is None or not isinstance(self.model, SingleHead) or self.model.w0 is None:
+            return 0.0
+        longest = np.sqrt(np.einsum("bnd,bnd->bn", batch, batch)).max(axis=1)
+        return np.asarray(longest**2 * float(np.linalg.norm(self.model.v)) * self.model.matrix.norm())
 
 
 def _heads_unseen(model: Model, sample: Sample, hidden: list[Array]) -> dict[str, float]:
