@@ -43,8 +43,8 @@ COMMANDS = {
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_moment_gives_a_traceback(command: str, delay: float, tmp_path: Path) -> None:
     status, said = interrupted(delay, COMMANDS[command], tmp_path)
-    if status == 0:  # it was finished before
-        assert (delay > 0.5, said) == (True, "")
+    if not said and delay > 0.5:  # it was finished before; Python itself may still have been closing down
+        assert status in (0, -signal.SIGINT)
         return
     assert said.count("\n") == 1, said
     assert said.startswith("unsoftmax: interrupted; ")
