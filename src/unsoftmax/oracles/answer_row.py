@@ -11,6 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec, checked_answers
+from unsoftmax.oracles.identity import content_fingerprint
 
 __all__ = ["AnswerRow", "Row", "check_row"]
 
@@ -64,7 +65,7 @@ class AnswerRow:
     def _fingerprint(self, spec: OracleSpec) -> str | None:
         if spec.fingerprint is None:
             return None
-        read = "" if self._readout is None else str(hash(self._readout.tobytes()))
+        read = "" if self._readout is None else content_fingerprint({"readout": self._readout})
         return f"{spec.fingerprint}:row={self._row}:{read}"
 
     def __call__(self, batch: Array, /) -> Array:
