@@ -30,5 +30,5 @@ clean:
 	touch $@
 
 .venv/dev.ready: pyproject.toml constraints.txt | .venv/bin/python
-	$(INSTALL) -e '.[torch,onnx,dask,fast,dev]'
+	$(INSTALL) -e '.[torch,onnx,dask,fast,grpc,docs,dev]'
 	touch $@ .venv/core.ready
