@@ -1,35 +1,50 @@
 """Boxes inside and outside the class: is a success ever another function than what is stated? Run:
-python -m benchmarks.honesty_fuzz [--boxes 10000] [--processes 2] [--seed 0] [--kinds TEXT]"""
+python -m benchmarks.honesty_fuzz [--boxes 10000] [--processes 2] [--seed 0] [--kinds TEXT] [--log FILE]
+
+Every box is one JSON line of the log. Those that it holds are not run again, so runs add up."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import multiprocessing
 import time
 import traceback
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
-from tests.cases.answers import hard_head
-from tests.cases.honesty import KINDS, LIARS, Case, liar
+from tests.cases.honesty import KINDS, LIARS, lying_on_a_share
 
 import unsoftmax
+from benchmarks._honesty_score import share_beyond, what_is_wrong
 from unsoftmax import Status
-from unsoftmax.arrays import Array
-from unsoftmax.certify.sample import draw_sample
-from unsoftmax.models import Model
-from unsoftmax.oracles.domain import Ball, Space
 
 WIDTHS = (1, 2, 3, 4, 6)
-SAMPLES = 4  # fresh draws of the stated distribution, about 177 sequences each
-SHARES = (0.005, 0.015, 0.03, 0.06, 0.12, 0.25, 0.5)
+BUDGET = 400_000
+_EDGES = (
+    0.0,
+    0.25,
+    0.5,
+    1.0,
+    1.25,
+    1.5,
+    2.0,
+    4.0,
+    100.0,
+)  # of a liar's share over the certificate's fraction
+
+Job = tuple[str, int, int]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one box ended. wrong: a sentence when that must not happen."""
+    """How one box ended. wrong: a sentence when that must not happen. share: that of the certificate's
+    distribution on which the box deviates by more than is stated, or, of liars that were caught, on which
+    they lie. exact_member: a member of a class with exact answers."""
 
     kind: str
     width: int
@@ -38,120 +53,49 @@ class Outcome:
     seconds: float
     wrong: str = ""
     share: float = 0.0
+    fraction: float = 0.0
+    exact_member: bool = False
+    queries: int = 0
+    reason: str = ""
+
+    @property
+    def recovered(self) -> bool:
+        return self.status != "exception" and Status(self.status).recovered
 
 
-def judge(case: Case, result: unsoftmax.Result, seed: int) -> str:
-    """What is wrong with this result; empty when nothing is."""
-    truth, model = case.truth, result.model
-    if truth is not None and case.exact and result.status is Status.OUTSIDE_CLASS:
-        return f"a member is OUTSIDE_CLASS: {result.reason[:160]}"
-    if model is None:
-        return ""
-    bound = result.error_bound
-    if truth is not None and type(truth) is type(model) and bound is not None:
-        distance = truth.distance(model)
-        allowance = 0.0 if result.constant_bound is None else result.constant_bound
-        if distance > bound and not _constant_only(truth, model, bound, allowance):
-            return f"distance {distance:.2g} above the bound {bound:.2g}"
-    if not case.steady:
-        return "" if truth is not None else _steadily_wrong(case, result, seed)
-    share = share_beyond(case, result, seed)
-    fraction = 0.0 if result.certificate is None else result.certificate.fraction
-    if share > 2.0 * fraction:
-        return f"{result.status}: {share:.1%} of sequences deviate by more than is stated"
-    return ""
-
-
-def _constant_only(truth: Model, model: Model, bound: float, constant_bound: float) -> bool:
-    """Whether the distance is one of constants, within their own bound."""
-    own, found = getattr(truth, "c", None), getattr(model, "c", None)
-    if own is None or found is None or not isinstance(truth, unsoftmax.SingleHead):
-        return False
-    if float(np.max(np.abs(np.asarray(own) - np.asarray(found)))) > constant_bound:
-        return False
-    assert isinstance(model, unsoftmax.SingleHead)
-    return truth.distance(unsoftmax.SingleHead(model.matrix, model.v, model.w0, own)) <= bound
-
-
-def _steadily_wrong(case: Case, result: unsoftmax.Result, seed: int) -> str:
-    return f"{result.status} for a box that is no function" if result.status is Status.EXACT else ""
-
-
-def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
-    """The share of fresh sequences, drawn as the certificate says, whose deviation exceeds what is stated."""
-    model, certificate = result.model, result.certificate
-    assert model is not None
-    assert certificate is not None
-    bound = case.options.get("input_bound")
-    domain = Ball(case.width, float(bound)) if isinstance(bound, float) else Space(case.width)
-    longest = max(certificate.lengths)
-    stated = max(certificate.allowed, certificate.resolution)
-    beyond = total = 0
-    for draw in range(SAMPLES):
-        rng = np.random.default_rng([seed, draw, 4711])
-        for batch in draw_sample(model, domain, rng, max_length=longest).batches:
-            beyond += int((deviations(case, model, batch) > stated).sum())
-            total += len(batch)
-    return beyond / total
-
-
-def deviations(case: Case, model: Model, batch: Array) -> Array:
-    """How far the function behind the answers is from the model, beyond what rounding and the answers'
-    errors explain, against what a sequence could show."""
-    predictions = model(batch)
-    values = case.function(batch if model.family != "relu-network" else batch[:, 0])
-    off = np.abs(values - predictions)
-    if case.labels:  # they show on which side of zero a value lies, and nothing else
-        off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))
-    scale = model.sensitivity(batch)
-    unexplained = off.reshape(len(batch), -1).max(axis=1) - model.rounding(batch, predictions, scale)
-    return np.where(unexplained <= 0.0, 0.0, unexplained / np.maximum(scale, 1e-300))
-
-
-def run(job: tuple[str, int, int]) -> Outcome:
+def run(job: Job) -> Outcome:
     """One box, from start to verdict."""
     kind, width, seed = job
-    began = time.perf_counter()
+    began = time.process_time()
     try:
+        lies = 0.0
         if kind.startswith("liar: "):
-            return run_liar(kind, width, seed)
-        case = KINDS[kind](width, seed)
-        result = unsoftmax.recover(case.box, width=case.width, seed=seed, budget=400_000, **case.options)  # type: ignore[arg-type]
-        wrong = judge(case, result, seed)
+            case, lies = lying_on_a_share(kind.removeprefix("liar: "), width, seed)
+        else:
+            case = KINDS[kind](width, seed)
+        result = unsoftmax.recover(case.box, width=case.width, seed=seed, budget=BUDGET, **case.options)  # type: ignore[arg-type]
+        share = share_beyond(case, result, seed) if result.status.recovered else lies
+        wrong = what_is_wrong(case, result, share)
     except Exception:
         last = traceback.format_exc().strip().splitlines()
-        return Outcome(
-            kind, width, seed, "exception", time.perf_counter() - began, f"{last[-1]} ({last[-3].strip()})"
-        )
-    return Outcome(kind, width, seed, str(result.status), time.perf_counter() - began, wrong)
-
-
-def run_liar(kind: str, width: int, seed: int) -> Outcome:
-    """A head that is another one on about a given share of the certificate's distribution."""
-    began = time.perf_counter()
-    rng = np.random.default_rng([seed, width, 815])
-    wanted = SHARES[int(rng.integers(len(SHARES)))]
-    name = kind.removeprefix("liar: ")
-    head = hard_head(width, seed=seed)
-    numbers = np.concatenate(
-        [
-            LIARS[name](batch) if batch.shape[1] > 2 else np.full(len(batch), -np.inf)
-            for draw in range(6)
-            for batch in draw_sample(head, Space(width), np.random.default_rng([seed, draw])).batches
-        ]
+        told = f"{last[-1]} ({last[-3].strip()})"
+        return Outcome(kind, width, seed, "exception", time.process_time() - began, told)
+    return Outcome(
+        kind,
+        width,
+        seed,
+        str(result.status),
+        round(time.process_time() - began, 4),
+        wrong,
+        share,
+        0.0 if result.certificate is None else result.certificate.fraction,
+        case.truth is not None and case.exact,
+        result.queries.total,
+        "" if result.status is Status.EXACT else result.reason[:300],
     )
-    box = liar(name, float(np.quantile(numbers, 1.0 - wanted)), head)
-    result = unsoftmax.recover(box, width=width, seed=seed)
-    wrong, share = "", wanted
-    if result.model is not None:
-        share = share_beyond(Case(box, width, box), result, seed)
-        fraction = 0.0 if result.certificate is None else result.certificate.fraction
-        if share > 2.0 * fraction:
-            wrong = f"{result.status}: it lies on {share:.1%} of sequences"
-    return Outcome(kind, width, seed, str(result.status), time.perf_counter() - began, wrong, share)
 
 
-def jobs(n: int, seed: int, only: str = "") -> list[tuple[str, int, int]]:
+def jobs(n: int, seed: int, only: str = "") -> list[Job]:
     """n boxes over all kinds, widths and seeds."""
     kinds = [kind for kind in [*KINDS, *(f"liar: {name}" for name in LIARS)] if only in kind]
     return [
@@ -160,20 +104,39 @@ def jobs(n: int, seed: int, only: str = "") -> list[tuple[str, int, int]]:
     ]
 
 
+def outcomes_of(log: Path | None) -> list[Outcome]:
+    """What the log holds; a torn last line is not counted."""
+    if log is None or not log.exists():
+        return []
+    whole = log.read_text().rpartition("\n")[0]
+    return [Outcome(**json.loads(line)) for line in whole.splitlines()]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--boxes", type=int, default=10_000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kinds", default="")
+    parser.add_argument("--log", type=Path, default=None)
     options = parser.parse_args()
-    todo = jobs(options.boxes, options.seed, options.kinds)
-    if options.processes == 1:
-        outcomes = [run(job) for job in todo]
-    else:
-        with multiprocessing.get_context("spawn").Pool(options.processes) as pool:
-            outcomes = list(pool.imap_unordered(run, todo, chunksize=4))
-    _print(outcomes)
+    done = outcomes_of(options.log)
+    known = {(o.kind, o.width, o.seed) for o in done}
+    todo = [job for job in jobs(options.boxes, options.seed, options.kinds) if job not in known]
+    for outcome in _run(todo, options.processes):
+        done.append(outcome)
+        if options.log is not None:
+            with options.log.open("a") as file:
+                file.write(json.dumps(asdict(outcome)) + "\n")
+    _print(done)
+
+
+def _run(todo: list[Job], processes: int) -> Iterator[Outcome]:
+    if processes == 1 or not todo:
+        yield from map(run, todo)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap_unordered(run, todo, chunksize=4)
 
 
 def _print(outcomes: list[Outcome]) -> None:
@@ -189,31 +152,33 @@ def _print(outcomes: list[Outcome]) -> None:
         ended = ", ".join(f"{n} {status}" for status, n in ends.most_common())
         print(f"| {kind} | {len(table[kind])} | {ended} | {wrong} | {mean:.2f} |")
     _print_liars([outcome for outcome in outcomes if outcome.kind.startswith("liar: ")])
-    exact = [o for o in outcomes if o.kind in KINDS and _exact_member(o.kind)]
-    recovered = sum(Status(o.status).recovered for o in exact if o.status != "exception")
+    exact = [o for o in outcomes if o.exact_member]
     if exact:
-        part = f"{recovered} of {len(exact)} recovered ({recovered / len(exact):.2%})"
-        print(f"\nmembers with exact answers: {part}")
+        recovered = sum(o.recovered for o in exact)
+        print(
+            f"\nmembers with exact answers: {recovered} of {len(exact)} recovered "
+            f"({recovered / len(exact):.2%}), {sum(o.status == Status.OUTSIDE_CLASS for o in exact)} "
+            "OUTSIDE_CLASS"
+        )
     print(f"boxes: {len(outcomes)}, wrong: {sum(bool(o.wrong) for o in outcomes)}")
     for outcome in outcomes:
+        name = f"{outcome.kind}, width {outcome.width}, seed {outcome.seed}"
         if outcome.wrong:
-            print(f"WRONG {outcome.kind}, width {outcome.width}, seed {outcome.seed}: {outcome.wrong}")
+            print(f"WRONG {name}: {outcome.wrong}")
+        elif outcome.exact_member and not outcome.recovered:
+            print(f"REFUSED {name}: {outcome.status}, {outcome.reason}")
 
 
 def _print_liars(outcomes: list[Outcome]) -> None:
-    if not outcomes:
+    """Those whose certificate exists: the others were caught before it."""
+    judged = [o for o in outcomes if o.fraction]
+    if not judged:
         return
-    print("\n| lies on this share of the stated distribution | boxes | caught |")
+    print("\n| share on which it lies, over the certificate's fraction | boxes | caught |")
     print("|---|---|---|")
-    edges = (0.0, 0.01, 0.02, 0.04, 0.08, 0.16, 1.0)
-    for low, high in pairwise(edges):
-        within = [o for o in outcomes if low <= o.share < high]
-        caught = sum(not Status(o.status).recovered for o in within)
-        print(f"| {low:.0%} to {high:.0%} | {len(within)} | {caught} |")
-
-
-def _exact_member(kind: str) -> bool:
-    return kind.split(":")[0] in ("head", "heads", "vector", "transformer", "network")
+    for low, high in pairwise(_EDGES):
+        within = [o for o in judged if low <= o.share / o.fraction < high]
+        print(f"| {low:g} to {high:g} | {len(within)} | {sum(not o.recovered for o in within)} |")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
 __version__ = "0.1.0"
+
+# Nothing is imported here: an interrupt while the command's first line is loaded would print a traceback.
+TYPE_CHECKING = False  # type checkers take it for true
 
 _HOMES = {
     "Asker": "ledger",
@@ -126,6 +126,8 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:  # the same names again, for type checkers
+    from typing import Any
+
     from unsoftmax.answers import Finding as Finding
     from unsoftmax.answers import identify as identify
     from unsoftmax.audit.defences import Defence as Defence
@@ -244,6 +246,8 @@ def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `--help` needs none of them."""
     if name not in _HOMES:
         raise AttributeError(f"module 'unsoftmax' has no attribute {name!r}")
+    from importlib import import_module
+
     return getattr(import_module(f"unsoftmax.{_HOMES[name]}"), name)
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from types import FrameType
+
+TYPE_CHECKING = False  # type checkers take it for true
+if TYPE_CHECKING:
+    from types import FrameType
 
 __all__ = ["main"]
 

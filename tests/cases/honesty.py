@@ -13,9 +13,11 @@ import unsoftmax
 from tests.cases import answers, heads, multi_heads, networks, outside, outside_networks
 from unsoftmax import MultiHead, OracleSpec, ReluNetwork, SingleHead, Transformer, as_oracle
 from unsoftmax.arrays import Array
+from unsoftmax.certify.sample import draw_sample
 from unsoftmax.models import Model
+from unsoftmax.oracles.domain import Space
 
-__all__ = ["KINDS", "LIARS", "Case", "liar", "three_or_more_otherwise"]
+__all__ = ["KINDS", "LIARS", "Case", "liar", "lying_on_a_share", "three_or_more_otherwise"]
 
 Function = Callable[[Array], Array]
 
@@ -371,15 +373,43 @@ LIARS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def liar(name: str, threshold: float, head: SingleHead) -> Function:
-    """The head, and another one for sequences of three and more rows whose number is above the threshold."""
-    other = SingleHead(1.2 * head.W, head.v, head.w0, head.c)
+def liar(name: str, threshold: float, usual: Model, other: Model) -> Function:
+    """The model, and another one for sequences of three and more rows whose number is above the threshold."""
 
     def box(X: Array) -> Array:
-        found = np.array(head(X))
+        found = np.array(usual(X))
         picked = LIARS[name](X) > threshold
         if X.shape[1] > 2 and picked.any():
             found[picked] = other(X[picked])
         return found
 
     return box
+
+
+def lying_on_a_share(name: str, d: int, seed: int) -> tuple[Case, float]:
+    """A head, a layer with vector answers or a Transformer that is another one on a part of the certificate's
+    distribution; and the share of that."""
+    rng = _rng(d, seed, 815)
+    wanted = float(np.exp(rng.uniform(np.log(0.005), np.log(0.5))))
+    factor = 1.0 + float(np.exp(rng.uniform(np.log(1e-4), np.log(3.0))))
+    usual = (_as_hard, _vectors, _transformer_without_biases)[int(rng.integers(3))](d, seed)
+    other: Model
+    if isinstance(usual, Transformer):
+        other = Transformer(factor * usual.W, usual.network, usual.w0, usual.residual)
+    else:
+        other = SingleHead(factor * usual.W, usual.v, usual.w0, usual.c)
+    numbers = np.concatenate(
+        [
+            LIARS[name](batch) if batch.shape[1] > 2 else np.full(len(batch), -np.inf)
+            for draw in range(12)
+            for batch in draw_sample(usual, Space(d), np.random.default_rng([seed, draw])).batches
+        ]
+    )
+    threshold = float(np.quantile(numbers, 1.0 - wanted))
+    box = liar(name, threshold, usual, other)
+    outputs = {} if usual.outputs is None else {"outputs": usual.outputs}
+    return Case(box, d, box, options=dict(outputs)), float(np.mean(numbers > threshold))
+
+
+def _as_hard(d: int, seed: int) -> SingleHead:
+    return answers.hard_head(d, seed=seed)

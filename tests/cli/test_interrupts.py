@@ -103,3 +103,14 @@ def test_ignored_interrupts_stay_ignored(tmp_path: Path) -> None:
         out, _ = driver.communicate(timeout=LIMIT)
     assert driver.returncode == 0
     assert out.startswith("EXACT")
+
+
+def test_nothing_heavy_is_loaded_before_interrupts_are_taken_care_of() -> None:
+    code = (
+        "import sys, re, signal; before = set(sys.modules)\n"
+        "import unsoftmax.__main__; print(*sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=LIMIT
+    )
+    assert set(loaded.stdout.split()) <= {"__future__", "unsoftmax", "unsoftmax.__main__"}

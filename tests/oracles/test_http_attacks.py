@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 import traceback
 import tracemalloc
@@ -77,6 +78,34 @@ def test_no_server_holds_a_request_beyond_its_deadline(attack: str) -> None:
         with pytest.raises(OracleFault, match=r"gave no answer in 1 attempts|more than .* KB|decompressed"):
             ask(host)
         assert time.monotonic() - start < DEADLINE + SLACK
+
+
+def test_a_name_service_that_never_answers_does_not_hold_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(60) and [])
+    start = time.monotonic()
+    with pytest.raises(OracleFault, match="gave no answer in 1 attempts"):
+        ask("http://name.invalid:8000")
+    over.set()
+    assert time.monotonic() - start < DEADLINE + SLACK
+
+
+def test_every_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hostile(always(response(b'{"p": [1, 2]}'))) as host:
+        port = int(host.rpartition(":")[2])
+        kind = socket.AF_INET, socket.SOCK_STREAM, 6, ""
+        # nothing listens on the first one, which leads to this machine as well
+        places = [(*kind, ("127.0.0.2", port)), (*kind, ("127.0.0.1", port))]
+        real = socket.getaddrinfo
+        monkeypatch.setattr(
+            socket, "getaddrinfo", lambda name, *a, **k: places if name == "two.test" else real(name, *a, **k)
+        )
+        assert ask(f"http://two.test:{port}").tolist() == [1.0, 2.0]
+
+
+def test_a_name_that_is_none_is_a_fault() -> None:
+    with pytest.raises(UnsoftmaxError):
+        ask(f"http://{'a' * 70}.test:8000")
 
 
 def test_patience_holds_for_all_attempts_together() -> None:

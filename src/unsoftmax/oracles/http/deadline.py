@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import threading
 import time
@@ -55,8 +56,41 @@ class DeadlineBackend(httpcore.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.NetworkStream:
-        allowed = self.left(timeout, httpcore.ConnectTimeout)
-        return _TimedStream(super().connect_tcp(host, port, allowed, local_address, socket_options), self)
+        addresses = _addresses(host, port, self.left(timeout, httpcore.ConnectTimeout))
+        options = list(socket_options or ())
+        while True:
+            allowed = self.left(timeout, httpcore.ConnectTimeout)
+            address = addresses.pop(0)
+            try:
+                inner = super().connect_tcp(address, port, allowed, local_address, options)
+            except httpcore.ConnectError:
+                if not addresses:
+                    raise
+            else:
+                return _TimedStream(inner, self)
+
+
+def _addresses(host: str, port: int, allowed: float | None) -> list[str]:
+    """The numeric addresses of a host, best first. The system's own look-up takes as long as it likes, so it
+    runs in a thread that is left behind when time is up."""
+    found: list[str] = []
+    failed: list[OSError] = []
+
+    def look_up() -> None:
+        try:
+            for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                found.append(str(place[0]))
+        except (OSError, UnicodeError) as error:  # a label of over 63 characters is no Unicode to encode
+            failed.append(error if isinstance(error, OSError) else OSError(str(error)))
+
+    thread = threading.Thread(target=look_up, name=f"look up {host}", daemon=True)
+    thread.start()
+    thread.join(allowed)
+    if thread.is_alive():
+        raise httpcore.ConnectTimeout(f"the address of {host} was not found in time")
+    if failed:
+        raise httpcore.ConnectError(str(failed[0])) from failed[0]
+    return list(dict.fromkeys(found))
 
 
 class _TimedStream(httpcore.NetworkStream):

@@ -1,0 +1,94 @@
+"""Is a result of the honesty fuzzer what it states? Counted exactly as the certificate says it."""
+
+from __future__ import annotations
+
+import numpy as np
+from tests.cases.honesty import Case
+
+import unsoftmax
+from unsoftmax import Status
+from unsoftmax.arrays import Array
+from unsoftmax.certify.sample import draw_sample
+from unsoftmax.models import Model
+from unsoftmax.oracles.domain import Ball, Space
+
+__all__ = ["deviations", "share_beyond", "what_is_wrong"]
+
+_FIRST = 4  # draws of the stated distribution, about 177 sequences each
+_MOST = 64  # draws where the share is near the certificate's fraction: its standard error is then 0.2 %
+_NEAR = 4.0  # standard errors of the share that count as near
+
+
+def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
+    """A sentence when this result must not happen; empty when nothing is wrong.
+
+    share: that of the stated distribution on which the box deviates by more than is stated.
+    """
+    truth, model = case.truth, result.model
+    if truth is not None and case.exact and result.status is Status.OUTSIDE_CLASS:
+        return f"a member is OUTSIDE_CLASS: {result.reason[:160]}"
+    if model is None:
+        return ""
+    bound = result.error_bound
+    if truth is not None and type(truth) is type(model) and bound is not None:
+        distance = truth.distance(model)
+        allowance = 0.0 if result.constant_bound is None else result.constant_bound
+        if distance > bound and not _constant_only(truth, model, bound, allowance):
+            return f"distance {distance:.2g} above the bound {bound:.2g}"
+    if not case.steady:
+        nothing = truth is None and result.status is Status.EXACT
+        return f"{result.status} for a box that is no function" if nothing else ""
+    assert result.certificate is not None
+    if share > result.certificate.fraction:
+        return (
+            f"{result.status}: {share:.1%} of sequences deviate by more than is stated, where fewer than "
+            f"{result.certificate.fraction:.1%} are stated"
+        )
+    return ""
+
+
+def _constant_only(truth: Model, model: Model, bound: float, constant_bound: float) -> bool:
+    """Whether the distance is one of constants, within their own bound."""
+    own, found = getattr(truth, "c", None), getattr(model, "c", None)
+    if own is None or found is None or not isinstance(truth, unsoftmax.SingleHead):
+        return False
+    if float(np.max(np.abs(np.asarray(own) - np.asarray(found)))) > constant_bound:
+        return False
+    assert isinstance(model, unsoftmax.SingleHead)
+    return truth.distance(unsoftmax.SingleHead(model.matrix, model.v, model.w0, own)) <= bound
+
+
+def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
+    """The share of fresh sequences, drawn as the certificate says, whose deviation exceeds what is stated.
+    More are drawn where it is near the certificate's fraction."""
+    model, certificate = result.model, result.certificate
+    if model is None or certificate is None or not case.steady:
+        return 0.0
+    bound = case.options.get("input_bound")
+    domain = Ball(case.width, float(bound)) if isinstance(bound, float) else Space(case.width)
+    longest = 1 if certificate.lengths == (1,) else None
+    stated = max(certificate.allowed, certificate.resolution)
+    beyond = total = 0
+    for draw in range(_MOST):
+        rng = np.random.default_rng([seed, draw, 4711])
+        for batch in draw_sample(model, domain, rng, max_length=longest).batches:
+            beyond += int((deviations(case, model, batch) > stated).sum())
+            total += len(batch)
+        share = beyond / total
+        spread = np.sqrt(max(share, 1.0 / total) / total)
+        if draw + 1 >= _FIRST and abs(share - certificate.fraction) > _NEAR * spread:
+            break
+    return share
+
+
+def deviations(case: Case, model: Model, batch: Array) -> Array:
+    """How far the function behind the answers is from the model, beyond what rounding explains, against what
+    a sequence could show."""
+    predictions = model(batch)
+    values = case.function(batch if model.family != "relu-network" else batch[:, 0])
+    off = np.abs(values - predictions)
+    if case.labels:  # they show on which side of zero a value lies, and nothing else
+        off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))
+    scale = model.sensitivity(batch)
+    unexplained = off.reshape(len(batch), -1).max(axis=1) - model.rounding(batch, predictions, scale)
+    return np.where(unexplained <= 0.0, 0.0, unexplained / np.maximum(scale, 1e-300))
