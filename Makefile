@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench docs notebooks clean
 
 demo: .venv/core.ready  ## recover a hidden head and say where the picture is
 	$(BIN)/unsoftmax demo
@@ -19,6 +19,13 @@ check: .venv/dev.ready  ## lint and types
 bench: .venv/dev.ready  ## writes docs/benchmarks.md and the table in README.md
 	$(BIN)/python -m benchmarks
 
+docs: .venv/docs.ready  ## the site, strictly: a broken link ends the build
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "open out/site/index.html"
+
+notebooks: .venv/dev.ready  ## run docs/notebooks and store their outputs
+	$(BIN)/python docs/_site/execute_notebooks.py
+
 clean:
 	rm -rf .venv out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
@@ -29,6 +36,10 @@ clean:
 	$(INSTALL) -e .
 	touch $@
 
+.venv/docs.ready: pyproject.toml constraints.txt | .venv/bin/python
+	$(INSTALL) -e '.[docs]'
+	touch $@
+
 .venv/dev.ready: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e '.[torch,onnx,dask,fast,grpc,docs,dev]'
-	touch $@ .venv/core.ready
+	touch $@ .venv/core.ready .venv/docs.ready

@@ -21,6 +21,7 @@ ROOMS = [
     "errors",
     "importing",
     "text_files",
+    "html_tables",
     "child_processes",
     "families",
     "outcomes",

@@ -251,5 +251,10 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"unsoftmax.{_HOMES[name]}"), name)
 
 
+def public_homes() -> dict[str, str]:
+    """Where each public name lives, as a module of this package; for the reference."""
+    return dict(_HOMES)
+
+
 def __dir__() -> list[str]:
     return sorted(__all__)

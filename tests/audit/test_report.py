@@ -3,10 +3,7 @@ one."""
 
 from __future__ import annotations
 
-import importlib
 import json
-import os
-import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 
 import unsoftmax
+from tests.cases.browser import browser_window, has_browser
 from unsoftmax.audit.facts import facts_of
 from unsoftmax.audit.report import render
 
@@ -163,60 +161,20 @@ def test_page_and_data_tell_the_same(folder: Path) -> None:
     assert "The recovered model stood in for the target" in words
 
 
-def browser() -> tuple[Any, str] | None:
-    """Playwright and the Chromium on the path; None without them, which only a run that demands a browser
-    may not have."""
-    path = next(
-        (
-            found
-            for name in ("chromium", "chromium-browser", "google-chrome")
-            if (found := shutil.which(name))
-        ),
-        None,
-    )
-    try:
-        module = importlib.import_module("playwright.sync_api")
-    except ImportError:
-        module = None
-    if path is None or module is None:
-        if os.environ.get("UNSOFTMAX_REQUIRE_BROWSER"):
-            missing = (
-                "Chromium on the path (apt-get install chromium)"
-                if path is None
-                else "the Python package playwright"
-            )
-            pytest.fail(f"the report must be opened in a browser here, but {missing} is missing")
-        return None
-    return module, path
-
-
 @pytest.mark.filterwarnings("default")  # the driver's own, not ours
 def test_a_browser_shows_it_without_errors_requests_or_sideways_scrolling(
     folder: Path, tmp_path: Path
 ) -> None:
-    found = browser()
-    if found is None:
-        for place in (folder, folder / "several", folder / "nothing"):
+    places = (folder, folder / "several", folder / "nothing")
+    if not has_browser():
+        for place in places:
             check_statically(place)
         return
-    module, path = found
-    flags = [
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-        "--disable-component-update",
-        "--disable-sync",
-    ]
-    with module.sync_playwright() as driver:
-        context = driver.chromium.launch_persistent_context(
-            str(tmp_path / "profile"), executable_path=path, args=flags, headless=True
-        )
-        for place in (folder, folder / "several", folder / "nothing"):
+    with browser_window(tmp_path / "profile") as context:
+        for place in places:
             for width in (1280, 390):
                 for scheme in ("light", "dark"):
                     _check_shown(context, place / "report.html", width, scheme)
-        context.close()
 
 
 def _check_shown(context: Any, report: Path, width: int, scheme: str) -> None:

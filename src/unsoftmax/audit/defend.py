@@ -16,6 +16,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.html_tables import facts_table, table
 from unsoftmax.models import Model, MultiHead, SingleHead, load
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.recover import recover
@@ -94,6 +95,15 @@ class Defences:
     def advice(self) -> str:
         """One sentence, derived from the figures."""
         return _advice(self)
+
+    def _repr_html_(self) -> str:
+        """The table and the advice, for notebooks."""
+        rows = [
+            (row.label, row.status, f"{row.queries:,}", f"{row.leak:.1e}", f"{row.distortion:.1e}")
+            for row in self.ranked
+        ]
+        header = ["defence", "attack ends", "queries", "error of the attacker", "honest answers move by"]
+        return facts_table("unsoftmax.Defences", [("advice", self.advice)]) + table(header, rows)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""

@@ -13,11 +13,12 @@ from unsoftmax import __version__
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.pipeline import Audit
 from unsoftmax.learners import Assumption, Claim
-from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
+from unsoftmax.models import SingleHead
+from unsoftmax.models.heads import heads_of
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
 
-__all__ = ["facts_of", "heads_of"]
+__all__ = ["facts_of"]
 
 
 def facts_of(done: Audit) -> dict[str, Any]:
@@ -165,15 +166,6 @@ def _margin(done: Audit, assumption: Assumption) -> str | None:
     if "R|v|/tau" in text and done.result.error_bound is not None:
         return f"error bound {done.result.error_bound:.1e}, useful up to 0.1"
     return None
-
-
-def heads_of(model: Model) -> list[tuple[str, Array, Array | None]]:
-    """Name, W and v of every head."""
-    if isinstance(model, MultiHead):
-        return [(f"head {index + 1}", head.W, head.v) for index, head in enumerate(model.heads)]
-    if isinstance(model, SingleHead):
-        return [("W", model.W, model.v)]
-    return [("W", model.W, None)] if isinstance(model, Transformer) else []
 
 
 def _head_facts(name: str, W: Array, v: Array | None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
+from unsoftmax.html_tables import table
 from unsoftmax.learners import Known
 from unsoftmax.ledger import Ledger, Progress, read_statement
 from unsoftmax.outcomes import BudgetSpent, Status, Stop
@@ -106,6 +107,11 @@ class Audit:
             if self.price_per_thousand is None
             else self.price_per_thousand * self.result.queries.total / 1000.0
         )
+
+    def _repr_html_(self) -> str:
+        """The result and the findings as tables, for notebooks."""
+        rows = [(each.subject, each.value, each.evidence, each.queries) for each in self.findings]
+        return self.result._repr_html_() + table(["about", "found", "evidence", "queries"], rows)
 
 
 def audit_target(

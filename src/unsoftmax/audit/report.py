@@ -16,8 +16,9 @@ from unsoftmax.audit.drawings.figures import (
     draw_phases,
     draw_spectra,
 )
-from unsoftmax.audit.facts import facts_of, heads_of
+from unsoftmax.audit.facts import facts_of
 from unsoftmax.audit.pipeline import Audit
+from unsoftmax.models.heads import heads_of
 
 if TYPE_CHECKING:
     from jinja2 import Template

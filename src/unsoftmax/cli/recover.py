@@ -87,15 +87,12 @@ def recover(
 
     folder = None if out is None else writable_folder(out)
     place = None if ledger is None else ledger.absolute()  # the target's code may change the directory
-    chosen = None
-    if method.learner != "default":
-        chosen = unsoftmax.theorem_4_1("structured" if method.learner.endswith("structured") else "gaussian")
     try:
         with show_progress() as progress, _asked(target, reach, asking.outputs) as oracle:
             result = unsoftmax.recover(
                 oracle,
                 **asking.arguments(),
-                learner=chosen,
+                learner=None if method.learner == "default" else method.learner,
                 ledger=place,
                 progress=progress,
                 vocabulary=method.vocabulary,

@@ -4,9 +4,10 @@ recovers."""
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -94,6 +95,32 @@ class Size:
         return max(0, 2 * (self.width - self.rank) - 1)
 
 
+@dataclass(frozen=True)
+class _FormulaOnly:
+    """What is left of a counting function after pickling: functions without a name cannot be written."""
+
+    formula: str
+
+    def __call__(self, size: Size) -> int:
+        raise UsageError(
+            f"this claim was pickled, which keeps its formula ({self.formula}) and not its function; ask the "
+            "claim of the learner"
+        )
+
+
+def _writable(state: dict[str, Any], formula: str) -> dict[str, Any]:
+    """The fields for pickling, functions that cannot be found again by their name replaced."""
+
+    def kept(value: Any) -> Any:
+        if not callable(value) or isinstance(value, QueryCount | _FormulaOnly):
+            return value
+        module = sys.modules.get(getattr(value, "__module__", ""))
+        found = getattr(module, getattr(value, "__qualname__", ""), None)
+        return value if found is value else _FormulaOnly(formula)
+
+    return {name: kept(value) for name, value in state.items()}
+
+
 _AGREES: dict[str, Callable[[int, int], bool]] = {"exact": operator.eq, "upper": operator.le}
 
 
@@ -114,6 +141,9 @@ class QueryCount:
     count: Callable[[Size], int]
     usual: Callable[[Size], int] | None = None
     attempts: int = 1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _writable(dict(self.__dict__), self.formula)
 
     def __call__(self, size: Size) -> int:
         return self.attempts * self.count(size)
@@ -145,6 +175,9 @@ class Claim:
     symmetry: str
     departs: str = "nothing"
     verification: Callable[[Size], int] = _usual_verification
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _writable(dict(self.__dict__), "verification")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,9 @@ class Bill:
     by_phase: MappingProxyType[str, int] | dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
+    def __reduce__(self) -> tuple[type[Bill], tuple[dict[str, int], int]]:
+        return Bill, (dict(self.by_phase), self.retries)  # a read-only view cannot be pickled
+
     @property
     def total(self) -> int:
         """All queries."""

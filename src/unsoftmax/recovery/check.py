@@ -12,6 +12,7 @@ from unsoftmax.answers import Finding
 from unsoftmax.errors import OracleFault
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
+from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Oracle
@@ -55,6 +56,14 @@ class Check:
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
         return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}
+
+    def _repr_html_(self) -> str:
+        """The facts as a table, for notebooks."""
+        facts: list[tuple[str, object]] = [("looks like", self.looks_like)]
+        facts += [(finding.subject, finding.value) for finding in self.findings]
+        facts += [("in the way", self.obstacle)] if self.obstacle else []
+        facts += [("next", self.advice), ("queries", f"{self.queries:,}")]
+        return facts_table("unsoftmax.Check", facts)
 
 
 @dataclass(frozen=True)

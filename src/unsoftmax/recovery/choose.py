@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -37,17 +37,41 @@ from unsoftmax.learners import (
     ToleranceLearner,
     TransformerLearner,
     VectorOutputsLearner,
+    theorem_4_1,
 )
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
-__all__ = ["AUTO", "Choice", "choose", "family_named", "learner_for_answers"]
+__all__ = ["AUTO", "LEARNERS", "Choice", "choose", "family_named", "learner_for_answers", "learner_named"]
 
 AUTO = "auto"
 _BITS = 48  # of every score, from true labels: four fewer than float64 has
 _BITS_FLIPPED = 24  # from flipped labels, of which each bit costs several
+
+
+LEARNERS: dict[str, Callable[[], Learner]] = {  # those that need no fact about the target
+    "theorem-4.1": theorem_4_1,
+    "theorem-4.1-structured": lambda: theorem_4_1("structured"),
+}
+
+
+def learner_named(learner: Learner | str | None) -> Learner | None:
+    """The learner itself, or the one of a name.
+
+    >>> learner_named("theorem-4.1").claim.queries.formula
+    'd + d^2'
+    """
+    if not isinstance(learner, str):
+        return learner
+    if learner not in LEARNERS:
+        names = ", ".join(LEARNERS)
+        raise UsageError(
+            f"there is no learner {learner!r} by that name; choose from {names}, or pass a learner object "
+            "such as unsoftmax.theorem_5_1(rank, C)"
+        )
+    return LEARNERS[learner]()
 
 
 @dataclass(frozen=True)

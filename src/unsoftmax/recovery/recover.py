@@ -16,7 +16,7 @@ from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import Oracle, TokenIds
 from unsoftmax.recovery.attempt import Prepare
-from unsoftmax.recovery.choose import family_named
+from unsoftmax.recovery.choose import family_named, learner_named
 from unsoftmax.recovery.language_model import recover_language_model
 from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
@@ -102,7 +102,7 @@ def recover(
     tolerance: float | None = None,
     input_bound: float | None = None,
     outputs: int | None = None,
-    learner: Learner | None = None,
+    learner: Learner | str | None = None,
     progress: Callable[[Progress], None] | None = None,
     vocabulary: int | None = None,
     embeddings: object = None,
@@ -120,7 +120,8 @@ def recover(
     again.
     tolerance: how far an answer may be off (None: what kind of answers they are is found out, see
     `Result.findings`).
-    input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default.
+    input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default,
+    as an object or by name ('theorem-4.1').
     progress: called after every batch with a `Progress`.
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
     embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
@@ -144,7 +145,7 @@ def recover(
         tolerance=tolerance,
         input_bound=input_bound,
         outputs=outputs,
-        learner=learner,
+        learner=learner_named(learner),
         progress=progress,
         vocabulary=vocabulary,
         embeddings=embeddings,

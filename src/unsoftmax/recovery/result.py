@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from unsoftmax.answers import Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
+from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Claim
 from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["Result"]
 
@@ -53,6 +57,36 @@ class Result:
         if self.model is None:
             raise NotRecovered(f"{self.status}: {self.reason}", self)
         return self.model
+
+    def plot(self) -> Figure:
+        """A picture of the heads, their spectra, the certificate and the bill, as a matplotlib figure.
+
+        >>> import unsoftmax
+        >>> figure = unsoftmax.recover("demo:single-head?d=4").plot()
+        >>> [axes.get_title() for axes in figure.axes][:2]
+        ['W', 'singular values of W']
+        """
+        from unsoftmax.recovery.picture import draw_result
+
+        return draw_result(self)
+
+    def _repr_html_(self) -> str:
+        """The facts as a table, for notebooks."""
+        facts: list[tuple[str, object]] = [("status", self.status), ("reason", self.reason)]
+        if self.model is not None:
+            ranks = ", ".join(map(str, self.model.ranks))
+            facts += [
+                ("model", f"{self.family}, width {self.width}, rank {ranks}"),
+                ("parameters", f"{self.model.parameters:,}"),
+            ]
+        facts += [
+            (f"part: {name}", f"error at most {part.error_bound:.1e}") for name, part in self.parts.items()
+        ]
+        phases = ", ".join(f"{phase} {count:,}" for phase, count in self.queries.by_phase.items())
+        facts.append(("queries", f"{self.queries.total:,} ({phases})"))
+        if self.error_bound is not None:
+            facts.append(("error", f"at most {self.error_bound:.1e}, relative"))
+        return facts_table("unsoftmax.Result", facts)
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data, for `json.dumps`."""
