@@ -6,22 +6,27 @@ few products with the rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
 from unsoftmax.models.base import softmax
 from unsoftmax.solvers.head_factors import with_one
 from unsoftmax.solvers.joint_refinement import Inverse
+from unsoftmax.solvers.sequence_preconditioner import HeadsPreconditioner, Probed
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["SequenceBlock", "SequenceFit", "predict_sequences"]
 
-_RIDGE = 1e-6  # relative, in both factors of a Kronecker preconditioner
+_CHUNK = 1024  # sequences at a time: what passes through the heads stays within some tens of megabytes
+# unknowns from which products with J are computed in float32: steps need three digits, and take half the time
+_SHORT_PRODUCTS = 20_000
+_SAMPLED = 6000  # rows of sequences that a preconditioner is built from: fifteen times the widest layer tried
 
 
 @dataclass(frozen=True)
@@ -46,31 +51,62 @@ class SequenceBlock:
         """[x_N; 1]."""
         return with_one(self.rows[:, -1])
 
+    def chunks(self) -> Iterator[Self]:
+        """The same sequences, not too many at a time."""
+        for i in range(0, len(self.rows), _CHUNK):
+            part = slice(i, i + _CHUNK)
+            yield replace(self, rows=self.rows[part], answers=self.answers[part], weights=self.weights[part])
+
+    def sampled(self, step: int) -> Self:
+        """Every step-th sequence, weighted so that sums keep their size."""
+        count = len(self.rows[::step])
+        weights = self.weights[::step] * np.sqrt(len(self.rows) / max(count, 1))
+        return replace(self, rows=self.rows[::step], answers=self.answers[::step], weights=weights)
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        return replace(
+            self, rows=self.rows.astype(dtype, copy=False), weights=self.weights.astype(dtype, copy=False)
+        )
+
 
 @dataclass(frozen=True)
 class _At:
-    """A block at one state: queries Q [x_N; 1] (B, H, r), weights α (B, H, N), mixed rows z (B, H, d)."""
+    """A block at one state: queries Q [x_N; 1] (B, H, r) and weights α (B, H, N)."""
 
     queries: Array
     alpha: Array
-    mixed: Array
+
+
+def _head_by_head(left: Array, right: Array) -> Array:
+    """(B, H, r) and (H, r, d) to (B, H, d)."""
+    return np.asarray(np.matmul(left.swapaxes(0, 1), right).swapaxes(0, 1))
+
+
+def _through(asking: Array, Q: Array) -> Array:
+    """Q_h [x_N; 1] of all heads, (B, H, r)."""
+    return np.asarray(asking @ Q.reshape(-1, Q.shape[2]).T).reshape(len(asking), *Q.shape[:2])
 
 
 def _at(heads: VectorHeads, block: SequenceBlock) -> _At:
-    queries = np.einsum("be,hre->bhr", block.asking, heads.Q, optimize=True)
-    pulls = np.einsum("bhr,hrd->bhd", queries, heads.K, optimize=True)
-    alpha = softmax(pulls @ block.rows.transpose(0, 2, 1))
-    return _At(queries, alpha, alpha @ block.rows)
+    queries = _through(block.asking, heads.Q)
+    alpha = softmax(_head_by_head(queries, heads.K) @ block.rows.transpose(0, 2, 1))
+    return _At(queries, alpha)
 
 
 def _values(heads: VectorHeads, mixed: Array) -> Array:
-    return np.asarray(np.einsum("bhd,hsd->bhs", mixed, heads.U, optimize=True))
+    """U_h z_h of all heads, (B, H, s)."""
+    return _head_by_head(mixed, heads.U.transpose(0, 2, 1))
+
+
+def _outputs(shown: Array, T: Array) -> Array:
+    """Σ_h T_hᵀ of what heads show, (B, m)."""
+    return np.asarray(shown.reshape(len(shown), -1) @ T.reshape(-1, T.shape[2]))
 
 
 def predict_sequences(heads: VectorHeads, block: SequenceBlock) -> Array:
     """What the heads answer, (B, m)."""
-    shown = _values(heads, _at(heads, block).mixed)
-    return np.asarray(np.einsum("bhs,hsm->bm", shown, heads.T, optimize=True) + heads.c)
+    parts = [_outputs(_values(heads, _at(heads, part).alpha @ part.rows), heads.T) for part in block.chunks()]
+    return np.asarray(np.concatenate(parts) + heads.c)
 
 
 @dataclass(frozen=True)
@@ -81,7 +117,7 @@ class SequenceFit:
 
     @classmethod
     def of(cls, blocks: Sequence[SequenceBlock]) -> Self:
-        return cls(tuple(blocks))
+        return cls(tuple(block for block in blocks if len(block.rows)))
 
     @property
     def answers(self) -> int:
@@ -95,7 +131,10 @@ class SequenceFit:
         return np.concatenate([part.ravel() for part in parts])
 
     def linearise(self, heads: VectorHeads) -> SequenceLinearisation:
-        return SequenceLinearisation(self.blocks, heads, tuple(_at(heads, block) for block in self.blocks))
+        dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
+        blocks = tuple(part.cast(dtype) for block in self.blocks for part in block.chunks())
+        cast = heads.cast(dtype)
+        return SequenceLinearisation(blocks, cast, tuple(_at(cast, block) for block in blocks))
 
     def moved(self, heads: VectorHeads, step: Array) -> VectorHeads:
         return heads.moved(step).balanced()
@@ -103,7 +142,7 @@ class SequenceFit:
 
 @dataclass(frozen=True)
 class SequenceLinearisation:
-    """Products with the Jacobian at one state."""
+    """Products with the Jacobian at one state, chunk by chunk, in the format of `heads`."""
 
     blocks: tuple[SequenceBlock, ...]
     heads: VectorHeads
@@ -114,34 +153,40 @@ class SequenceLinearisation:
         return self.heads.unknowns
 
     def forward(self, step: Array) -> Array:
-        K, Q, U, T, c = self.heads.split(step)
-        heads, parts = self.heads, []
+        heads = self.heads
+        K, Q, U, T, c = heads.split(step.astype(heads.K.dtype, copy=False))
+        parts = []
         for block, at in zip(self.blocks, self.at, strict=True):
-            moved = np.einsum("be,hre->bhr", block.asking, Q, optimize=True)
-            pulls = np.einsum("bhr,hrd->bhd", moved, heads.K, optimize=True)
-            pulls += np.einsum("bhr,hrd->bhd", at.queries, K, optimize=True)
-            mixed = _covariance_product(block, at, pulls)
-            shown = _values(heads, mixed) + np.einsum("bhd,hsd->bhs", at.mixed, U, optimize=True)
-            total = np.einsum("bhs,hsm->bm", shown, heads.T, optimize=True) + c
-            total += np.einsum("bhs,hsm->bm", _values(heads, at.mixed), T, optimize=True)
+            mixed = at.alpha @ block.rows
+            pulls = _head_by_head(_through(block.asking, Q), heads.K) + _head_by_head(at.queries, K)
+            moved = _covariance_product(block, at, mixed, pulls)
+            shown = _values(heads, moved) + _head_by_head(mixed, U.transpose(0, 2, 1))
+            total = _outputs(shown, heads.T) + _outputs(_values(heads, mixed), T) + c
             parts.append((total * block.weights[:, None]).ravel())
-        return np.concatenate(parts)
+        return np.concatenate(parts).astype(np.float64, copy=False)
 
     def backward(self, residual: Array) -> Array:
         heads, m = self.heads, self.heads.outputs
+        residual = residual.astype(heads.K.dtype, copy=False)
         total, start = np.zeros(self.unknowns), 0
         for block, at in zip(self.blocks, self.at, strict=True):
             part = residual[start : start + len(block.rows) * m].reshape(-1, m) * block.weights[:, None]
             start += part.size
-            through = np.einsum("bm,hsm->bhs", part, heads.T, optimize=True)
-            T = np.einsum("bhs,bm->hsm", _values(heads, at.mixed), part, optimize=True)
-            U = np.einsum("bhs,bhd->hsd", through, at.mixed, optimize=True)
-            pulls = _covariance_product(block, at, np.einsum("bhs,hsd->bhd", through, heads.U, optimize=True))
-            K = np.einsum("bhr,bhd->hrd", at.queries, pulls, optimize=True)
-            keys = np.einsum("bhd,hrd->bhr", pulls, heads.K, optimize=True)
-            Q = np.einsum("bhr,be->hre", keys, block.asking, optimize=True)
+            mixed = at.alpha @ block.rows
+            through, pulls = self._pulled(block, at, mixed, part)
+            T = _values(heads, mixed).reshape(len(part), -1).T @ part
+            U = np.matmul(through.transpose(1, 2, 0), mixed.swapaxes(0, 1))
+            K = np.matmul(at.queries.transpose(1, 2, 0), pulls.swapaxes(0, 1))
+            keys = _head_by_head(pulls, heads.K.transpose(0, 2, 1))
+            Q = keys.reshape(len(part), -1).T @ block.asking
             total += heads.joined(K, Q, U, T, part.sum(axis=0))
         return total
+
+    def _pulled(self, block: SequenceBlock, at: _At, mixed: Array, part: Array) -> tuple[Array, Array]:
+        """Gradients of part·y in U_h z_h (B, H, s), and in K_hᵀ Q_h [x_N; 1] (B, H, d)."""
+        heads = self.heads
+        through = (part @ heads.T.reshape(-1, heads.outputs).T).reshape(len(part), *heads.T.shape[:2])
+        return through, _covariance_product(block, at, mixed, _head_by_head(through, heads.U))
 
     def normal(self) -> Array:
         """JᵀJ from J itself, block by block."""
@@ -154,85 +199,46 @@ class SequenceLinearisation:
     def _jacobian(self, block: SequenceBlock, at: _At) -> Array:
         heads, B, m = self.heads, len(block.rows), self.heads.outputs
         columns = []
+        everything = at.alpha @ block.rows
         for h in range(heads.heads):
+            mixed = everything[:, h]
             values = heads.U[h].T @ heads.T[h]  # (d, m)
-            centred = block.rows - at.mixed[:, h][:, None]
-            shown = np.einsum("bnd,dm->bnm", centred * at.alpha[:, h][:, :, None], values, optimize=True)
-            by_pull = np.einsum("bnm,bnd->bmd", shown, block.rows, optimize=True)
+            centred = block.rows - mixed[:, None]
+            shown = (centred * at.alpha[:, h][:, :, None]) @ values
+            by_pull = shown.transpose(0, 2, 1) @ block.rows
             K = np.einsum("br,bmd->bmrd", at.queries[:, h], by_pull)
             Q = np.einsum("bmr,be->bmre", by_pull @ heads.K[h].T, block.asking)
-            U = np.einsum("sm,bd->bmsd", heads.T[h], at.mixed[:, h])
-            T = np.einsum("bs,mk->bmsk", at.mixed[:, h] @ heads.U[h].T, np.eye(m))
+            U = np.einsum("sm,bd->bmsd", heads.T[h], mixed)
+            T = np.einsum("bs,mk->bmsk", mixed @ heads.U[h].T, np.eye(m))
             columns += [part.reshape(B, m, -1) for part in (K, Q, U, T)]
         columns.append(np.broadcast_to(np.eye(m), (B, m, m)))
         joined = np.concatenate(columns, axis=2) * block.weights[:, None, None]
         return np.asarray(joined.reshape(B * m, -1))
 
     def diagonal(self) -> Array:
-        return np.concatenate(
-            [*(_outer_diagonals(parts) for parts in self._factors), np.full(self.heads.outputs, self._mass)]
-        )
-
-    @cached_property
-    def _mass(self) -> float:
-        return sum(float((block.weights**2).sum()) for block in self.blocks)
-
-    @cached_property
-    def _factors(self) -> list[list[tuple[Array, Array]]]:
-        """For every head, JᵀJ of each of its factors as a Kronecker product left ⊗ right."""
-        return [self._factors_of(h) for h in range(self.heads.heads)]
-
-    def _factors_of(self, h: int) -> list[tuple[Array, Array]]:
-        heads, d = self.heads, self.heads.width
-        r = heads.K.shape[1]
-        queries, asking = np.zeros((r, r)), np.zeros((d + 1, d + 1))
-        pulls, mixed = np.zeros((d, d)), np.zeros((d, d))
-        values = heads.U[h].T @ heads.T[h]
-        for block, at in zip(self.blocks, self.at, strict=True):
-            w = block.weights**2
-            queries += (at.queries[:, h].T * w) @ at.queries[:, h]
-            asking += (block.asking.T * w) @ block.asking
-            mixed += (at.mixed[:, h].T * w) @ at.mixed[:, h]
-            centred = (block.rows - at.mixed[:, h][:, None]) * at.alpha[:, h][:, :, None]
-            shown = np.einsum("bnd,dm->bnm", centred, values, optimize=True)
-            inner = np.einsum("bnm,bkm->bnk", shown, shown, optimize=True) * w[:, None, None]
-            pulls += np.einsum("bnk,bnd,bke->de", inner, block.rows, block.rows, optimize=True)
-        keys = heads.K[h] @ pulls @ heads.K[h].T
-        return [
-            (queries / self._mass, pulls),
-            (keys, asking / self._mass),
-            (heads.T[h] @ heads.T[h].T, mixed),
-            (heads.U[h] @ mixed @ heads.U[h].T, np.eye(heads.outputs)),
-        ]
+        return self._sides.diagonal()
 
     def preconditioner(self, damping: Array) -> Inverse | None:
-        """Each factor of a head by its Kronecker product, in the basis that makes both sides diagonal."""
-        heads = self.heads
-        turned = [
-            [(np.linalg.eigh(left), np.linalg.eigh(right)) for left, right in parts]
-            for parts in self._factors
-        ]
         relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
+        return self._sides.inverse(relative)
 
-        def inverse(vector: Array) -> Array:
-            *tensors, c = heads.split(vector)
-            found = [np.empty_like(tensor) for tensor in tensors]
-            for h, parts in enumerate(turned):
-                for k, ((lv, lq), (rv, rq)) in enumerate(parts):
-                    ridge = _RIDGE + relative
-                    weights = np.outer(lv + ridge * lv[-1] + 1e-300, rv + ridge * rv[-1] + 1e-300)
-                    found[k][h] = lq @ ((lq.T @ tensors[k][h] @ rq) / weights) @ rq.T
-            return heads.joined(found[0], found[1], found[2], found[3], c / (self._mass * (1.0 + relative)))
-
-        return inverse
-
-
-def _outer_diagonals(parts: list[tuple[Array, Array]]) -> Array:
-    return np.concatenate([np.outer(np.diag(left), np.diag(right)).ravel() for left, right in parts])
+    @cached_property
+    def _sides(self) -> HeadsPreconditioner:
+        """From random gradients of a sample of the sequences."""
+        found, rng = HeadsPreconditioner.empty(self.heads), np.random.default_rng(0)
+        step = max(1, sum(block.rows.shape[0] * block.rows.shape[1] for block in self.blocks) // _SAMPLED)
+        for block in (block.sampled(step) for block in self.blocks):
+            at = _at(self.heads, block)
+            mixed = at.alpha @ block.rows
+            shown = _values(self.heads, mixed)
+            noise = rng.standard_normal((len(block.rows), self.heads.outputs)) * block.weights[:, None]
+            pulls = self._pulled(block, at, mixed, noise.astype(mixed.dtype))[1]
+            found = found.with_more(Probed(block.asking, at.queries, mixed, shown, pulls, block.weights))
+        return found
 
 
-def _covariance_product(block: SequenceBlock, at: _At, vectors: Array) -> Array:
+def _covariance_product(block: SequenceBlock, at: _At, mixed: Array, vectors: Array) -> Array:
     """Σ_i α_i (x_i·p)(x_i − z) for every sequence and head."""
     along = vectors @ block.rows.transpose(0, 2, 1)  # (B, H, N)
     weighted = at.alpha * along
-    return np.asarray(weighted @ block.rows - weighted.sum(axis=2, keepdims=True) * at.mixed)
+    return np.asarray(weighted @ block.rows - weighted.sum(axis=2, keepdims=True) * mixed)

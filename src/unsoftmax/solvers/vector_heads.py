@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
 from unsoftmax.solvers.head_factors import truncated
@@ -116,6 +117,11 @@ class VectorHeads:
     def moved(self, step: Array) -> Self:
         K, Q, U, T, c = self.split(step)
         return replace(self, K=self.K + K, Q=self.Q + Q, U=self.U + U, T=self.T + T, c=self.c + c)
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The same numbers in another format."""
+        K, Q, U, T, c = (part.astype(dtype, copy=False) for part in (self.K, self.Q, self.U, self.T, self.c))
+        return replace(self, K=K, Q=Q, U=U, T=T, c=c)
 
     def changes(self, step: Array) -> tuple[Array, Array, Array]:
         """First-order changes of [W w0], V and c: a step along the gauge changes nothing."""

@@ -10,9 +10,10 @@ from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.two_row_queries import Asks, TwoRowQueries
 from unsoftmax.models import MultiHead
 
-__all__ = ["FreshCheck", "check_fresh"]
+__all__ = ["FRESH_QUERIES", "FreshCheck", "check_fresh"]
 
 _LENGTHS = ((2, 16), (5, 8), (17, 8))
+FRESH_QUERIES = 2 * sum(count for _, count in _LENGTHS)  # of two sizes at most
 # deviations over the rounding of single rows: at most 0.9 in 300 right fits (width 1 the worst, 0.1 from
 # width 16 on)
 _EXPLAINED = 3.0

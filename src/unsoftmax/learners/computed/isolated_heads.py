@@ -232,5 +232,5 @@ def _rank(values: Array, scores: _Scores, lengths: tuple[float, float], shape: t
     )
     answer = baseline.noise * rounding + first * scores.readouts.error * np.sqrt(len(v)) / usual
     entry = 8.0 * answer / own / (_sine() * first)
-    factor = 4.0 if baseline.noise < 1e-4 else 0.15
+    factor = 4.0 if not baseline.coarse else 0.15
     return int((values > factor * entry * (np.sqrt(shape[0]) + np.sqrt(shape[1]))).sum())

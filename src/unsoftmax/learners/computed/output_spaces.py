@@ -16,10 +16,10 @@ __all__ = ["read_values"]
 _END = 1.56
 _TRIES = 6
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
+_CHUNK = 4  # directions asked at a time
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
-_MOVES = (0.1, 0.03)
-_EIGHT_BITS = 1e-4
+_MOVES = (0.2, 0.06, 0.02)
 
 
 class _Unreadable(Exception):
@@ -90,9 +90,8 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
     rows, jumps = plateaus.jumps(line.a[None])
     _signed(jumps, rows, baseline)  # two heads that switch together show here, before the dear part
     used = 0
-    coarse = baseline.noise > _EIGHT_BITS
     while used < d:
-        count = min(d - used, 8)
+        count = min(d - used, _CHUNK)
         sent, new = plateaus.jumps(line.a + length * basis[used : used + count])
         used += count
         rows, jumps = np.concatenate([rows, sent]), np.concatenate([jumps, new])
@@ -100,7 +99,7 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
         if kept.sum() < 0.6 * len(kept):
             raise _Unreadable("heads switch while the first row moves")
         ranks = _ranks(rows[kept], jumps[kept], plateaus.noise)
-        if not coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
+        if not baseline.coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
             parts = _signed(jumps[kept], rows[kept], baseline)
             return _checked(_from_outputs(parts, ranks, baseline), parts, rows[kept], plateaus.noise)
     if kept.sum() < d:

@@ -73,15 +73,15 @@ class PlateauLine:
 def saturating_scale(
     queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float, count: int = 16
 ) -> float:
-    """A scale at which all heads are saturated almost everywhere on a random line. limit: longest row
+    """A scale at which all heads are saturated almost everywhere on a line. limit: longest row
     allowed. count: points compared at every scale.
     """
     scale = float(np.sqrt(queries.width))
     highest = min(limit, _LONGEST) / (_RATIO + 31.0)  # 31: what tan θ adds at the ends of the line
+    line, angles = PlateauLine.random(queries, baseline, scale, rng), rng.uniform(-1.4, 1.4, count)
+    far = line.levels(angles)
     while scale * 4.0 <= highest:
-        line = PlateauLine.random(queries, baseline, scale, rng)
-        angles = rng.uniform(-1.4, 1.4, count)
-        near, far = line.levels(angles), replace(line, scale=4.0 * scale).levels(angles)
+        near, far = far, replace(line, scale=4.0 * scale).levels(angles)
         close = sizes_of(near - far) < _AGREEING * baseline.noise * sizes_of(near).max()
         if np.mean(close) > 0.85:
             return min(scale * _BEYOND_SATURATION, highest)

@@ -72,6 +72,8 @@ def read_readouts(
             raise Unresolved(
                 "no head switches along any line of asking rows: all scores are constant, or readouts cancel"
             )
+        if len(chosen.switches) == 1:  # one head: single rows tell its readout
+            return Readouts(baseline.v_sum[None], float(np.sqrt(queries.width)) * baseline.unit_rounding)
         try:
             return _read(chosen, baseline, rng)
         except _Unreadable as reason:

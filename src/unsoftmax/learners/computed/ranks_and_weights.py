@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.two_row_queries import Baseline
 from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
@@ -42,12 +43,11 @@ def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFacto
     return replace(heads, K=K, Q=Q, ranks=tuple(ranks))
 
 
-def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], noise: float) -> HeadFactors:
+def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], baseline: Baseline) -> HeadFactors:
     """The lowest ranks that the answers accept: a cut may raise the squared residual by what its parameters
     explain of pure noise.
     """
-    heads = fitted.state
-    short = noise < 1e-4
+    heads, noise = fitted.state, baseline.noise
     for cut in (None, *_CUTS):
         if cut is not None and cut * noise > 0.05:
             continue
@@ -55,7 +55,7 @@ def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], noise: float) -> Hea
         if ranks == heads.ranks:
             continue
         trimmed = refine(fit, heads.cut(ranks), _SHORT)
-        if short and cut is not None and cut <= _OWN_ROUNDING:
+        if not baseline.coarse and cut is not None and cut <= _OWN_ROUNDING:
             return trimmed.state
         lost = heads.parameters - trimmed.state.parameters
         left = max(fit.answers - heads.parameters, fit.answers // 4)

@@ -21,7 +21,6 @@ from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
 
 __all__ = ["FittedHeads", "fit_heads"]
 
-_EIGHT_BITS = 1e-4  # noise above it: ranks cannot be read off, so the fit starts with rows to spare
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
 # queries a parameter that the start, without its first general pairs, and the general pairs together should
 # cost
@@ -64,7 +63,7 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
-    heads = cut_ranks(fit, refined, baseline.noise)
+    heads = cut_ranks(fit, refined, baseline)
     for _ in range(2):
         fit = reweighted(fit, heads)
         heads = refine(fit, heads, _LAST).state
@@ -103,13 +102,12 @@ def _fitted_with_rows_to_spare(
     fit: TwoRowFit, heads: HeadFactors, baseline: Baseline, rng: np.random.Generator
 ) -> Refined[HeadFactors]:
     """Fits at the ranks found, and with one row more a head for as long as the answers are not explained."""
-    coarse = baseline.noise > _EIGHT_BITS
-    options = replace(_FIRST, damping=1e-3) if coarse else _FIRST
-    if coarse:
+    options = replace(_FIRST, damping=1e-3) if baseline.coarse else _FIRST
+    if baseline.coarse:
         heads = with_one_more_row(with_one_more_row(heads, rng), rng)
     refined = refine(fit, heads, options)
     for _ in range(2):
-        if coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:
+        if baseline.coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:
             break
         refined = refine(fit, with_one_more_row(refined.state, rng), options)
     return refined

@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.sequence_fit import SequenceBlock
 from unsoftmax.solvers.two_row_fit import AnswerBlock
 
 __all__ = [
@@ -16,11 +17,15 @@ __all__ = [
     "Baseline",
     "Counted",
     "TwoRowQueries",
+    "ask_sequences",
     "random_basis",
+    "random_sequences",
     "read_baseline",
     "sizes_of",
     "unit",
 ]
+
+_COARSE = 1e-4  # noise: float16 layers have 1e-3, bfloat16 ones 4e-3, float32 ones below 1e-6
 
 
 class Asks(Protocol):
@@ -147,6 +152,11 @@ class Baseline:
         return np.asarray(answers - self.c - (B @ self.v_sum)[None])
 
     @property
+    def coarse(self) -> bool:
+        """Arithmetic with about eight bits: ranks cannot be read off measured matrices."""
+        return self.noise > _COARSE
+
+    @property
     def unit_rounding(self) -> float:
         """Rounding of the answer to a row of length one in a usual direction."""
         return self.noise * float(np.linalg.norm(self.v_sum) / np.sqrt(len(self.v_sum)))
@@ -155,6 +165,30 @@ class Baseline:
     def largest(self) -> float:
         """Of the readouts' entries, or of the rows of their matrix."""
         return float(sizes_of(self.v_sum).max())
+
+
+def ask_sequences(queries: TwoRowQueries, batch: Array, group: str) -> SequenceBlock:
+    """Vector answers to sequences, in batches the asker likes."""
+    step = max(1, queries.asker.batch_size(batch.shape[1]))
+    answers = [queries.asker.ask(batch[i : i + step]) for i in range(0, len(batch), step)]
+    return SequenceBlock.of(batch, np.concatenate(answers), group)
+
+
+def random_sequences(
+    queries: TwoRowQueries,
+    size: float,
+    shape: tuple[int, int],
+    rng: np.random.Generator,
+    limit: float,
+    group: str,
+) -> SequenceBlock:
+    """shape: (sequences, rows beside the asking one), of Gaussian rows of this size, none longer than
+    limit.
+    """
+    batch = size * rng.standard_normal((shape[0], shape[1] + 1, queries.width))
+    longest = float(np.linalg.norm(batch, axis=2).max(initial=0.0))
+    batch = batch * min(1.0, 0.99 * limit / longest) if longest > 0 else batch
+    return ask_sequences(queries, queries.rounded(batch), group)
 
 
 def read_baseline(

@@ -7,24 +7,37 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
+from unsoftmax.learners.computed.fresh_check import FRESH_QUERIES
 from unsoftmax.learners.computed.output_spaces import read_values
-from unsoftmax.learners.computed.two_row_queries import Asks, Baseline, Counted, TwoRowQueries, read_baseline
-from unsoftmax.learners.computed.vector_scores import matrices_from_scores, read_scores
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.learners.computed.two_row_queries import (
+    Asks,
+    Baseline,
+    Counted,
+    TwoRowQueries,
+    random_sequences,
+    read_baseline,
+)
+from unsoftmax.learners.computed.vector_scores import rows_shown
+from unsoftmax.learners.computed.vector_start import ScoreStart, start_scores
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 
-_SPREAD = 1.2  # standard deviation of the strongest head's scores in the sequences that show them
-_PILOTS = 5
-_OVERSAMPLING = 1.3  # scores over unknowns of one head's matrix
-_PRICE = 7.6  # queries, in units of parameters over outputs, that all of this should cost
+_PRICE = 7.7  # queries, in units of parameters over outputs, that all of this should cost
+_LEAST_GENERAL = 0.8  # the same of random sequences, however dear the start was
+# shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
+# size, pairs of rows single scores
+_TOKENS, _MODERATE = 0.4, 0.3
+_GENERAL_ROWS = 8  # of a random sequence at most: longer ones cost time and show little more
 _ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
-_EIGHT_BITS = 1e-4  # noise above it: matrices do not show their ranks
+# the start alone determines the parameters hardly, and need not be fitted to the end
+_SHORT = RefinementOptions(
+    iterations=6, damping=1e-3, improvement=1e-2, inner_iterations=40, inner_tolerance=3e-2
+)
 _FIRST = RefinementOptions(
-    iterations=30, damping=1e-3, improvement=1e-2, inner_iterations=80, inner_tolerance=1e-2
+    iterations=30, damping=1e-4, improvement=1e-2, inner_iterations=80, inner_tolerance=1e-2
 )
 _LAST = RefinementOptions(damping=1e-6, improvement=3e-3, inner_iterations=200)
 
@@ -47,73 +60,58 @@ def fit_vector_heads(
     d, limit = queries.width, asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(d)), limit), spare=1 + max(4, d // 8))
     values = read_values(queries, baseline, rng, limit)
-    size, moderate, rows = _moderate_sequences(queries, baseline, values, rng, limit)
-    matrices, ranks = matrices_from_scores(read_scores(moderate, baseline, values))
-    value_ranks = _value_ranks(values, baseline)
-    heads = VectorHeads.of(list(matrices), list(values), baseline.c, ranks, value_ranks)
-    if baseline.noise < _EIGHT_BITS:
-        heads = _cut(heads, baseline.noise)
-    else:  # the residual shows too low ranks
-        heads = VectorHeads.of(
-            list(matrices), list(values), baseline.c, [min(r + 3, d) for r in ranks], value_ranks
-        )
-    left = effort * _PRICE * heads.parameters / heads.outputs - counted.asked
-    count = int(max(left, 0.3 * len(moderate.rows)))
+    start = start_scores(queries, baseline, values, rng, limit)
     single = SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows")
-    tokens = _sequences(queries, 1.0, count - count // 3, rows, rng, limit, "tokens")
-    pairs = _sequences(queries, size, count // 3, 1, rng, limit, "pairs of rows")
-    fit = SequenceFit.of([single, moderate, tokens, pairs])
-    heads = refine(fit, heads, _FIRST).state
-    if baseline.noise < _EIGHT_BITS:
-        heads = refine(fit, _cut(heads, baseline.noise), _FIRST).state
+    heads = _first_heads(start, values, baseline)
+    heads = refine(SequenceFit.of([single, *start.blocks]), heads, _SHORT).state
+    if not baseline.coarse:
+        heads = _cut(heads, baseline.noise)
+    unit = heads.parameters / heads.outputs
+    left = int(max(effort * _PRICE * unit - FRESH_QUERIES - counted.asked, _LEAST_GENERAL * unit))
+    general = _general(queries, start.size, left, rows_shown(heads.heads, heads.outputs), rng, limit)
+    fit = SequenceFit.of([single, *start.blocks, *general])
+    heads = _fitted(fit, heads, baseline)
     for _ in range(2):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, _LAST).state
     return FittedVectorHeads(heads, fit, baseline)
 
 
-def _sequences(
-    queries: TwoRowQueries,
-    size: float,
-    count: int,
-    rows: int,
-    rng: np.random.Generator,
-    limit: float,
-    group: str,
-) -> SequenceBlock:
-    """Gaussian rows of this size, `rows` of them and the asking one."""
-    batch = size * rng.standard_normal((count, rows + 1, queries.width))
-    longest = float(np.linalg.norm(batch, axis=2).max(initial=0.0))
-    batch = queries.rounded(batch * min(1.0, 0.99 * limit / longest) if longest > 0 else batch)
-    step = max(1, queries.asker.batch_size(rows + 1))
-    answers = [queries.asker.ask(batch[i : i + step]) for i in range(0, count, step)]
-    return SequenceBlock.of(batch, np.concatenate(answers), group)
+def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
+    """At the ranks that the fit itself shows, where the arithmetic is fine enough to show them."""
+    heads = refine(fit, heads, _FIRST).state
+    if baseline.coarse:
+        return heads
+    cut = _cut(heads, baseline.noise)
+    same = cut.ranks == heads.ranks and cut.value_ranks == heads.value_ranks
+    return heads if same else refine(fit, cut, _FIRST).state
 
 
-def _moderate_sequences(
-    queries: TwoRowQueries, baseline: Baseline, values: Array, rng: np.random.Generator, limit: float
-) -> tuple[float, SequenceBlock, int]:
-    """(size of rows at which scores are moderate, enough sequences to read all scores, rows in each)."""
-    H, d, m = values.shape
-    rows = int(np.clip(0.6 * m / H, 0, 8))
-    if rows < 1:
-        raise Unresolved(f"{H} heads show through {m} outputs only, too few to read every head's weight")
-    size = 1.0
-    for _ in range(_PILOTS):
-        pilot = _sequences(queries, size, 6, rows, rng, limit, "pilot")
-        spread = read_scores(pilot, baseline, values).spread()
-        change = float(np.clip(np.sqrt(_SPREAD / max(spread, 1e-3)), 0.3, 4.0))
-        if 0.8 < change < 1.3:
-            break
-        size *= change
-    count = int(np.ceil(_OVERSAMPLING * d * (d + 1) / rows))
-    return size, _sequences(queries, size, count, rows, rng, limit, "moderate scores"), rows
+def _first_heads(start: ScoreStart, values: Array, baseline: Baseline) -> VectorHeads:
+    """At the ranks that were seen; three more in coarse arithmetic, where the residual shows too low ones."""
+    d, value_ranks = values.shape[1], _value_ranks(values, baseline)
+    ranks = [min(rank + 3, d) for rank in start.ranks] if baseline.coarse else start.ranks
+    heads = VectorHeads.of(list(start.matrices), list(values), baseline.c, ranks, value_ranks)
+    return heads if baseline.coarse else _cut(heads, baseline.noise)
+
+
+def _general(
+    queries: TwoRowQueries, size: float, count: int, rows: int, rng: np.random.Generator, limit: float
+) -> list[SequenceBlock]:
+    """Random sequences of token size, of moderate scores, and pairs of rows with moderate scores."""
+    rows = min(rows, _GENERAL_ROWS)
+    tokens, moderate = int(_TOKENS * count), int(_MODERATE * count)
+    return [
+        random_sequences(queries, 1.0, (tokens, rows), rng, limit, "tokens"),
+        random_sequences(queries, size, (moderate, rows), rng, limit, "moderate scores"),
+        random_sequences(queries, size, (count - tokens - moderate, 1), rng, limit, "pairs of rows"),
+    ]
 
 
 def _value_ranks(values: Array, baseline: Baseline) -> list[int]:
     """Singular values above a thousandth of the largest, which plateaus tell; those of one head are told by
     single rows, and to their rounding. Coarse arithmetic keeps all."""
-    if baseline.noise > 1e-4:
+    if baseline.coarse:
         return [min(value.shape) for value in values]
     spectra = [np.linalg.svd(value, compute_uv=False) for value in values]
     least = _ROUNDING_OF_FACTORS * baseline.noise if len(values) == 1 else 1e-3

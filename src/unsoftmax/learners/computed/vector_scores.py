@@ -5,30 +5,50 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, lsqr
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.computed.two_row_queries import Baseline
+from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, ask_sequences
 from unsoftmax.solvers.head_factors import with_one
 from unsoftmax.solvers.sequence_fit import SequenceBlock
 
-__all__ = ["HeadScores", "matrices_from_scores", "read_scores"]
+__all__ = ["HeadScores", "ScoreTable", "read_scores", "rows_shown", "table_of_scores"]
 
+_MOST_ROWS = 16  # of a sequence that shows its scores: with more, weights are small, their logarithms rough
+_OUTPUTS_A_WEIGHT = 0.6  # weights over outputs: the rest of the outputs keeps their system well conditioned
 _LEAST = 3e-3  # of a weight: below, its logarithm says more of the rounding than of the score
+_MEDIAN = 0.6745  # of the size of normal numbers, in standard deviations
+_LEAST_NOISES = 1e3  # the same in fine arithmetic, in units of the noise
 
 
 @dataclass(frozen=True)
 class HeadScores:
-    """scores (B, H, n) of the rows x_i − x_N (B, n, d); trust (B, H, n): 0 where a weight is lost."""
+    """scores (B, H, n) of the rows x_i − x_N (B, n, d), and their expected errors; trust (B, H, n): 0 where
+    a weight is lost.
+    """
 
     rows: Array
     asking: Array
     scores: Array
+    errors: Array
     trust: Array
 
-    def spread(self) -> float:
-        """Of the strongest head."""
-        return float(self.scores.std(axis=(0, 2)).max())
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """scores (H, len(A), len(B)) of every first row with every asking row, and their expected errors. blocks:
+    what was asked.
+    """
+
+    A: Array
+    B: Array
+    scores: Array
+    errors: Array
+    block: SequenceBlock
+
+
+def rows_shown(heads: int, outputs: int) -> int:
+    """Rows beside the asking one whose weights all show at once; 0 where there are too few outputs."""
+    return int(np.clip(_OUTPUTS_A_WEIGHT * outputs / heads, 0, _MOST_ROWS))
 
 
 def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> HeadScores:
@@ -37,50 +57,50 @@ def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> Head
     rows = block.rows[:, :-1] - last[:, None]
     wanted = block.answers - baseline.c - last @ baseline.v_sum
     B, n, _ = rows.shape
-    H = len(values)
-    shown = np.einsum("bnd,hdm->bhnm", rows, values, optimize=True).reshape(B, H * n, -1)
-    weights = np.einsum("bkm,bm->bk", np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4), wanted).reshape(
-        B, H, n
-    )
+    H, m = len(values), values.shape[2]
+    shown = np.einsum("bnd,hdm->bhnm", rows, values, optimize=True).reshape(B, H * n, m)
+    inverse = np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4)
+    weights = np.einsum("bkm,bm->bk", inverse, wanted)
+    left = wanted - np.einsum("bkm,bk->bm", shown, weights)
+    off = np.linalg.norm(left, axis=1) / np.sqrt(max(m - H * n, 1))
+    wrong = (off[:, None] * np.linalg.norm(inverse, axis=2)).reshape(B, H, n)
+    weights = weights.reshape(B, H, n)
     own = 1.0 - weights.sum(axis=2)
-    lost = (weights < _LEAST) | (own < _LEAST)[:, :, None]
-    weights, own = np.clip(weights, _LEAST, 1.0), np.clip(own, _LEAST, 1.0)
+    least = min(_LEAST, _LEAST_NOISES * baseline.noise)
+    lost = (weights < least) | (own < least)[:, :, None]
+    weights, own = np.clip(weights, least, 1.0), np.clip(own, least, 1.0)
     trust = np.where(lost, 0.0, np.minimum(weights, own[:, :, None]))
-    return HeadScores(rows, with_one(last), np.log(weights / own[:, :, None]), trust)
+    errors = np.hypot(wrong / weights, np.linalg.norm(wrong, axis=2, keepdims=True) / own[:, :, None])
+    return HeadScores(rows, with_one(last), np.log(weights / own[:, :, None]), errors, trust)
 
 
-def matrices_from_scores(measured: HeadScores) -> tuple[Array, list[int]]:
-    """([W w0] (H, d, d+1), ranks): weighted least squares of xᵀ[W w0][x_N; 1], and the singular values above
-    what the residual makes of zero ones."""
-    found, ranks = [], []
-    for h in range(measured.scores.shape[1]):
-        matrix, error = _least_squares(measured, h)
-        values = np.linalg.svd(matrix, compute_uv=False)
-        found.append(matrix)
-        ranks.append(max(1, int((values > 0.5 * error).sum())))
-    return np.array(found), ranks
+def table_of_scores(
+    queries: TwoRowQueries, baseline: Baseline, values: Array, A: Array, B: Array, group: str
+) -> ScoreTable:
+    """Every a with every b: sequences [a_1 + b; …; a_n + b; b], as many rows in each as show at once. The
+    number of first rows must be a multiple of that.
+    """
+    n = min(rows_shown(len(values), values.shape[2]), len(A))
+    A, B = queries.on_one_grid(A, B)
+    groups = A.reshape(-1, n, A.shape[1])
+    sums = groups[None] + B[:, None, None]  # (k, groups, n, d)
+    last = np.broadcast_to(B[:, None, None], (len(B), len(groups), 1, A.shape[1]))
+    batch = np.concatenate([sums, last], axis=2).reshape(-1, n + 1, A.shape[1])
+    block = ask_sequences(queries, batch, group)
+    seen = read_scores(block, baseline, values)
+
+    def arranged(part: Array) -> Array:
+        shaped = part.reshape(len(B), len(groups), len(values), n)
+        return shaped.transpose(2, 1, 3, 0).reshape(len(values), len(A), len(B))
+
+    scores, errors = _shrunk(arranged(seen.scores), arranged(seen.errors))
+    return ScoreTable(A, B, scores, errors, block)
 
 
-def _least_squares(measured: HeadScores, h: int) -> tuple[Array, float]:
-    """(matrix, largest singular value that errors alone would give)."""
-    rows, asking = measured.rows, measured.asking
-    trust, scores = measured.trust[:, h], measured.scores[:, h]
-    (B, n, d), e = rows.shape, asking.shape[1]
-
-    def forward(x: Array) -> Array:
-        pulled = asking @ x.reshape(d, e).T
-        return np.asarray(trust * np.einsum("bnd,bd->bn", rows, pulled)).ravel()
-
-    def backward(y: Array) -> Array:
-        pulled = np.einsum("bn,bnd->bd", trust * y.reshape(B, n), rows)
-        return np.asarray(pulled.T @ asking).ravel()
-
-    operator = LinearOperator((B * n, d * e), matvec=forward, rmatvec=backward, dtype=np.float64)
-    solved = lsqr(operator, (trust * scores).ravel(), atol=1e-9, btol=1e-9, iter_lim=600)
-    left = float(solved[3])
-    freedom = max(int((trust > 0).sum()) - d * e, 1)
-    # entry (i, j) is known up to residual / √(Σ trust² x_i² b_j²), and a random matrix of such entries has
-    # singular values up to √d + √e times that; half as much again for the spread of the trust
-    strength = np.sqrt(float(np.einsum("bn,bnd->", trust**2, rows**2)) / d * float(np.mean(asking**2)))
-    error = 1.5 * left / np.sqrt(freedom) / strength * (np.sqrt(d) + np.sqrt(e))
-    return np.asarray(solved[0]).reshape(d, e), float(error) * 1.5
+def _shrunk(scores: Array, errors: Array) -> tuple[Array, Array]:
+    """Scores (H, ·, ·) towards zero where their errors are larger than the usual score of the head: a score
+    that is lost counts as zero, not as whatever its rounding makes of it.
+    """
+    usual = np.median(np.abs(scores), axis=(1, 2), keepdims=True) / _MEDIAN
+    share = usual**2 / (usual**2 + errors**2)
+    return scores * share, errors * np.sqrt(share)

@@ -1,0 +1,213 @@
+"""A start for all heads from vector answers: columns of every score matrix until its rank is passed, then as
+many rows. Where few heads share the width, or arithmetic is too coarse to show ranks: a least-squares fit to
+random sequences.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, lsqr
+
+from unsoftmax.arrays import Array, rms
+from unsoftmax.learners.computed.two_row_queries import (
+    Baseline,
+    TwoRowQueries,
+    random_basis,
+    random_sequences,
+    unit,
+)
+from unsoftmax.learners.computed.vector_scores import (
+    HeadScores,
+    ScoreTable,
+    read_scores,
+    rows_shown,
+    table_of_scores,
+)
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.head_factors import with_one
+from unsoftmax.solvers.sequence_fit import SequenceBlock
+
+__all__ = ["ScoreStart", "start_scores"]
+
+# standard deviation of the strongest head's scores: weights and their logarithms are then well resolved
+_SPREAD = 1.2
+_PILOTS = 6
+_PILOT_ROWS = 5  # asking rows of a pilot
+_SPARE = 3  # columns beyond the rank, to see that it was reached
+# rows over the rank: square systems of random rows have a condition near the rank, these one near ten
+_OVERSAMPLING = 1.25
+# heads of rank d/H: with more than two, columns and rows take fewer queries than all entries at once
+_FEW_HEADS = 2
+_LEAST_SQUARES = 1.3  # scores over unknowns of one head's matrix, where all are fitted at once
+# singular values over what the errors alone would make them: ranks rather too high, as the fit shows that
+_ABOVE_ERRORS = 1.0
+
+
+@dataclass(frozen=True)
+class ScoreStart:
+    """matrices [W w0] (H, d, d+1), their ranks, what was asked, and the size of Gaussian rows at which scores
+    are moderate.
+    """
+
+    matrices: Array
+    ranks: list[int]
+    blocks: list[SequenceBlock]
+    size: float
+
+
+def start_scores(
+    queries: TwoRowQueries, baseline: Baseline, values: Array, rng: np.random.Generator, limit: float
+) -> ScoreStart:
+    """limit: longest row allowed. Raises Unresolved where the outputs are too few for the heads."""
+    H, d, m = values.shape
+    if rows_shown(H, m) < 1:
+        raise Unresolved(f"{H} heads show through {m} outputs only, too few to read every head's weight")
+    first, last = _moderate_lengths(queries, baseline, values, rng, limit)
+    size = float(np.sqrt(first * last / d))
+    if baseline.coarse or H <= _FEW_HEADS:
+        return _at_once(queries, baseline, values, size, rng, limit)
+    columns, blocks = _columns_until_the_ranks(queries, baseline, values, (first, last), rng)
+    found = np.array([np.linalg.lstsq(columns.A, part, rcond=None)[0] for part in columns.scores])
+    ranks = _ranks(columns, found)
+    if len(columns.B) > d:
+        design = with_one(columns.B)
+        matrices = np.array([np.linalg.lstsq(design, part.T, rcond=None)[0].T for part in found])
+        return ScoreStart(matrices, ranks, blocks, size)
+    wanted = _whole(min(d, int(np.ceil(_OVERSAMPLING * max(ranks))) + 1), rows_shown(H, m))
+    A = first * _directions(wanted, d, rng)
+    B = np.concatenate([np.zeros((1, d)), last * random_basis(rng, d)])
+    rows = table_of_scores(queries, baseline, values, A, B, "rows of scores")
+    matrices = np.array([_from_both(found[h], ranks[h], rows, h) for h in range(H)])
+    return ScoreStart(matrices, ranks, [*blocks, rows.block], size)
+
+
+def _whole(count: int, rows: int) -> int:
+    """The next multiple of the rows that show at once."""
+    return -(-count // rows) * rows
+
+
+def _directions(count: int, width: int, rng: np.random.Generator) -> Array:
+    """Unit rows: orthonormal ones first, then random ones."""
+    basis = random_basis(rng, width)[:count]
+    return np.concatenate([basis, unit(rng.standard_normal((count - len(basis), width)))])
+
+
+def _from_both(columns: Array, rank: int, rows: ScoreTable, h: int) -> Array:
+    """W = L C: L spans the columns, and C follows from the rows."""
+    basis = np.linalg.svd(columns, full_matrices=False)[0][:, :rank]
+    parts = np.linalg.lstsq(rows.A @ basis, rows.scores[h], rcond=None)[0]
+    return np.asarray(basis @ np.linalg.lstsq(with_one(rows.B), parts.T, rcond=None)[0].T)
+
+
+def _moderate_lengths(
+    queries: TwoRowQueries, baseline: Baseline, values: Array, rng: np.random.Generator, limit: float
+) -> tuple[float, float]:
+    """Lengths of first and asking rows at which the strongest head's scores are moderate, with and without
+    what the query bias adds.
+    """
+    H, d, m = values.shape
+    n = rows_shown(H, m)
+    first = last = min(float(np.sqrt(d)), limit / 2)
+    for _ in range(_PILOTS):
+        B = np.concatenate([np.zeros((1, d)), last * unit(rng.standard_normal((_PILOT_ROWS, d)))])
+        A = first * unit(rng.standard_normal((n, d)))
+        scores = table_of_scores(queries, baseline, values, A, B, "pilot").scores
+        bias = max(rms(part[:, 0]) for part in scores)
+        spread = max(rms(part[:, 1:] - part[:, :1]) for part in scores)
+        change = float(np.clip(np.sqrt(_SPREAD / max(spread, 1e-3)), 0.3, 4.0))
+        tilt = 0.6 if bias > _SPREAD else 1.0
+        if 0.8 < change < 1.3 and tilt == 1.0:
+            break
+        first, last = (min(length, limit / 2) for length in (first * change * tilt, last * change / tilt))
+    return first, last
+
+
+def _columns_until_the_ranks(
+    queries: TwoRowQueries,
+    baseline: Baseline,
+    values: Array,
+    lengths: tuple[float, float],
+    rng: np.random.Generator,
+) -> tuple[ScoreTable, list[SequenceBlock]]:
+    """Scores of all directions with some asking rows, the first of which is zero."""
+    H, d, m = values.shape
+    A = lengths[0] * _directions(_whole(d, rows_shown(H, m)), d, rng)
+    every = np.concatenate([np.zeros((1, d)), lengths[1] * random_basis(rng, d)])
+    A, every = queries.on_one_grid(A, every)
+    step, asked = max(4, d // 16), 0
+    parts: list[ScoreTable] = []
+    while asked <= d:
+        parts.append(
+            table_of_scores(queries, baseline, values, A, every[asked : asked + step], "columns of scores")
+        )
+        asked += step
+        table = _joined(parts)
+        found = np.array([np.linalg.lstsq(table.A, part, rcond=None)[0] for part in table.scores])
+        if max(_ranks(table, found)) + _SPARE <= len(table.B) - 1:
+            break
+    return table, [part.block for part in parts]
+
+
+def _joined(parts: list[ScoreTable]) -> ScoreTable:
+    scores = np.concatenate([part.scores for part in parts], axis=2)
+    errors = np.concatenate([part.errors for part in parts], axis=2)
+    return ScoreTable(parts[0].A, np.concatenate([part.B for part in parts]), scores, errors, parts[0].block)
+
+
+def _ranks(table: ScoreTable, columns: Array) -> list[int]:
+    """Singular values of the columns (H, d, k) above those of a random matrix with the errors' entries."""
+    length = float(np.sqrt(np.mean((table.A**2).sum(axis=1))))
+    reach = np.sqrt(columns.shape[1]) + np.sqrt(columns.shape[2])
+    found = []
+    for part, errors in zip(columns, table.errors, strict=True):
+        limit = _ABOVE_ERRORS * rms(errors) / length * reach
+        found.append(max(1, int((np.linalg.svd(part, compute_uv=False) > limit).sum())))
+    return found
+
+
+def _at_once(
+    queries: TwoRowQueries,
+    baseline: Baseline,
+    values: Array,
+    size: float,
+    rng: np.random.Generator,
+    limit: float,
+) -> ScoreStart:
+    """Weighted least squares of all entries of every matrix on random sequences."""
+    H, d, m = values.shape
+    rows = rows_shown(H, m)
+    count = int(np.ceil(_LEAST_SQUARES * d * (d + 1) / rows))
+    block = random_sequences(queries, size, (count, rows), rng, limit, "moderate scores")
+    measured = read_scores(block, baseline, values)
+    fits = [_least_squares(measured, h) for h in range(H)]
+    ranks = [
+        max(1, int((np.linalg.svd(matrix, compute_uv=False) > 0.5 * error).sum())) for matrix, error in fits
+    ]
+    return ScoreStart(np.array([matrix for matrix, _ in fits]), ranks, [block], size)
+
+
+def _least_squares(measured: HeadScores, h: int) -> tuple[Array, float]:
+    """(matrix, largest singular value that errors alone would give)."""
+    rows, asking = measured.rows, measured.asking
+    trust, scores = measured.trust[:, h], measured.scores[:, h]
+    (B, n, d), e = rows.shape, asking.shape[1]
+
+    def forward(x: Array) -> Array:
+        pulled = asking @ x.reshape(d, e).T
+        return np.asarray(trust * np.einsum("bnd,bd->bn", rows, pulled)).ravel()
+
+    def backward(y: Array) -> Array:
+        pulled = np.einsum("bn,bnd->bd", trust * y.reshape(B, n), rows)
+        return np.asarray(pulled.T @ asking).ravel()
+
+    operator = LinearOperator((B * n, d * e), matvec=forward, rmatvec=backward, dtype=np.float64)
+    solved = lsqr(operator, (trust * scores).ravel(), atol=1e-9, btol=1e-9, iter_lim=600)
+    left = float(solved[3])
+    freedom = max(int((trust > 0).sum()) - d * e, 1)
+    # entry (i, j) is known up to residual / √(Σ trust² x_i² b_j²), and a random matrix of such entries has
+    # singular values up to √d + √e times that; half as much again for the spread of the trust
+    strength = np.sqrt(float(np.einsum("bn,bnd->", trust**2, rows**2)) / d * float(np.mean(asking**2)))
+    error = 1.5 * left / np.sqrt(freedom) / strength * (np.sqrt(d) + np.sqrt(e))
+    return np.asarray(solved[0]).reshape(d, e), float(error) * 1.5
