@@ -22,6 +22,7 @@ ROOMS = [
     "importing",
     "text_files",
     "html_tables",
+    "schemas",
     "child_processes",
     "families",
     "outcomes",

@@ -39,7 +39,7 @@ def test_audit_writes_a_report_and_a_second_run_pays_nothing(tmp_path: Path) -> 
     status, facts = invoke_json(*arguments)
     assert (status, facts["status"], facts["rank"]) == (0, "EXACT", [2])
     assert facts["price"]["total"] == pytest.approx(3 * facts["queries"]["total"] / 1000)
-    assert set(facts["artifacts"]) == {"report", "json", "model", "ledger"}
+    assert set(facts["artifacts"]) == {"report", "json", "sarif", "bom", "model", "ledger"}
     assert all(Path(path).is_file() for path in facts["artifacts"].values())
     assert facts["reproduce"]["command"].startswith("unsoftmax audit 'demo:single-head?d=6&r=2'")
     again_status, again = invoke_json(*arguments)

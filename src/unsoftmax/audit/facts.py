@@ -12,6 +12,7 @@ import numpy as np
 from unsoftmax import __version__
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.pipeline import Audit
+from unsoftmax.audit.standards import entries_for
 from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import SingleHead
 from unsoftmax.models.heads import heads_of
@@ -32,8 +33,10 @@ def facts_of(done: Audit) -> dict[str, Any]:
     paper = result.width + result.width**2
     return result.as_json() | {
         "target": done.target,
+        "date": done.date,
         "verdict": verdict(done),
-        "price": {"per_thousand": done.price_per_thousand, "total": done.cost},
+        "price": {"per_thousand": done.price_per_thousand, "total": done.cost, "currency": done.currency},
+        "bill": bill_of(done),
         "plan": None if done.plan is None else done.plan.as_json(),
         "learner": None
         if done.plan is None
@@ -52,6 +55,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
             "why_not": done.curve.why_not,
         },
         "defences": None if done.defences is None else done.defences.as_json(),
+        "standards": [entry.as_json() for entry in entries_for(result)],
         "reproduce": {
             "command": command(done),
             "seed": done.seed,
@@ -62,12 +66,35 @@ def facts_of(done: Audit) -> dict[str, Any]:
     }
 
 
+def money(amount: float, currency: str | None) -> str:
+    """A price for people.
+
+    >>> money(1234.5, "EUR"), money(2.0, None)
+    ('1,234.50 EUR', '2.00')
+    """
+    return f"{amount:,.2f}" + (f" {currency}" if currency else "")
+
+
+def bill_of(done: Audit) -> list[dict[str, Any]]:
+    """What each finding cost; the items add up to the bill."""
+    rate = done.price_per_thousand
+    return [
+        {
+            "item": each.subject,
+            "queries": each.queries,
+            "price": None if rate is None else rate * each.queries / 1000.0,
+        }
+        for each in done.findings
+        if each.queries
+    ]
+
+
 def verdict(done: Audit) -> str:
     """One sentence: what leaks, how exactly, for how many queries and what price."""
     result = done.result
     bill = f"{result.queries.total:,} queries"
     if done.cost is not None:
-        bill += f", at a price of {done.cost:,.2f}"
+        bill += f", at a price of {money(done.cost, done.currency)}"
     if result.model is not None:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
@@ -188,6 +215,8 @@ def command(done: Audit) -> str:
             words += [f"--{name.replace('_', '-')}", str(value)]
     if done.price_per_thousand is not None:
         words += ["--price-per-1k", f"{done.price_per_thousand:g}"]
+    if done.currency is not None:
+        words += ["--currency", done.currency]
     return shlex.join([*words, "--seed", str(done.seed)])
 
 

@@ -15,7 +15,8 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
     """The first look's findings, with those that the recovered model corrects or adds: family, heads, ranks,
     query bias.
 
-    A finding that learning overturned is replaced by what was learnt; its evidence says so.
+    A finding that learning overturned is replaced by what was learnt; its evidence says so. Prices add up to
+    the bill: verification is the price of the family, what is left that of the parameters.
     """
     learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
@@ -40,13 +41,19 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"
             merged.append(Finding(finding.subject, finding.value, text, before.queries + finding.queries))
+    left = result.queries.total - sum(finding.queries for finding in merged)
+    if result.model is not None:
+        text = "all of them, from the queries of learning"
+        merged.append(Finding("parameters", f"{result.model.parameters:,}", text, max(left, 0)))
+    elif left > 0:
+        merged.append(Finding("learning", "no model", "what was asked beyond these tests", left))
     return tuple(merged)
 
 
 def _of_model(result: Result) -> list[Finding]:
     model = result.model
     assert model is not None
-    learning = result.queries.learning
+    verified = result.queries.total - result.queries.learning
     checked = 0 if result.certificate is None else result.certificate.n_queries
     single = isinstance(model, MultiHead) and len(model.heads) == 1
     found = [
@@ -54,7 +61,7 @@ def _of_model(result: Result) -> list[Finding]:
             "family",
             "single-head" if single else model.family,
             f"the recovered model agrees with {checked} fresh answers",
-            checked,
+            verified,
         )
     ]
     if isinstance(model, MultiHead) and not single:
@@ -63,25 +70,18 @@ def _of_model(result: Result) -> list[Finding]:
                 "heads",
                 str(len(model.heads)),
                 "each was told from the others; heads with equal scores count as one",
-                learning,
+                0,
             )
         )
     if not model.ranks:  # a network without attention
         return found
     ranks = ", ".join(map(str, model.ranks))
     found.append(
-        Finding(
-            "rank",
-            ranks,
-            "no direction beyond these moved a score, to the precision of the answers",
-            learning,
-        )
+        Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", 0)
     )
     if isinstance(model, Transformer):
         neurons = model.network.folds.count
-        found.append(
-            Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", learning)
-        )
+        found.append(Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", 0))
     found.append(Finding("query bias", "present" if _biased(model) else "none", "as learnt", 0))
     return found
 

@@ -7,6 +7,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,11 @@ class _Preparation:
         return known, None
 
 
+def now() -> str:
+    """The moment in UTC, to the second, as 2026-01-31T12:00:00Z."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @dataclass(frozen=True)
 class Audit:
     """Everything an audit found, for `write_report` or for reading.
@@ -98,6 +104,8 @@ class Audit:
     ledger_digest: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     defences: Any = None
+    currency: str | None = None
+    date: str = field(default_factory=now)
 
     @property
     def cost(self) -> float | None:
@@ -126,6 +134,7 @@ def audit_target(
     input_bound: float | None = None,
     outputs: int | None = None,
     price_per_thousand: float | None = None,
+    currency: str | None = None,
     confirm_above: int | None = None,
     confirm: Callable[[str], bool] | None = None,
     on_plan: Callable[[AuditPlan], None] | None = None,
@@ -134,10 +143,10 @@ def audit_target(
     """Identifies the target, recovers it, proves it, and keeps what the report needs. Options are those of
     `recover`, all optional.
 
-    price_per_thousand: the price of a thousand queries. confirm_above: before more queries than this are
-    sent, in all, `confirm` is called with the plan in words; without `confirm`, or when it says no, the audit
-    ends as BUDGET_SPENT. on_plan: called with the plan. With the same ledger, an audit that was stopped at
-    any step goes on without paying anything twice.
+    price_per_thousand: the price of a thousand queries, in `currency` (any word). confirm_above: before more
+    queries than this are sent, in all, `confirm` is called with the plan in words; without `confirm`, or when
+    it says no, the audit ends as BUDGET_SPENT. on_plan: called with the plan. With the same ledger, an audit
+    that was stopped at any step goes on without paying anything twice.
 
     >>> import unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4&biases=1")
@@ -207,6 +216,7 @@ def audit_target(
         seconds=time.perf_counter() - started,
         ledger_digest=digest,
         options={name: value for name, value in options.items() if value is not None},
+        currency=currency,
     )
 
 

@@ -17,7 +17,9 @@ from unsoftmax.audit.drawings.figures import (
     draw_spectra,
 )
 from unsoftmax.audit.facts import facts_of
+from unsoftmax.audit.ml_bom import ml_bom_of
 from unsoftmax.audit.pipeline import Audit
+from unsoftmax.audit.sarif import sarif_of
 from unsoftmax.models.heads import heads_of
 
 if TYPE_CHECKING:
@@ -27,24 +29,30 @@ __all__ = ["render", "write_report"]
 
 
 def write_report(done: Audit, folder: str | Path) -> dict[str, str]:
-    """Writes report.html, report.json and, when something was recovered, model.safetensors; returns their
-    paths.
+    """Writes report.html, report.json, report.sarif, bom.cdx.json and, when something was recovered,
+    model.safetensors; returns their paths.
 
     >>> import tempfile, unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     sorted(unsoftmax.write_report(done, folder))
-    ['json', 'model', 'report']
+    ['bom', 'json', 'model', 'report', 'sarif']
     """
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    artifacts = {"report": str(place / "report.html"), "json": str(place / "report.json")}
+    files = {"report": "report.html", "json": "report.json", "sarif": "report.sarif", "bom": "bom.cdx.json"}
+    artifacts = {name: str(place / file) for name, file in files.items()}
     if done.result.model is not None:
         artifacts["model"] = str(done.result.model.save(place / "model.safetensors"))
     facts = facts_of(done) | {"artifacts": artifacts}
-    (place / "report.json").write_text(
-        json.dumps(_speakable(facts), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    contents = {
+        "json": facts,
+        "sarif": sarif_of(facts, done.result, done.date),
+        "bom": ml_bom_of(facts, done.result, done.date),
+    }
+    for name, content in contents.items():
+        text = json.dumps(_speakable(content), indent=2, ensure_ascii=False) + "\n"
+        (place / files[name]).write_text(text, encoding="utf-8")
     (place / "report.html").write_text(render(done, facts), encoding="utf-8")
     return artifacts
 

@@ -21,6 +21,7 @@ from unsoftmax.cli.output import say
 from unsoftmax.cli.plan import plan
 from unsoftmax.cli.recover import recover
 from unsoftmax.cli.reproduce import reproduce
+from unsoftmax.cli.schema import schema
 from unsoftmax.cli.serve import serve
 from unsoftmax.cli.sweep import sweep
 
@@ -35,7 +36,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for _command in (check, recover, plan, audit, defend, compare, serve, demo, sweep, reproduce):
+for _command in (check, recover, plan, audit, defend, compare, serve, demo, sweep, reproduce, schema):
     app.command()(_command)
 app.add_typer(ledger_app, name="ledger")
 

@@ -15,13 +15,14 @@ from unsoftmax.cli.command import command, flags_of
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.flags import with_flags
 from unsoftmax.cli.options import Asking, Json, Price, Servers, Target
-from unsoftmax.cli.output import print_json, say, writable_folder
+from unsoftmax.cli.output import in_paragraph, print_json, say, writable_folder
 from unsoftmax.cli.progress import bar_aside, show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
     from unsoftmax.audit.pipeline import Audit
+    from unsoftmax.audit.policy import Policy
     from unsoftmax.oracles import Oracle
 
 __all__ = ["audit"]
@@ -43,10 +44,44 @@ class _Spending:
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")] = (
         False
     )
+    currency: Annotated[
+        str | None, typer.Option("--currency", help="What prices are in, such as EUR.", show_default=False)
+    ] = None
+    fail_on: Annotated[
+        Literal["recovered", "leak"] | None,
+        typer.Option(
+            "--fail-on",
+            help="For pipelines: exit 1 if the whole model was recovered, or if any part leaked; else 0.",
+            show_default=False,
+        ),
+    ] = None
+    max_price: Annotated[
+        float | None,
+        typer.Option(
+            "--max-price",
+            help="With --fail-on: spend no more than this; what costs more does not count.",
+            min=0.0,
+            show_default=False,
+        ),
+    ] = None
     defences: Annotated[
         Literal["auto", "all", "none"],
         typer.Option("--defences", help="Try defences on the recovered model; auto: if it is small."),
     ] = "auto"
+
+    def policy(self) -> Policy | None:
+        """What fails a pipeline, if anything does."""
+        from unsoftmax.audit.policy import Policy
+
+        if self.fail_on is None and self.max_price is not None:
+            raise UsageError("max_price says what counts as a failure; pass fail_on=recovered as well")
+        return None if self.fail_on is None else Policy(self.fail_on, self.max_price)
+
+    def budget(self, told: int | None) -> int | None:
+        """The most queries: those told, and those that the largest price buys."""
+        policy = self.policy()
+        bought = None if policy is None else policy.budget(self.price)
+        return min((each for each in (told, bought) if each is not None), default=None)
 
     def confirmed(self, text: str) -> bool:
         """Asks the user, or raises `UsageError` where nobody can be asked."""
@@ -60,7 +95,7 @@ class _Spending:
             return typer.confirm(f"{text}. Go on?", err=True)
 
 
-@command("unsoftmax.audit.pipeline", "unsoftmax.audit.report")
+@command("unsoftmax.audit.pipeline", "unsoftmax.audit.policy", "unsoftmax.audit.report")
 def audit(
     target: Target,
     asking: Asking,
@@ -90,6 +125,7 @@ def audit(
     from unsoftmax.audit.report import write_report
 
     here = Path.cwd()  # the target's code may change it
+    asking = replace(asking, budget=spending.budget(asking.budget))
     folder = None if out is None else writable_folder(out)
     with opened(target, servers, asking.outputs) as oracle:
         folder = folder if folder is not None else _usual_folder(target, oracle, asking)
@@ -103,10 +139,15 @@ def audit(
     kept = str(ledger if ledger is not None else folder / "audit.ledger")
     artifacts = write_report(done, folder) | {"ledger": kept}
     done = replace(done, result=replace(done.result, artifacts=artifacts))
+    policy = spending.policy()
+    judged = None if policy is None else policy.judge(done)
     if as_json:
-        print_json(facts_of(done))
+        print_json("audit", facts_of(done) | {"policy": None if judged is None else judged.as_json()})
     else:
-        typer.echo(with_flags(_describe(done), flags_of(audit)))
+        text = _describe(done) + ("" if judged is None else f"\n{'policy':<16} {judged.sentence}")
+        typer.echo(with_flags(text, flags_of(audit)))
+    if judged is not None:
+        raise typer.Exit(1 if judged.violated else 0)
     raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
 
 
@@ -125,6 +166,7 @@ def _audited(oracle: Oracle, asking: Asking, spending: _Spending, ledger: Path) 
             **asking.arguments(),
             ledger=ledger,
             price_per_thousand=spending.price,
+            currency=spending.currency,
             confirm_above=None if spending.yes else spending.confirm_above,
             confirm=spending.confirmed,
             on_plan=tell,
@@ -172,6 +214,7 @@ def _describe(done: Audit) -> str:
     lines = [verdict(done), ""]
     if not done.result.status.recovered:
         lines += [f"{'reason':<16} {done.result.status}: {done.result.reason}", ""]
+        lines += [in_paragraph("try", done.result.advice, indent=17), ""]
     lines += [
         f"{finding.subject:<16} {finding.value:<22} {finding.evidence}{_price(finding.queries)}"
         for finding in done.findings

@@ -40,7 +40,7 @@ def check(
             oracle, width=width, vocabulary=vocabulary, input_bound=input_bound, seed=seed, name=target
         )
     if as_json:
-        print_json(found.as_json())
+        print_json("check", found.as_json())
     else:
         typer.echo(f"looks like  {found.looks_like}")
         for finding in found.findings:

@@ -79,7 +79,7 @@ def flags_of(function: Callable[..., Any]) -> dict[str, str]:
 def _told(failure: Failure, message: str, as_json: bool) -> int:
     if as_json:
         try:
-            print_json({"status": None, "error": failure.kind, "reason": message})
+            print_json("error", {"status": None, "error": failure.kind, "reason": message})
         except OSError as error:
             message = f"{message} ({failure_of(error).message})"
     say(f"unsoftmax: {message}")

@@ -63,7 +63,7 @@ def compare(
         np.save(folder / "separating.npy", done.separating)
         content["artifacts"] = {"separating": str(folder / "separating.npy")}
     if as_json:
-        print_json(content)
+        print_json("compare", content)
     else:
         typer.echo(done.sentence)
         if done.separating is not None:

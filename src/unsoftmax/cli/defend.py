@@ -83,7 +83,7 @@ def defend(
             json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     if as_json:
-        print_json(content)
+        print_json("defend", content)
         return
     typer.echo(describe(table))
     for name, path in content.get("artifacts", {}).items():

@@ -72,7 +72,8 @@ def demo(
         result = replace(result, artifacts=_write(truth, result.model, folder, result))
     if as_json:
         same = result.model is not None and result.model.family == truth.family
-        print_json(result.as_json() | {"distance_to_truth": truth.distance(result.model) if same else None})  # type: ignore[arg-type]
+        distance = truth.distance(result.model) if same else None  # type: ignore[arg-type]
+        print_json("demo", result.as_json() | {"distance_to_truth": distance})
     else:
         typer.echo(_story(truth, result))
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)

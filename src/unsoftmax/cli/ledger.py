@@ -36,7 +36,7 @@ def show(
 
     statement = read_statement(path, price_per_thousand=price)
     if as_json:
-        print_json(statement.as_json())
+        print_json("ledger-show", statement.as_json())
     else:
         typer.echo(_table(statement))
 

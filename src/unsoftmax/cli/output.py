@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import typer
 
 from unsoftmax.errors import UsageError
+from unsoftmax.schemas import SCHEMA_VERSION
 
-__all__ = ["print_json", "say", "writable_folder"]
+__all__ = ["in_paragraph", "print_json", "say", "writable_folder"]
 
 
 def say(text: str) -> None:
@@ -20,9 +22,21 @@ def say(text: str) -> None:
         typer.echo(text, err=True)
 
 
-def print_json(content: dict[str, Any]) -> None:
-    """The one object on standard output; numbers that JSON cannot say become null."""
-    typer.echo(json.dumps(_finite(content), indent=2, ensure_ascii=False))
+def in_paragraph(name: str, text: str, *, indent: int = 12) -> str:
+    """A long text behind its name, in lines that fit a terminal.
+
+    >>> print(in_paragraph("try", "another seed"))
+    try         another seed
+    """
+    lines = textwrap.wrap(text, 110 - indent, break_long_words=False, break_on_hyphens=False) or [""]
+    return "\n".join([f"{name:<{indent}}{lines[0]}", *[" " * indent + line for line in lines[1:]]])
+
+
+def print_json(command: str, content: dict[str, Any]) -> None:
+    """The one object on standard output, with the name and version of its schema (`unsoftmax schema`);
+    numbers that JSON cannot say become null."""
+    whole = {"schema": f"unsoftmax/{SCHEMA_VERSION}/{command}"} | content
+    typer.echo(json.dumps(_finite(whole), indent=2, ensure_ascii=False))
 
 
 def _finite(content: Any) -> Any:

@@ -62,7 +62,7 @@ def plan(
     if as_json:
         ranks = max((cost.size.rank for cost in affordable), default=0)
         within = None if budget is None else ranks
-        print_json(planned.as_json() | {"budget": budget, "rank_within_budget": within})
+        print_json("plan", planned.as_json() | {"budget": budget, "rank_within_budget": within})
         return
     typer.echo(f"{planned.claim.title} ({planned.claim.source})")
     typer.echo(f"queries     {planned.claim.queries.formula}; d = {planned.width}")

@@ -14,7 +14,7 @@ from unsoftmax.cli.command import command, flags_of
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.flags import with_flags
 from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target, Tokens
-from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
 
@@ -109,7 +109,7 @@ def recover(
         kept = str(save_parts(result.parts, folder / "parts.npz"))
         result = replace(result, artifacts=dict(result.artifacts) | {"parts": kept})
     if as_json:
-        print_json(result.as_json())
+        print_json("recover", result.as_json())
     else:
         typer.echo(with_flags(describe(result), flags_of(recover)))
     raise typer.Exit(RECOVERED if result.status.recovered else NOT_RECOVERED)
@@ -135,6 +135,8 @@ def _asked(target: str, reach: _Reach, outputs: int | None) -> Iterator[Oracle]:
 def describe(result: Result) -> str:
     """The result for people, one fact per line."""
     lines = [f"{result.status}: {result.reason}"]
+    if not result.status.recovered:
+        lines.append(in_paragraph("try", result.advice))
     if result.model is not None:
         ranks = ", ".join(map(str, result.model.ranks))
         size = f"{result.model.parameters:,} parameters"

@@ -54,11 +54,12 @@ def reproduce(
             for key, check in done.checks
         ]
         print_json(
+            "reproduce",
             {
                 "holds": done.holds,
                 "checks": checks,
                 "artifacts": {"page": str(done.page), "folder": str(folder)},
-            }
+            },
         )
     else:
         for key, check in done.checks:

@@ -115,7 +115,7 @@ def serve(
         faults=plan,
     ) as server:
         if as_json:
-            print_json({"url": server.url, "width": server.width, "datatype": place.datatype})
+            print_json("serve", {"url": server.url, "width": server.width, "datatype": place.datatype})
         else:
             typer.echo(server.url)
         say(f"serving {model}, width {server.width}; Ctrl-C ends it")

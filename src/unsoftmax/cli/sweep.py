@@ -87,7 +87,10 @@ def sweep(
             plot,
             (writable_folder(out) if out is not None else spec.parent) / plot.file_name,
         )
-        print_json({"picture": str(picture)}) if as_json else typer.echo(f"picture     {picture}")
+        if as_json:
+            print_json("sweep-plot", {"picture": str(picture)})
+        else:
+            typer.echo(f"picture     {picture}")
         return
     read = read_spec(spec)
     folder = writable_folder(out if out is not None else Path("out/sweep") / read.name)
@@ -114,6 +117,7 @@ def sweep(
             "workers_lost": done.workers_lost,
         }
         print_json(
+            "sweep",
             facts
             | {
                 "artifacts": {
@@ -121,7 +125,7 @@ def sweep(
                     "folder": str(done.folder),
                     "plots": [str(path) for path in done.plots],
                 }
-            }
+            },
         )
     else:
         typer.echo(

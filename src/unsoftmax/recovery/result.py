@@ -15,6 +15,7 @@ from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status
+from unsoftmax.recovery.advice import advice_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,6 +59,11 @@ class Result:
             raise NotRecovered(f"{self.status}: {self.reason}", self)
         return self.model
 
+    @property
+    def advice(self) -> str:
+        """Why it ended like this, and what to try next."""
+        return advice_for(self)
+
     def plot(self) -> Figure:
         """A picture of the heads, their spectra, the certificate and the bill, as a matplotlib figure.
 
@@ -82,6 +88,8 @@ class Result:
         facts += [
             (f"part: {name}", f"error at most {part.error_bound:.1e}") for name, part in self.parts.items()
         ]
+        if not self.status.recovered:
+            facts.append(("what to try", self.advice))
         phases = ", ".join(f"{phase} {count:,}" for phase, count in self.queries.by_phase.items())
         facts.append(("queries", f"{self.queries.total:,} ({phases})"))
         if self.error_bound is not None:
@@ -112,4 +120,5 @@ class Result:
             "findings": [asdict(finding) for finding in self.findings],
             "parts": {name: part.as_json() for name, part in self.parts.items()},
             "reason": self.reason,
+            "advice": self.advice,
         }

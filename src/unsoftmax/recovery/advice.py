@@ -1,0 +1,99 @@
+"""Why did it end like this, and what should be tried next? One paragraph for people, from what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from unsoftmax.outcomes import Status
+
+if TYPE_CHECKING:
+    from unsoftmax.recovery.result import Result
+
+__all__ = ["advice_for"]
+
+_CAUSES = {  # (subject of a finding, its value): what usually makes it so, and what to try
+    ("repeatability", "random"): (
+        "The same sequence is answered differently each time. Switch dropout and sampling off "
+        "(`module.eval()`), or ask a target without added noise."
+    ),
+    ("answers", "unsteady"): (
+        "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an "
+        "answer does not depend on the other sequences of its batch."
+    ),
+    ("answers", "constant"): (
+        "All answers are equal. Check that the target reads its input, and that the readout is not zero."
+    ),
+    ("order of rows", "matters"): (
+        "The order of rows matters, as with positional encodings or a causal mask over several "
+        "layers. Ask the layer behind the positions, or pass vocabulary=V if the target takes token "
+        "ids."
+    ),
+    ("copies of a row", "count"): (
+        "Three copies of a row are answered differently from one, as with sums, lengths or pooling "
+        "over positions. If the target answers every row, pass row='last' instead of a mean."
+    ),
+}
+_CURVED = (
+    "One row alone is answered by a curve, so there is a network or a norm around the attention. "
+    "Pass family='transformer' for a ReLU network on top, or let the target answer with vectors "
+    "(outputs=m): whole pre-norm encoder blocks are recovered from those."
+)
+_GENERAL = {
+    Status.NOT_IDENTIFIABLE: (
+        "Nothing has to be tried: other parameters give the same answers on every input, so no "
+        "query can tell them apart. What can be seen is named above."
+    ),
+    Status.BUDGET_SPENT: (
+        "The queries allowed were spent. Run it again with a larger budget and the same ledger: "
+        "what was paid is kept and not asked again. `unsoftmax plan` says what a recovery takes."
+    ),
+    Status.OUTSIDE_CLASS: (
+        "The target failed a test that every supported model passes; that does not mean that it is "
+        "safe. Make sure that one layer is asked, in evaluation mode, on rows of numbers. If you "
+        "know what it is, pass family=NAME, and the reason names the property that is missing."
+    ),
+    Status.UNRESOLVED: (
+        "A supported family may fit, but these answers do not determine it well enough. Try, in "
+        "this order: longer rows (a larger input_bound, if there is one); finer answers (more "
+        "digits, float64, no clipping); another seed; family=NAME, if you know the family."
+    ),
+}
+_EXACT_ONLY = ("multi-head", "transformer")
+_ROUGH = ("rounded", "noise", "labels", "tolerance", "float16", "bfloat16", "clipped")
+
+
+def advice_for(result: Result) -> str:
+    """The paragraph.
+
+    >>> import unsoftmax
+    >>> unsoftmax.recover(lambda X: X[:, 0, 0] ** 3, width=2).advice[:27]
+    'One row alone is answered b'
+    """
+    found = {finding.subject: finding.value for finding in result.findings}
+    if result.status.recovered:
+        return (
+            "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see "
+            "what would have stopped the recovery (`unsoftmax defend`)."
+        )
+    if result.status in (Status.NOT_IDENTIFIABLE, Status.BUDGET_SPENT):
+        return _GENERAL[result.status]
+    causes = _causes(found)
+    if result.parts:
+        names = ", ".join(result.parts)
+        causes.insert(0, f"Not the whole was recovered, but parts were ({names}); see `result.parts`.")
+    return " ".join([*causes, _GENERAL[result.status]])
+
+
+def _causes(found: Mapping[str, str]) -> list[str]:
+    causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject, "").startswith(value)]
+    if found.get("single rows") == "curved" and found.get("family") not in ("transformer", "relu-network"):
+        causes.append(_CURVED)
+    answers, family = found.get("answers", ""), found.get("family", "")
+    if family in _EXACT_ONLY and any(kind in answers for kind in _ROUGH):
+        causes.append(
+            f"It looks like {family}, and its answers are {answers}: that family is recovered from "
+            "exact answers (several heads also from float32). One head would be recovered from such "
+            "answers."
+        )
+    return causes
