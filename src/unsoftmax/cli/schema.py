@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from unsoftmax.cli.command import command
+from unsoftmax.cli.options import Json
 
 __all__ = ["schema"]
 
@@ -31,6 +32,7 @@ _Command = Literal[
 @command("unsoftmax.schemas")
 def schema(
     name: Annotated[_Command, typer.Argument(metavar="COMMAND", help="Whose output.", show_default=False)],
+    as_json: Json = True,  # it prints nothing else
 ) -> None:
     """Print the JSON Schema of what COMMAND prints with --json ('error': what any prints when it fails)."""
     from unsoftmax.schemas import schema_of
