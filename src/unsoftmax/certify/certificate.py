@@ -16,7 +16,8 @@ from unsoftmax.oracles.domain import Ball, Space
 
 __all__ = ["AnswersOff", "Certificate", "certify"]
 
-_CONFIDENCE = 0.99
+# the chance that a box passes which deviates on the stated fraction is one in ten thousand
+_CONFIDENCE = 0.9999
 # of the answers: more than this is wrong, however sharply the model says that they depend on its parameters
 _GROSS = 1e-3
 
@@ -29,7 +30,8 @@ class Certificate:
     answers' own errors explain, against what each sequence could show at most (longest row times |v|, times
     one plus the size of the scores; constants do not count). allowed: what it may be. n_queries: fresh
     queries compared. failed: the name of the kind of sequence that deviated most, when it was too much.
-    With `confidence`, less than `fraction` of sequences drawn like these deviate by more than `allowed`.
+    With `confidence`, less than `fraction` of sequences drawn like these deviate by more than `allowed`: a
+    box that does on more passes with a probability of at most 1 - confidence.
     lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
     answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
     further head, and how far apart two heads given as one, would have shown. It says nothing of sequences
@@ -63,10 +65,15 @@ class Certificate:
             )
         return (
             f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most "
-            f"{self.max_error:.2g} ({self._relative}): with {self.confidence:.0%} confidence fewer than "
+            f"{self.max_error:.2g} ({self._relative}): with {self.in_percent} confidence fewer than "
             f"{self.fraction:.1%} of sequences drawn like these deviate by more than {self.allowed:.1g} "
             "relative" + self._unseen + (f"; {self.caveat}" if self.caveat else "")
         )
+
+    @property
+    def in_percent(self) -> str:
+        """The confidence in words: '99.99%'."""
+        return f"{100.0 * self.confidence:.6g}%"
 
     @property
     def _unseen(self) -> str:
@@ -142,7 +149,7 @@ def certify(
         allowed=allowed,
         n_queries=n,
         confidence=_CONFIDENCE,
-        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / n)),
+        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / sample.independent)),
         lengths=sample.lengths,
         sizes=tuple(float(f"{size:.3g}") for size in sample.sizes),
         by_kind=by_kind,

@@ -12,7 +12,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
 
-__all__ = ["joint_error_bound"]
+__all__ = ["beside_bias", "joint_error_bound"]
 
 _FACTOR = 6.0
 _FLOOR = 16 * EPS
@@ -50,4 +50,14 @@ def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) 
         )
     change = joint_step(heads, A, B, shifts, answers)[1]
     doubt = joint_uncertainty(heads, A, B, shifts, answers) if heads.unknowns <= _MOST_FOR_DOUBT else 0.0
-    return float(_FACTOR * max(change, doubt) + constant) + _FLOOR
+    return float(_FACTOR * max(change, doubt) * beside_bias(model) + constant) + _FLOOR
+
+
+def beside_bias(model: MultiHead) -> float:
+    """The largest size of a head's [W w0] against W alone: an error that is relative to both is larger by so
+    much against W."""
+    sizes = [
+        (head.matrix.norm(), 0.0 if head.w0 is None else float(np.linalg.norm(head.w0)))
+        for head in model.heads
+    ]
+    return max((float(np.hypot(1.0, bias / W)) for W, bias in sizes if W > 0.0), default=1.0)

@@ -14,6 +14,7 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
     mirrored,
     moderate_pairs,
     saturating_pairs,
+    switching_pairs,
 )
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.joint_heads import scale_step
@@ -24,6 +25,8 @@ _PROBES = 12
 # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _FACTOR = 6.0
 _SATURATED = 14.0  # score from which on less than a millionth of another head's error reaches the answer
+_ON_OR_OFF = 40.0  # score from which on a head is on or off to the last digit
+_ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
 _BASE = 2.0**16
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
 _MOST_EXPLAINED = 1e-8
@@ -52,14 +55,16 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
         if found is None:
             return joint_error_bound(asker, model, rng)
         probes.append(found)
-    plain = _saturated(asker, matrices, biased, rng) if heads else None
-    if heads and plain is None:
+    plain = _saturated(asker, matrices, heads, biased, rng)
+    if plain is None:
         return None
     worst, scales = 0.0, []
     with asker.phase(VERIFICATION):
         for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
             missing = (asker.ask(batch) - model(batch)) / slope
-            worst = max(worst, rms(missing / size) * np.sqrt(matrix.size) / float(np.linalg.norm(matrix)))
+            # an error of [W w0] may be one of W alone, however small W is beside w0
+            against = float(np.linalg.norm(matrix[:, : model.width])) or float(np.linalg.norm(matrix))
+            worst = max(worst, rms(missing / size) * np.sqrt(matrix.size) / against)
             scales.append(rms((missing[:_PROBES] - missing[_PROBES:]) / (score[:_PROBES] - score[_PROBES:])))
         if max(scales, default=0.0) > _UNCERTAIN_SCALE:
             scales = np.minimum(
@@ -71,8 +76,7 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
         rows = (_BASE if asker.input_bound is None else asker.input_bound) * _units(rng, model.width)[:, None]
         alone = (asker.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
         values = rms(alone)
-        if plain is not None:
-            batch, length = plain
+        for batch, length in plain:
             values = max(values, rms((asker.ask(batch) - model(batch)) / length))
         silent = np.zeros((1, 1, model.width))
         constant = float(np.abs(asker.ask(silent) - model(silent)).max()) / max(
@@ -148,14 +152,31 @@ def _scales_together(
 
 
 def _saturated(
-    asker: Asker, matrices: list[Array], biased: bool, rng: np.random.Generator
-) -> tuple[Array, Array] | None:
-    """Sequences in which every head is on or off, half of them at random, and the size of their first row."""
-    A, B = saturating_pairs(matrices, _PROBES, rng, PairSizes(_size(asker), 40.0, biased))
-    batch, kappa = _sequences(A, B, biased)
-    if not np.isfinite(batch).all() or not _allowed(asker, batch):
-        return None
-    return batch, np.abs(kappa) * np.linalg.norm(A, axis=1)
+    asker: Asker, matrices: list[Array], heads: list[SingleHead], biased: bool, rng: np.random.Generator
+) -> list[tuple[Array, Array]] | None:
+    """Sequences in which every head is on or off, half of them at random, and the size of their first row.
+    Close heads are on or off together there, so that for each of these one is on where the other is off."""
+    if not heads:
+        return []
+    sizes = PairSizes(_size(asker), _ON_OR_OFF, biased)
+    pairs = [saturating_pairs(matrices, _PROBES, rng, sizes)]
+    pairs += [
+        switching_pairs(matrices, h, heads[h].v, _PROBES, rng, sizes)
+        for h in range(len(heads))
+        if _has_a_close_one(matrices, h)
+    ]
+    found = []
+    for A, B in pairs:
+        batch, kappa = _sequences(A, B, biased)
+        if not np.isfinite(batch).all() or not _allowed(asker, batch):
+            return None
+        found.append((batch, np.abs(kappa) * np.linalg.norm(A, axis=1)))
+    return found
+
+
+def _has_a_close_one(matrices: list[Array], h: int) -> bool:
+    units = [matrix / np.linalg.norm(matrix) for matrix in matrices]
+    return any(float(np.linalg.norm(units[h] - unit)) < _ALIKE for k, unit in enumerate(units) if k != h)
 
 
 def _sequences(A: Array, B: Array, biased: bool) -> tuple[Array, Array]:

@@ -33,6 +33,8 @@ _SHAPES: tuple[tuple[str, float], ...] = (
     ("rows of zeros", 0.08),
     ("unit rows", 0.10),
 )
+_MOVED, _PERMUTED = "rows moved by a millionth", "the same rows in another order"
+_COPIES = frozenset({_MOVED, _PERMUTED})
 _INDEX = {name: place for place, (name, _) in enumerate(_SHAPES)}
 _DISTRIBUTION = (
     "every length class at every size; half of the sequences have rows within a factor of two of the size, "
@@ -65,6 +67,11 @@ class Sample:
     distribution: str
 
     @property
+    def independent(self) -> int:
+        """How many sequences are no copies of others, in another order or a millionth away."""
+        return sum(shape not in _COPIES for shape in self.shapes_of)
+
+    @property
     def lengths(self) -> tuple[int, ...]:
         """The numbers of rows that occur."""
         return tuple(sorted({int(batch.shape[1]) for batch in self.batches}))
@@ -91,8 +98,8 @@ def draw_sample(
 ) -> Sample:
     """Fresh sequences for this model, at most 180 of them.
 
-    A box that differs on a share p of this distribution is met with probability at least 1 - (1 - p)^n: the
-    classes are strata, drawn from in the proportions in which they are stated.
+    A box that differs on a share p of this distribution is met with probability at least 1 - (1 - p)^n, n the
+    independent ones: the classes are strata, drawn from in the proportions in which they are stated.
     """
     limit = min(max_length or LONGEST, LONGEST)
     if isinstance(domain, TokenIds):
@@ -236,10 +243,10 @@ def _companions(
         longest = size[members[0]]
         near[:] = original + _NEAR * longest * rng.standard_normal(original.shape) / np.sqrt(rows.shape[1])
         near *= np.minimum(1.0, longest / np.linalg.norm(near, axis=1, keepdims=True))
-        changed[int(members[1])] = "rows moved by a millionth"
+        changed[int(members[1])] = _MOVED
         if length > 2:
             permuted[:] = original[np.append(rng.permutation(length - 1), length - 1)]
-            changed[int(members[2])] = "the same rows in another order"
+            changed[int(members[2])] = _PERMUTED
         if length > 1:
             begun[0], ended[-1] = original[0], original[-1]
             changed[int(members[3])] = changed[int(members[4])] = "one row of another sequence"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.certify.joint_bound import beside_bias
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound
 from unsoftmax.learners.vector_answers.finish import fresh_step
@@ -56,7 +57,7 @@ def _joint_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> fl
         return None
     faintest = min(float(np.linalg.norm(head.v)) for head in model.heads)
     off = constant / max(faintest, float(np.max(np.abs(model.c))), 1e-300)
-    return float(_FACTOR * max(step.change, step.doubt) + off) + 16 * EPS
+    return float(_FACTOR * max(step.change, step.doubt) * beside_bias(model) + off) + 16 * EPS
 
 
 def _weighed(head: SingleHead, weights: Array, c: float | Array = 0.0) -> SingleHead:

@@ -30,6 +30,8 @@ REPEAT_TEST = Test("the same query gets the same answer")
 ORDER_TEST = Test("the order of earlier rows does not matter")
 SOFTMAX_TEST = Test("three rows share by softmax", _ONE_HEAD)
 
+_READABLE = 12.0  # scores beyond are lost to rounding
+_SHORTER, _SIZES = 4.0, 6  # rows are shortened so often where scores are stronger than that
 _RTOL = 1e-9  # what a float64 computation of the function never exceeds, relative to the sizes involved
 
 
@@ -81,30 +83,35 @@ def check_constant(asker: Asker, c: float, rng: np.random.Generator) -> None:
 def check_attention_shape(
     asker: Asker, v: Array, c: float, scales: tuple[float, float], rng: np.random.Generator
 ) -> None:
-    """Scores grow in proportion to a row, and three rows share by softmax, in any order."""
+    """Scores grow in proportion to a row, and three rows share by softmax, in any order. Rows are shortened
+    until the scores can be read."""
     gamma, beta = scales
     d = asker.width
     b = rng.standard_normal(d)
     b *= beta / np.linalg.norm(b)
-    first, second = (gamma * direction_that_sees(v, rng) for _ in range(2))
-    batch = np.stack([np.stack([row + b, b]) for row in (first, 0.5 * first, -first, second)])
-    with asker.phase(VERIFICATION):
-        answers = asker.ask(batch)
+    directions = tuple(direction_that_sees(v, rng) for _ in range(2))
+    for _ in range(_SIZES):
+        first, second = (gamma * direction for direction in directions)
         rows = (first, 0.5 * first, -first, second)
+        with asker.phase(VERIFICATION):
+            answers = asker.ask(np.stack([np.stack([row + b, b]) for row in rows]))
         signals = np.array([row @ v for row in rows])
-        scores = logit((answers - c - b @ v) / signals)
+        shares = (answers - c - b @ v) / signals
         rounding = _RTOL * (1.0 + (beta + abs(c) / np.linalg.norm(v)) / gamma) * np.sqrt(d)
-        for part, name in ((0.5, 1), (-1.0, 2)):
-            if np.abs(scores[[0, name]]).max() < 12.0 and abs(
-                scores[name] - part * scores[0]
-            ) > rounding * np.exp(np.abs(scores[[0, name]]).max()):
-                raise OutsideClass(
-                    SIGMOID_TEST,
-                    f"a row has score {scores[0]:.9g}, but {part:g} times the row has {scores[name]:.9g}; "
-                    "one head's scores grow in proportion",
-                )
-        if not np.abs(scores).max() < 12.0:
-            return
+        outside = float(np.abs(shares - 0.5).max()) - 0.5
+        if outside > rounding:
+            raise OutsideClass(
+                SIGMOID_TEST,
+                f"a row gets {outside:.3g} less than nothing, or more than everything, of the weight",
+            )
+        scores = logit(shares)
+        _check_proportion(scores, rounding)
+        if np.abs(scores).max() < _READABLE:
+            break
+        gamma /= _SHORTER
+    else:
+        return
+    with asker.phase(VERIFICATION):
         three = asker.ask(
             np.stack([np.stack([first + b, second + b, b]), np.stack([second + b, first + b, b])])
         )
@@ -119,3 +126,15 @@ def check_attention_shape(
         raise OutsideClass(
             SOFTMAX_TEST, f"three rows are answered {three[0]:.9g}, their scores predict {predicted:.9g}"
         )
+
+
+def _check_proportion(scores: Array, rounding: float) -> None:
+    """The second and third row are half of the first one, and its negative."""
+    for part, name in ((0.5, 1), (-1.0, 2)):
+        largest = float(np.abs(scores[[0, name]]).max())
+        if largest < _READABLE and abs(scores[name] - part * scores[0]) > rounding * np.exp(largest):
+            raise OutsideClass(
+                SIGMOID_TEST,
+                f"a row has score {scores[0]:.9g}, but {part:g} times the row has {scores[name]:.9g}; "
+                "one head's scores grow in proportion",
+            )

@@ -16,11 +16,13 @@ from unsoftmax.learners.several_heads.head_switches import Circle, draw_circle, 
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_patterns, fit_heads, follow_heads
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.solvers.joint_heads import JointHeads, joint_step
+from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
 
-__all__ = ["MOST_UNKNOWNS", "ask_fresh_pairs", "heads_by_copies", "polish_together"]
+__all__ = ["MOST_UNKNOWNS", "ask_fresh_pairs", "heads_by_copies", "polish_together", "polished"]
 
 MOST_UNKNOWNS = 2500
+_LONGEST = max(first + last for first, last in PATTERNS)  # rows of a sequence with copies
+_DOUBT = 1e-11  # relative error that pairs may leave open where they correct what is known already
 _CANDIDATES = 36
 _SPREAD = 1.2  # score aimed at
 _MOVES = (0.25, 0.08, 0.02)  # how far a step may move a score, first choice first
@@ -32,8 +34,8 @@ def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:
     """All heads of a small model, or a `Restart`."""
     respond.begin()
     limit = respond.ledger.max_length
-    if limit is not None and limit < 65:
-        raise Restart(f"copies need sequences of 65 rows, and the target takes {limit}")
+    if limit is not None and limit < _LONGEST:
+        raise Restart(f"copies need sequences of {_LONGEST} rows, and the target takes {limit}")
     circle = draw_circle(respond, rng)
     with respond.ledger.phase("copies"):
         saturation, size = find_saturation(respond, circle)
@@ -41,13 +43,39 @@ def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:
         first = _first_model(respond, base, rng)
     with respond.ledger.phase("second look"):
         joint, _ = polish_together(respond, first, float(np.linalg.norm(circle.a)), rng)
+    return _at_their_ranks(joint, np.zeros(respond.width))
+
+
+def polished(respond: Responses, heads: Heads, rng: np.random.Generator) -> Heads:
+    """The same heads after all parameters were corrected together; unchanged where they are too many, copies
+    of rows are not allowed, or the correction does not settle."""
+    limit = respond.ledger.max_length
+    joint = JointHeads(np.array(heads.matrices), heads.readouts)
+    if joint.unknowns > MOST_UNKNOWNS or (limit is not None and limit < _LONGEST):
+        return heads
+    size = float(np.linalg.norm(draw_circle(respond, rng).a))
+    A, B, which = _draw_pairs(joint, size, respond.biased, rng)
+    predicted = joint.predict(A, B, SHIFTS[which])
+    # where heads are close, such pairs leave in doubt how they share their readouts
+    if joint_uncertainty(joint, A, B, SHIFTS[which], predicted) > _DOUBT:
+        return heads
+    with respond.ledger.phase("second look"):
+        answers = _ask_pairs(respond, A, B, which)
+    try:
+        joint, _ = _settled(joint, (A, B, SHIFTS[which], answers))
+    except (Restart, np.linalg.LinAlgError):
+        return heads
+    return _at_their_ranks(joint, heads.flat)
+
+
+def _at_their_ranks(joint: JointHeads, flat: Array) -> Heads:
     matrices, ranks = [], []
     for W in joint.W:
         left, values, right = np.linalg.svd(W, full_matrices=False)
         rank = int((values > 1e-9 * values[0]).sum())
         matrices.append((left[:, :rank] * values[:rank]) @ right[:rank])
         ranks.append(rank if rank < len(W) else None)
-    return Heads(matrices, joint.v, ranks, np.zeros(respond.width))
+    return Heads(matrices, joint.v, ranks, flat)
 
 
 class _Pair:
@@ -178,10 +206,13 @@ def polish_together(
     respond: Responses, heads: JointHeads, size: float, rng: np.random.Generator
 ) -> tuple[JointHeads, float]:
     """Gauss-Newton on one fresh set of pairs with copies; (heads, last relative change)."""
-    A, B, shifts, answers = ask_fresh_pairs(respond, heads, size, rng)
+    return _settled(heads, ask_fresh_pairs(respond, heads, size, rng))
+
+
+def _settled(heads: JointHeads, pairs: tuple[Array, Array, Array, Array]) -> tuple[JointHeads, float]:
     best: tuple[float, JointHeads, float] | None = None
     for _ in range(_STEPS):
-        moved, change, residual = joint_step(heads, A, B, shifts, answers)
+        moved, change, residual = joint_step(heads, *pairs)
         if best is None or residual < best[0]:
             best = (residual, heads, change)
         if change > 2.0:
@@ -189,7 +220,7 @@ def polish_together(
         heads = moved
         if change < 1e-14:
             break
-    residual = joint_step(heads, A, B, shifts, answers)[2]
+    residual = joint_step(heads, *pairs)[2]
     assert best is not None
     return (heads, best[2]) if residual <= best[0] else (best[1], best[2])
 
@@ -198,19 +229,24 @@ def ask_fresh_pairs(
     respond: Responses, heads: JointHeads, size: float, rng: np.random.Generator
 ) -> tuple[Array, Array, Array, Array]:
     """(A, B, shifts, answers) of 1.6 fresh pairs with copies for each unknown."""
-    A, B, which = _fresh_pairs(heads, int(1.6 * heads.unknowns) + 16, size, respond.biased, rng)
+    A, B, which = _draw_pairs(heads, size, respond.biased, rng)
+    return A, B, SHIFTS[which], _ask_pairs(respond, A, B, which)
+
+
+def _ask_pairs(respond: Responses, A: Array, B: Array, which: NDArray[np.intp]) -> Array:
     answers = np.empty(len(A))
     for k in np.unique(which):
         members = which == k
         answers[members] = respond(A[members], B[members], first=PATTERNS[k][0], last=PATTERNS[k][1])
-    return A, B, SHIFTS[which], answers
+    return answers
 
 
-def _fresh_pairs(
-    heads: JointHeads, n: int, size: float, biased: bool, rng: np.random.Generator
+def _draw_pairs(
+    heads: JointHeads, size: float, biased: bool, rng: np.random.Generator
 ) -> tuple[Array, Array, NDArray[np.intp]]:
     """Random pairs at which each head in turn has moderate scores, and a pattern of copies for each."""
     d, columns = heads.W.shape[1:]
+    n = int(1.6 * heads.unknowns) + 16
     A = rng.standard_normal((n, d))
     A *= size / np.linalg.norm(A, axis=1)[:, None]
     B = rng.standard_normal((n, columns))

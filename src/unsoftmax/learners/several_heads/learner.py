@@ -13,7 +13,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import check_repeatable
 from unsoftmax.learners.readout import read_values
 from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
-from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies
+from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies, polished
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
 from unsoftmax.learners.several_heads.isolate import isolate_heads
@@ -25,6 +25,10 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["MultiHeadLearner"]
 
 _COPIES = 4  # attempts by copies when steps are shared
+
+# deviations on fresh queries between which all heads are corrected together: below, nothing is left to gain;
+# above, Gauss-Newton steps are not sure to settle
+_SETTLED, _NEARLY = 1e-12, 1e-6
 
 _SWITCHES = 26  # queries a head that find where it switches on or off; measured
 _SECOND_LOOK = 16  # queries a head that look at every matrix once more
@@ -110,16 +114,20 @@ class MultiHeadLearner:
             try:
                 if copies:
                     copies -= 1
-                    model = heads_by_copies(respond, rng).model(respond)
+                    heads = heads_by_copies(respond, rng)
                 else:
-                    model = isolate_heads(respond, rng, tolerance)[0].model(respond)
+                    heads = isolate_heads(respond, rng, tolerance)[0]
             except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
                 too_close = too_close or isinstance(reason, TooClose)
                 if isinstance(reason, SharedStep) and small and copies == 0:
                     copies = _COPIES
                 reasons.append(str(reason))
                 continue
+            model = heads.model(respond)
             deviation = fresh_deviation(asker, model, rng)
+            if max(_SETTLED, 1e3 * rounding) < deviation < _NEARLY:
+                model = polished(respond, heads, rng).model(respond)
+                deviation = fresh_deviation(asker, model, rng)
             if best is None or deviation < best[0]:
                 best = (deviation, model)
             if deviation <= max(1e-10, 1e3 * rounding):

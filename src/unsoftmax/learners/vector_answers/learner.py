@@ -36,6 +36,8 @@ _RANK_TOLERANCES = (
     1e-10,
 )  # what one head leaks into another's scores at first; finer when the model turns out wrong
 
+_SATURATED = 0.01  # shares so near 0 or 1 tell nothing of odds
+
 _CLAIM = Claim(
     title="Vector answers: many scores a query",
     source="this library; extends Theorem 4.1 of arXiv 2601.16873",
@@ -138,7 +140,9 @@ def _check_one_row(asker: Asker, V: Array, c: Array, rng: np.random.Generator) -
 
 
 def _looks_like_one_head(respond: VectorResponses, rng: np.random.Generator) -> bool:
-    """One head's response to a first row a is a multiple of V̄ᵀa, between 0 and 1, at every size."""
+    """One head's response to a first row a is a multiple of V̄ᵀa, between 0 and 1, at every size. Heads whose
+    outputs are multiples of each other share that, but to two copies of the row only one head responds by
+    twice the odds."""
     sizes = (
         4.0 ** np.arange(-3.0, 4.0)
         if respond.asker.input_bound is None
@@ -152,9 +156,18 @@ def _looks_like_one_head(respond: VectorResponses, rng: np.random.Generator) -> 
     off = np.linalg.norm(found - share[:, None] * alone, axis=1)
     size = np.linalg.norm(alone, axis=1) + np.linalg.norm(B @ respond.V, axis=1) + np.linalg.norm(respond.c)
     slack = 1e6 * respond.rounding
-    return bool(
+    if not (
         np.all(off <= slack * size) and np.all(share > -slack * size) and np.all(share < 1 + slack * size)
-    )
+    ):
+        return False
+    open_ = np.flatnonzero((share > _SATURATED) & (share < 1.0 - _SATURATED))
+    if not len(open_):
+        return True
+    A, B, alone, share = A[open_], B[open_], alone[open_], share[open_]
+    with respond.asker.phase(VERIFICATION):
+        found = respond(np.repeat(A[:, None], 2, axis=1), B)
+    off = np.linalg.norm(found - (2.0 * share / (1.0 + share))[:, None] * alone, axis=1)
+    return bool(np.all(off <= slack * size[open_]))
 
 
 def _answers_move(respond: VectorResponses, rng: np.random.Generator) -> bool:
