@@ -133,6 +133,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         queries=_COUNT,
         expected=_or_null(_COUNT),
         findings=_list(_FINDING),
+        ending=_or_null(_STATUS),
     ),
     "plan": _object(
         width=_COUNT,

@@ -14,10 +14,11 @@ from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
+from unsoftmax.learners.encoder_block.learner import obstacle
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Oracle
 from unsoftmax.oracles.domain import TokenIds
-from unsoftmax.outcomes import Stop
+from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import no_learner
 from unsoftmax.recovery.plan import plan_for
@@ -41,7 +42,8 @@ class Check:
     recoverable: whether `recover` has a learner for what was seen; only `recover` proves that it succeeds.
     looks_like: the target in words. obstacle: what stands in the way, empty where nothing does. advice: what
     to do next. command: the next command line; empty for a target that is no text. expected: usual queries of
-    the recovery, where they can be told.
+    the recovery, where they can be told. ending: how `recover` would end, where nothing can be recovered and
+    the target answers.
     """
 
     recoverable: bool
@@ -52,10 +54,12 @@ class Check:
     queries: int
     expected: int | None = None
     findings: tuple[Finding, ...] = field(default=())
+    ending: Status | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
-        return asdict(self) | {"findings": [asdict(finding) for finding in self.findings]}
+        ending = None if self.ending is None else str(self.ending)
+        return asdict(self) | {"ending": ending, "findings": [asdict(finding) for finding in self.findings]}
 
     def _repr_html_(self) -> str:
         """The facts as a table, for notebooks."""
@@ -117,8 +121,9 @@ def check(
         return Check(False, "a target that fails on some inputs", str(fault), _after_fault(), "", paid)
     except Stop as stop:
         paid = ledger.bill.total + asked.queries
-        return Check(False, "a target that could not be looked at", stop.reason, "", "", paid)
-    found = _judged(ledger, look, command)
+        text = "a target that could not be looked at"
+        return Check(False, text, stop.reason, "", "", paid, ending=stop.status)
+    found = _judged(ledger, look, command, rng)
     return replace(
         found,
         queries=ledger.bill.total + asked.queries,
@@ -166,13 +171,14 @@ def _reach(target: object, width: int | None, outputs: int | None, vocabulary: i
     return _Asked(oracle, queries=2)
 
 
-def _judged(ledger: Ledger, look: FirstLook, command: str) -> Check:
+def _judged(ledger: Ledger, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
     """What `recover` would do with what the look saw."""
     kind = look.value("answers") or "unknown"
+    bends = look.answers is None and look.value("single rows") == "curved"
     name = _NAMES.get(look.guess or look.family, str(look.family))
     if look.finds_nothing:
         name = "none of the supported families"
-    elif look.answers is None and look.value("single rows") == "curved":
+    elif bends:
         name = "a block of attention and a network (vector answers that bend)"
     text = (
         f"{name}, width {ledger.width}, {kind} answers"
@@ -180,10 +186,14 @@ def _judged(ledger: Ledger, look: FirstLook, command: str) -> Check:
         else (f"{name}, width {ledger.width}, answers of {ledger.outputs} numbers")
     )
     if (ending := no_learner(look)) is not None:
-        return Check(False, text, ending.reason, "Ask a target with finer answers.", "", 0)
+        advice = "Ask a target with finer answers."
+        return Check(False, text, ending.reason, advice, "", 0, ending=ending.status)
     if look.finds_nothing:
         advice = "`recover` would end as OUTSIDE_CLASS. That does not mean that the target is safe."
-        return Check(False, text, look.evidence("family"), advice, "", 0)
+        return Check(False, text, look.evidence("family"), advice, "", 0, ending=Status.OUTSIDE_CLASS)
+    if bends and (stop := obstacle(ledger, rng)) is not None:
+        advice = f"`recover` would end as {stop.status}, for this reason."
+        return Check(False, text, stop.reason, advice, "", 0, ending=stop.status)
     known = Known(
         domain=ledger.domain,
         outputs=ledger.outputs,

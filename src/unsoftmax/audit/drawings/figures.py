@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.audit.drawings.labels import place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +25,7 @@ _COLOURS = ("#010211", "#010212", "#010213", "#010214", "#010215", "#010216", "#
 _PAGE = {_INK: "currentColor", _FAINT: "var(--faint)"} | {
     colour: f"var(--series-{i + 1})" for i, colour in enumerate(_COLOURS)
 }
-_WIDTH = 5.6  # inches: readable on a phone, where the figure is half as wide as on a desk
+_WIDTH = 5.6  # inches: with fonts of 10 points readable on a phone, where the figure is half as wide
 
 
 def draw_matrices(matrices: Sequence[Array], titles: Sequence[str]) -> str:
@@ -46,7 +47,7 @@ def draw_matrices(matrices: Sequence[Array], titles: Sequence[str]) -> str:
         axes.set_xticks([])
         axes.set_yticks([])
         bar = figure.colorbar(image, ax=axes, shrink=0.8)
-        bar.ax.tick_params(labelsize=8)
+        bar.ax.tick_params(labelsize=9.5)
     return _svg(figure, "matrices", f"W as a picture, {len(shown)} of {len(matrices)} heads")
 
 
@@ -76,13 +77,13 @@ def draw_spectra(spectra: Sequence[Array], names: Sequence[str]) -> str:
     axes.set_ylabel("size")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     if 1 < len(spectra) <= 12:
-        axes.legend(fontsize=8, ncols=2, frameon=False, labelcolor=_INK)
+        axes.legend(fontsize=10, ncols=2, frameon=False, labelcolor=_INK)
     return _svg(figure, "spectra", "singular values of W, by head")
 
 
 def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> str:
     """Queries by phase as one bar, and beside it the figures to compare with."""
-    figure = _figure(_WIDTH, 1.5 + 0.42 * (1 + len(marks)))
+    figure = _figure(_WIDTH, 1.2 + 0.42 * (1 + len(marks)) + 0.2 * -(-len(by_phase) // 3))
     axes = figure.add_subplot()
     left = 0
     for index, (phase, count) in enumerate(by_phase.items()):
@@ -90,34 +91,29 @@ def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> s
         left += count
     for index, (_, count) in enumerate(marks):
         axes.barh(index + 1, count, color=_FAINT, height=0.6)
-        axes.text(count, index + 1, f" {count:,}", va="center", fontsize=9, color=_INK)
+        axes.text(count, index + 1, f" {count:,}", va="center", fontsize=10.5, color=_INK)
         left = max(left, count)
     total = sum(by_phase.values())
-    axes.text(total, 0, f" {total:,}", va="center", fontsize=9, color=_INK)
+    axes.text(total, 0, f" {total:,}", va="center", fontsize=10.5, color=_INK)
     axes.set_yticks(range(1 + len(marks)), ["paid", *[name for name, _ in marks]])
     axes.invert_yaxis()
     axes.set_xlim(0, 1.16 * max(left, 1))
     axes.set_xlabel("queries")
     axes.spines[["left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.4, -0.32 if marks else -0.5),
-        ncols=3,
-        fontsize=8,
-        frameon=False,
-        labelcolor=_INK,
-    )
+    figure.legend(loc="outside lower center", ncols=3, fontsize=9.5, frameon=False, labelcolor=_INK)
     return _svg(figure, "phases", "queries by phase, beside parameters and the paper's count")
 
 
 def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | None) -> str:
-    """Relative error against queries paid, with the certified bound."""
+    """Relative error against queries paid. What lies below the certified bound is not known, so the curve
+    ends there."""
     figure = _figure(_WIDTH, 3.0)
     axes = figure.add_subplot()
+    floor = 1e-17 if bound is None or bound <= 0.0 else bound
     axes.semilogy(
         queries,
-        np.maximum(error, 1e-17),
+        np.maximum(error, floor),
         "o-",
         color=_COLOURS[0],
         markersize=3,
@@ -125,12 +121,14 @@ def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | No
         label="undetermined part",
     )
     if bound is not None and bound > 0.0:
-        axes.axhline(
-            bound, color=_COLOURS[1], linewidth=1.2, linestyle="--", label=f"certified bound {bound:.1e}"
+        axes.axhline(bound, color=_COLOURS[1], linewidth=1.2, linestyle="--")
+        axes.plot(
+            [queries[-1]], [bound], "D", color=_COLOURS[1], markersize=6, label=f"certified bound {bound:.1e}"
         )
+        axes.set_ylim(bottom=bound / 30.0)
     axes.set_xlabel("queries paid, without verification")
     axes.set_ylabel("relative error")
-    axes.legend(fontsize=8, frameon=False, labelcolor=_INK, loc="center left")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False, labelcolor=_INK)
     return _svg(figure, "curve", "relative error against queries paid")
 
 
@@ -140,25 +138,66 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     figure = _figure(_WIDTH, 3.9)
     axes = figure.add_subplot()
     floor = 1e-9
-    for numbers, x, y, stopped in _grouped(rows, floor):
-        axes.loglog(x, y, "o", color=_COLOURS[2] if stopped else _COLOURS[0], markersize=9)
-        text = ", ".join(map(str, numbers))
-        right = x < 1e-2
-        axes.annotate(
-            text,
-            (x, y),
-            xytext=(7 if right else -7, 0),
-            textcoords="offset points",
-            ha="left" if right else "right",
-            va="center",
-            color=_INK,
-        )
+    groups = _grouped(rows, floor)
+    for stopped, colour, name in (
+        (True, _COLOURS[2], "nothing recovered"),
+        (False, _COLOURS[0], "recovered"),
+    ):
+        chosen = [(x, y) for _, x, y, ended in groups if ended is stopped]
+        if chosen:
+            axes.loglog(*zip(*chosen, strict=True), "o", color=colour, markersize=8, label=name)
     axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
     axes.set_xlim(floor / 3, 3)
     axes.set_xlabel("what honest users lose, relative (left edge: nothing)")
     axes.set_ylabel("relative error of the attacker")
+    figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False, labelcolor=_INK)
+    _label_groups(figure, axes, groups)
     drawn = _svg(figure, "defences", "error of the attacker against distortion for honest users, by defence")
     return _standing_alone(drawn) if alone else drawn
+
+
+def _label_groups(figure: Figure, axes: Axes, groups: list[tuple[list[int], float, float, bool]]) -> None:
+    """The numbers of each point, beside it, where nothing else is; a thin line leads to those further out."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # only then are the places of points known
+    axes.set_ylim(axes.get_ylim())
+    frame = axes.get_window_extent()
+    texts = [_numbers(numbers) for numbers, *_ in groups]
+    points = [tuple(axes.transData.transform((x, y)) - (frame.x0, frame.y0)) for _, x, y, _ in groups]
+    # pixels of a font of 11 points: a little more than is drawn, as on a phone
+    sizes = [(8.5 * len(text) + 4.0, 15.0) for text in texts]
+    places = place_labels([(float(x), float(y)) for x, y in points], sizes, (frame.width, frame.height))
+    for text, (x, y), (at_x, at_y), (wide, high) in zip(texts, points, places, sizes, strict=True):
+        far = abs(at_x - x) > wide / 2 + 12 or abs(at_y - y) > high / 2 + 12
+        axes.annotate(
+            text,
+            (float(x) / frame.width, float(y) / frame.height),
+            xycoords="axes fraction",
+            xytext=(at_x / frame.width, at_y / frame.height),
+            textcoords="axes fraction",
+            ha="center",
+            va="center",
+            fontsize=10.5,
+            color=_INK,
+            arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.7} if far else None,
+        )
+
+
+def _numbers(numbers: list[int]) -> str:
+    """Numbers of the table as text, runs of three or more joined.
+
+    >>> _numbers([3, 4, 5, 9])
+    '3–5, 9'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(parts)
 
 
 def _standing_alone(drawn: str) -> str:
@@ -213,8 +252,10 @@ def _style(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     for spine in axes.spines.values():
         spine.set_color(_FAINT)
-    axes.tick_params(colors=_INK, which="both", labelsize=9)
+    axes.tick_params(colors=_INK, which="both", labelsize=10.5)
     axes.xaxis.label.set_color(_INK)
+    axes.xaxis.label.set_fontsize(11)
+    axes.yaxis.label.set_fontsize(11)
     axes.yaxis.label.set_color(_INK)
     axes.title.set_color(_INK)
     axes.set_facecolor("none")

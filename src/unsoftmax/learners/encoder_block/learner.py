@@ -15,9 +15,9 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
 from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
 from unsoftmax.ledger import Asker
-from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+from unsoftmax.outcomes import OutsideClass, Stop, Test, Unresolved
 
-__all__ = ["EncoderBlockLearner"]
+__all__ = ["EncoderBlockLearner", "obstacle"]
 
 WIDTH_TEST = Test("answers are as wide as rows", frozenset({Family.ENCODER_BLOCK}))
 
@@ -99,6 +99,17 @@ class EncoderBlockLearner:
             f"a pre-norm block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
             "block may have another network, or rows and neurons of very different sizes"
         )
+
+
+def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
+    """Why a block cannot be recovered from this target, by the learner's own first tests; None where nothing
+    stands in the way of trying. A few queries."""
+    try:
+        _check_asker(asker)
+        _order_of_norms(sequences_of(asker), asker.width, rng)
+    except Stop as stop:
+        return stop
+    return None
 
 
 def _check_asker(asker: Asker) -> None:

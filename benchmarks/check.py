@@ -1,0 +1,161 @@
+"""Is `check` right? Every kind of target with several seeds: what it calls recoverable is recovered, and what
+it does not ends as it says.
+
+python -m benchmarks.check [--seeds 5] [--kind NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from tests.cases.outside import BOXES
+
+import unsoftmax
+
+__all__ = ["KINDS", "Judged", "judge"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target, and what a user would tell of it, to check and to recover alike."""
+
+    target: Any
+    told: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)  # what only `recover` takes
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What check said, how the recovery ended, and whether the two agree."""
+
+    recoverable: bool
+    said: str
+    ended: str
+    queries: int
+    right: bool
+
+
+def head(d: int, seed: int, **options: Any) -> unsoftmax.Oracle:
+    return unsoftmax.as_oracle(unsoftmax.random_single_head(d, seed=seed, **options))
+
+
+def attention_layer(seed: int, dtype: torch.dtype) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=dtype).eval()
+
+
+def encoder_layer(seed: int, *, norm_first: bool) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    return torch.nn.TransformerEncoderLayer(
+        8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=norm_first, dtype=torch.float64
+    ).eval()
+
+
+def dropout_layer(seed: int) -> Case:
+    """A layer that was left in training mode."""
+    torch.manual_seed(seed)
+    layer = torch.nn.MultiheadAttention(6, 2, 0.3, batch_first=True, dtype=torch.float64).train()
+    readout = torch.randn(6, dtype=torch.float64)
+
+    def answer(X: np.ndarray) -> np.ndarray:
+        x = torch.from_numpy(X)
+        with torch.no_grad():
+            return np.asarray((layer(x, x, x, need_weights=False)[0][:, -1] @ readout).numpy())
+
+    return Case(answer, {"width": 6})
+
+
+def every_row(seed: int) -> Case:
+    """A function that answers every row: check reads the last one, and says so."""
+    layer = attention_layer(seed, torch.float64)
+
+    def answer(X: np.ndarray) -> np.ndarray:
+        x = torch.from_numpy(X)
+        with torch.no_grad():
+            return np.asarray(layer(x, x, x, need_weights=False)[0].numpy())
+
+    return Case(answer, {"width": 8}, {"row": "last", "outputs": 8})
+
+
+def outside(name: str) -> Callable[[int], Case]:
+    return lambda seed: Case(BOXES[name](5, seed), {"width": 5})
+
+
+KINDS: dict[str, Callable[[int], Case]] = {
+    "one head": lambda s: Case(head(8, s)),
+    "one head, low rank, biases": lambda s: Case(head(8, s, r=2, biases=True)),
+    "several heads": lambda s: Case(unsoftmax.random_multi_head(8, 2, 2, seed=s)),
+    "one-layer Transformer": lambda s: Case(unsoftmax.random_transformer(5, 4, seed=s)),
+    "every row of a layer": every_row,
+    "a layer in float32": lambda s: Case(attention_layer(s, torch.float32)),
+    "pre-norm encoder block": lambda s: Case(encoder_layer(s, norm_first=True)),
+    "post-norm encoder block": lambda s: Case(encoder_layer(s, norm_first=False)),
+    "rounded": lambda s: Case(unsoftmax.Rounded(head(5, s), 2)),
+    "stored in float32": lambda s: Case(unsoftmax.LowPrecision(head(5, s), "float32")),
+    "stored in float16": lambda s: Case(unsoftmax.LowPrecision(head(5, s), "float16")),
+    "noisy": lambda s: Case(unsoftmax.Noisy(head(5, s), 1e-3, s)),
+    "within a tolerance": lambda s: Case(unsoftmax.WithinTolerance(head(5, s), 1e-3, s)),
+    "labels": lambda s: Case(unsoftmax.Labels(head(4, s))),
+    "labels of several heads": lambda s: Case(
+        unsoftmax.Labels(unsoftmax.as_oracle(unsoftmax.random_multi_head(4, 2, 2, seed=s)))
+    ),
+    "token ids": lambda s: Case(unsoftmax.random_token_heads(20, 2, seed=s), {"vocabulary": 20}),
+    "language model": lambda s: Case(unsoftmax.random_language_model(16, 24, heads=2, seed=s)),
+    "dropout left on": dropout_layer,
+    "positions": outside("positional_term"),
+    "tanh on top": outside("tanh_on_top"),
+    "hard maximum": outside("hard_max"),
+    "drifting answers": outside("drifts"),
+}
+
+
+def judge(case: Case, seed: int) -> Judged:
+    """Checks, recovers, compares."""
+    found = unsoftmax.check(case.target, seed=seed, **case.told)
+    result = unsoftmax.recover(case.target, seed=seed, **case.told, **case.more)
+    leaked = result.status.recovered or bool(result.parts)
+    right = leaked if found.recoverable else result.status is found.ending
+    return Judged(
+        found.recoverable,
+        found.looks_like if found.recoverable else f"{found.ending}: {found.obstacle}",
+        str(result.status) + (" with parts" if result.parts and not result.status.recovered else ""),
+        found.queries,
+        right,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--kind", choices=list(KINDS))
+    options = parser.parse_args()
+    print("| target | check says recoverable | recovery ends | queries of check | right |")
+    print("|---|---|---|---|---|")
+    right = total = 0
+    for name, make in KINDS.items():
+        if options.kind not in (None, name):
+            continue
+        rows = [judge(make(seed), seed) for seed in range(options.seeds)]
+        right += sum(row.right for row in rows)
+        total += len(rows)
+        ends = ", ".join(sorted({row.ended for row in rows}))
+        asked = sorted(row.queries for row in rows)
+        says = sum(row.recoverable for row in rows)
+        print(
+            f"| {name} | {says} of {len(rows)} | {ends} | {asked[0]:,} … {asked[-1]:,} | "
+            f"{sum(row.right for row in rows)} of {len(rows)} |",
+            flush=True,
+        )
+        for row in rows:
+            if not row.right:
+                print(f"  wrong: said '{row.said}', ended {row.ended}", flush=True)
+    print(f"\n{right} of {total} right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""What `check` calls recoverable is recovered, and what it does not ends as it says. All kinds, more seeds:
+`python -m benchmarks.check`."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.check import KINDS, judge
+
+SLOW = {"pre-norm encoder block", "language model", "labels", "a layer in float32", "noisy"}
+QUICK = [name for name in KINDS if name not in SLOW]
+
+
+@pytest.mark.parametrize("kind", QUICK)
+def test_check_says_what_recover_does(kind: str) -> None:
+    judged = judge(KINDS[kind](11), 11)
+    assert judged.right, judged
+
+
+def test_there_are_twenty_kinds() -> None:
+    assert len(KINDS) >= 20
