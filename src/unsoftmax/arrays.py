@@ -1,11 +1,11 @@
-"""What every room uses of arrays: their type, the unit of rounding, and three small functions."""
+"""What every room uses of arrays: their type, the unit of rounding, and a few small functions."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "Array", "Ids", "complement", "expit", "logit", "rms"]
+__all__ = ["EPS", "Array", "Ids", "complement", "expit", "largest", "logit", "rms"]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
@@ -34,6 +34,16 @@ def logit(weight: Array | float) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         inner = np.log(p) - np.log1p(-p)
     return np.asarray(np.where(p <= 0.0, -np.inf, np.where(p >= 1.0, np.inf, inner)))
+
+
+def largest(answers: Array) -> Array:
+    """The largest absolute value of every answer: of a number itself, of a vector over its entries.
+
+    >>> largest(np.array([[3.0, -4.0], [1.0, 0.0]])), largest(np.array([-2.0]))
+    (array([4., 1.]), array([2.]))
+    """
+    size = np.abs(answers)
+    return size if size.ndim == 1 else np.asarray(size.max(axis=1))
 
 
 def rms(values: Array) -> float:

@@ -2,6 +2,7 @@
 
 from unsoftmax.certify.bounds import error_bound, rounding_limit
 from unsoftmax.certify.certificate import AnswersOff, Certificate, certify
+from unsoftmax.certify.claimed_error import check_claim
 from unsoftmax.certify.fresh_sequences import check_fresh_sequences
 from unsoftmax.certify.recheck import REPLAY_TEST, confirm_target
 from unsoftmax.certify.sharp_sequences import check_sharp_sequences
@@ -11,6 +12,7 @@ __all__ = [
     "AnswersOff",
     "Certificate",
     "certify",
+    "check_claim",
     "check_fresh_sequences",
     "check_sharp_sequences",
     "confirm_target",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, largest
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
@@ -189,7 +189,7 @@ class _Ruler:
         show, and the largest deviation that passes."""
         predictions = self.model(batch)
         off = answers - predictions if self.deviation is None else self.deviation(answers, predictions)
-        error = _largest(off)
+        error = largest(off)
         scale = self.model.sensitivity(batch) + self._by_bias(batch)
         unexplained = error - self.tolerance - self.model.rounding(batch, predictions, scale)
         if self.deviation is None and self.tolerance > 0.0 and self.allowed > 0.0:
@@ -271,8 +271,3 @@ def _repeats(asker: Asker, model: Model, tolerance: float) -> float | None:
         change = max(float(np.max(np.abs(now - before))) - explained, 0.0)
         worst = max(worst or 0.0, change / scale if scale > 0 else change)
     return worst
-
-
-def _largest(difference: Array) -> Array:
-    size = np.abs(difference)
-    return size if size.ndim == 1 else size.max(axis=1)

@@ -36,7 +36,7 @@ def single_head_error_bound(asker: Asker, head: SingleHead, rng: np.random.Gener
         forms = _form_errors(asker, head, gamma * x, beta * y) / beta
         w_bound = _FACTOR * rms(forms) * d / (w_norm if w_norm > 0 else 1.0)
         b_bound = 0.0
-        if head.w0 is not None:
+        if head.w0 is not None and head.w0.any():
             b_norm = float(np.linalg.norm(head.w0))
             alone = _form_errors(
                 asker, head, _quiet_size(asker, np.sqrt(d) / b_norm) * _units(rng, d), np.zeros((_PROBES, d))
@@ -53,7 +53,7 @@ def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> f
     constant = float(np.max(np.abs(head.c))) * np.sqrt(d) / float(np.linalg.norm(head.v))
     gamma, beta = _scales(head, input_bound)
     limit = (1.0 + (beta + constant) / gamma) / (gamma * beta) * d / (head.matrix.norm() or 1.0)
-    if head.w0 is not None:
+    if head.w0 is not None and head.w0.any():
         loudest = np.sqrt(d) / float(np.linalg.norm(head.w0))
         gamma = loudest if input_bound is None else min(loudest, input_bound)
         limit = max(limit, (1.0 + constant / gamma) * loudest / gamma)

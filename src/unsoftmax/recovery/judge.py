@@ -17,6 +17,7 @@ from unsoftmax.certify import (
     AnswersOff,
     Certificate,
     certify,
+    check_claim,
     check_fresh_sequences,
     check_sharp_sequences,
     error_bound,
@@ -37,6 +38,7 @@ _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
+_NOT_OVER = 0.25  # of the same, where the learner says nothing: a readout of half its size does not overflow
 _ROUGH = 0.01  # relative error from which a bound is raised to what fresh answers could have shown
 _ROWS = 8  # single rows that measure v
 _LONG = 1e3  # norm of these rows where there is no bound
@@ -70,8 +72,11 @@ def judge(
     view = _view(asker, learned, answers)
     own = learned.error_bound
     shown = 0.0
+    _refuse_without_readout(learned.model)
     if own is not None and not answers.exact:
         shown = _check_bound(view, learned, own, answers, learning)
+    if own is not None and own <= _USEFUL and not (answers.exact and own <= learned.model.exact_at):
+        shown = max(shown, _check_claim(view, learned, own, answers, learning))
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
@@ -82,7 +87,8 @@ def judge(
         caveat=learned.caveat,
         own=None if sequences is None else OwnSequences(sequences),
     )
-    bound = _bound(view, learned, answers, checking)
+    wrong = not certificate.passed and certificate.max_relative_error > _USEFUL
+    bound = None if wrong else _bound(view, learned, answers, checking)
     if bound is not None and own is not None and own >= _ROUGH:
         bound = max(bound, shown)
     explained = np.inf
@@ -103,10 +109,11 @@ def _view(asker: Asker, learned: Learned, answers: Answers) -> Asker:
     """Rows that stay inside the target's limits, where it has some. The learner says how long they are, and
     is believed as far as the limits explain it: much shorter rows would show nothing of the scores."""
     largest = _largest_answer(answers)
-    if learned.within is None or largest is None:
-        return asker
     size = float(np.linalg.norm([np.linalg.norm(part) for part in _readouts(learned.model)]))
-    return asker.within(max(learned.within, _SHORTER * largest / size if size > 0.0 else 0.0))
+    if largest is None or size == 0.0 or (learned.within is None and isinstance(answers, Clipped)):
+        return asker
+    within = _NOT_OVER * largest / size if learned.within is None else learned.within
+    return asker.within(max(within, _SHORTER * largest / size))
 
 
 def _largest_answer(answers: Answers) -> float | None:
@@ -197,6 +204,24 @@ def _check_bound(
         v_error=v_error,
     )
     return shown
+
+
+def _check_claim(
+    asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
+) -> float:
+    """Fresh sequences against every group of parameters that the model has, as well as it is said to be
+    known; how well, at best, they could have told."""
+    ruler = answers.inner if isinstance(answers, Clipped) else answers
+    constant = min(learned.constant_bound or 0.0, 2.0 * ruler.tolerance)
+    resolution = check_claim(asker, learned.model, own, ruler, rng, constant=constant)
+    return 0.0 if isinstance(ruler, Computed) else resolution
+
+
+def _refuse_without_readout(model: Model) -> None:
+    if any(not part.any() for part in _readouts(model)):
+        raise Unresolved(
+            "the model has a readout of zeros, and no answer tells anything of its other parameters"
+        )
 
 
 def _error_of_v(asker: Asker, head: SingleHead, answers: Answers, rng: np.random.Generator) -> float:

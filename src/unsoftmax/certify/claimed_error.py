@@ -1,0 +1,325 @@
+"""Is a claimed error true? Fresh sequences on which a model that is half wrong would answer otherwise.
+
+A learner says that the parameters are known to a relative error. Models that are off by that much, and models
+of which one group of parameters is off by half, are drawn at random. Sequences are drawn too, without a
+query, and for every group those are asked on which the second differ most from the first, beside the errors
+of the answers. So every group of parameters that the model has is measured against the claim, whatever the
+family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
+from unsoftmax.arrays import EPS, Array, largest, rms
+from unsoftmax.errors import UsageError
+from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.models import Model
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+
+__all__ = ["CLAIM_TEST", "check_claim"]
+
+CLAIM_TEST = Test("fresh sequences deviate by no more than the claimed error of the parameters moves them")
+
+_LENGTHS = (1, 2, 3, 5)
+_CANDIDATES = 256  # sequences of each length that are drawn, without a query; fewer of wide rows
+_MOST_ENTRIES = 1 << 17  # of the rows of one place in all of them
+_ASKED = 16  # of them for each group of parameters
+_NEAR, _FAR = 6, 2  # models drawn that are off by the claim, and of each group those that are off by half
+_WRONG = 0.5  # relative error of a group that must show
+_FACTORS = (1.0 - _WRONG, 1.0 + _WRONG)  # of the size of a group, beside errors in random directions
+# 16 products of two normal factors, as an error matrix of rank one moves scores, exceed twice their expected
+# root mean square once in 190 times, and three times once in 30,000; bounds are usually 3 times the error
+_CONTRADICTED = 2.0
+_STANDS_OUT = 2.0  # times what errors explain: what a half wrong group moves at least, to be seen
+_SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
+_FARTHEST = 1e4  # longest candidate rows, against those that scores or the answers' errors ask for
+_ACROSS = 8.0  # decades below the usual that the part of a row along a query bias may be
+_BESIDE = 1.5  # labels are asked where the value is so many times what the claim usually moves it
+_LABELS = 32  # as many are asked for a group
+# of them; each is wrong once in 15 times where the error is as large as the claim, so that seven are wrong
+# once in 220 times
+_WRONG_LABELS = 6
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """Sequences of one length, what the model says, and how far values move when it is off.
+
+    off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
+    far: by name, when that group is off by half.
+    """
+
+    rows: Array
+    values: Array
+    off: Array
+    near: Array
+    far: dict[str, Array]
+
+
+def check_claim(
+    asker: Asker,
+    model: Model,
+    claim: float,
+    ruler: Answers,
+    rng: np.random.Generator,
+    *,
+    constant: float = 0.0,
+) -> float:
+    """What the bound must be at least: the relative error of the parameters that these answers could have
+    shown, or did show, over all groups.
+
+    Raises `OutsideClass` where answers deviate further than a claim of this size explains, `Unresolved` where
+    a group that is half wrong would not show. constant: how far c may be off by itself.
+    """
+    near = [_changed(model, list(_groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
+    far = {
+        _name(group): [
+            *(_scaled(model, group, factor) for factor in _FACTORS),
+            *(_changed(model, [group], _WRONG, rng) for _ in range(_FAR)),
+        ]
+        for group in _groups(model)
+    }
+    drawn = [
+        _judged(model, rows, ruler, constant, near, far) for rows in _candidates(asker, model, ruler, rng)
+    ]
+    worst = 0.0
+    for name in far:
+        resolution = _check_group(asker, model, name, drawn, ruler, claim)
+        worst = worst if name == "c" else max(worst, resolution)
+    return worst
+
+
+def _check_group(
+    asker: Asker, model: Model, name: str, drawn: list[_Drawn], ruler: Answers, claim: float
+) -> float:
+    """The resolution of one group: asks the sequences that tell most of it, and compares."""
+    power = [each.far[name] / (each.off + each.near) for each in drawn]
+    asked = _LABELS if isinstance(ruler, Labels) else _ASKED
+    asked = asked // 4 if name == "c" else asked  # one number
+    everywhere = np.sort(np.concatenate(power))[::-1][:asked]
+    if not len(everywhere):
+        return 0.0
+    told = name != "c" and not (isinstance(ruler, Labels) and name.endswith("v"))  # labels know no size of v
+    if told and everywhere[-1] < _STANDS_OUT:
+        raise Unresolved(
+            f"a model whose {name} is wrong by half would not have shown in these answers; longer rows "
+            "(input_bound) or finer answers would help"
+        )
+    excess, moved, unseen = [], [], []
+    for each, strength in zip(drawn, power, strict=True):
+        chosen = np.flatnonzero(strength >= everywhere[-1])[:asked]
+        if not len(chosen):
+            continue
+        rows, off, near = each.rows[chosen], each.off[chosen], each.near[chosen]
+        beyond = _beyond(asker, model, rows, each.values[chosen], off, ruler)
+        excess.append(beyond / (off + near))
+        moved.append(near / (off + near))
+        unseen.append(off / each.far[name][chosen] * _WRONG)
+    times = _compare(name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
+    could = 0.0 if isinstance(ruler, Labels) else float(np.median(np.concatenate(unseen)))
+    return max(could, claim * times if times > 1.0 else 0.0)
+
+
+def _compare(name: str, excess: Array, expected: float, ruler: Answers, claim: float) -> float:
+    """What was seen, in times of what the claim explains; 0 for labels, of which wrong ones are counted.
+    Raises `OutsideClass` where that is too much."""
+    times = 0.0
+    if isinstance(ruler, Labels):
+        wrong = int((excess > 0.0).sum())
+        contradicted = wrong > _WRONG_LABELS * len(excess) / _LABELS
+        seen = f"{wrong} of {len(excess)} labels that tell most of {name} are others than"
+    else:
+        times = rms(excess) / max(expected, 1e-300)
+        contradicted = not times <= _CONTRADICTED
+        seen = f"sequences that tell most of {name} deviate {times:.2g} times as far as"
+    if contradicted:
+        raise OutsideClass(CLAIM_TEST, f"{seen} parameters known to {claim:.1g} explain")
+    return times
+
+
+def _beyond(asker: Asker, model: Model, rows: Array, values: Array, off: Array, ruler: Answers) -> Array:
+    """How far answers are from the model, beyond their own errors. A wrong label counts as the value's
+    size."""
+    with asker.phase(VERIFICATION):
+        times = ruler.repeats
+        answers = (
+            asker.ask(rows) if times == 1 else np.median([asker.ask(rows) for _ in range(times)], axis=0)
+        )
+    if isinstance(ruler, Labels):
+        return np.where((answers > ruler.middle) == (values > 0.0), 0.0, np.abs(values))
+    beyond = np.maximum(largest(answers - values) - off, 0.0)
+    return np.where(np.isfinite(beyond), beyond, np.inf)
+
+
+def _judged(
+    model: Model, rows: Array, ruler: Answers, constant: float, near: list[Model], far: dict[str, list[Model]]
+) -> _Drawn:
+    if isinstance(ruler, Labels):
+        rows = _beside_zero(model, rows, near)
+    values = model(rows)
+    return _Drawn(
+        rows,
+        values,
+        _own_errors(model, rows, values, ruler) + constant,
+        _moves(values, rows, near),
+        {name: _moves(values, rows, models) for name, models in far.items()},
+    )
+
+
+def _own_errors(model: Model, rows: Array, values: Array, ruler: Answers) -> Array:
+    """How far answers may be from the values by themselves; nothing for labels, whose values are chosen."""
+    scale = model.sensitivity(rows)
+    rounding = model.rounding(rows, values, scale)
+    match ruler:
+        case Labels():
+            return rounding
+        case Stored():
+            return rounding + largest(ruler.off(values))
+        case Within() | Noisy() | Rounded():
+            return rounding + 1.05 * ruler.tolerance
+        case Computed():
+            return rounding + ruler.rounding * (scale + largest(values))
+        case _:
+            return rounding
+
+
+def _moves(values: Array, rows: Array, models: list[Model]) -> Array:
+    """How far the values of these models are from the given ones: root mean square over the models."""
+    moved = np.array([largest(other(rows) - values) for other in models])
+    return np.asarray(np.sqrt(np.mean(np.square(moved), axis=0))) + 64.0 * EPS * largest(values)
+
+
+def _beside_zero(model: Model, rows: Array, near: list[Model]) -> Array:
+    """Sequences between two of opposite sign, whose values are as far from zero as a label must show."""
+    values = model(rows)
+    above, below = rows[values > 0.0], rows[values < 0.0]
+    n = min(len(above), len(below))
+    if not n:
+        return rows[:0]
+    above, below = above[:n], below[:n]
+    zero = _between(model, above, below, np.zeros(n))
+    beside = _BESIDE * _moves(model(zero), zero, near)
+    high = _between(model, above, zero, beside)
+    low = _between(model, zero, below, -beside)
+    return np.concatenate([high, low])
+
+
+def _between(model: Model, above: Array, below: Array, wanted: Array) -> Array:
+    """Sequences on the lines between two, with the wanted values as near as 40 halvings come."""
+    low, high = np.zeros(len(above)), np.ones(len(above))
+    for _ in range(40):
+        middle = (low + high) / 2
+        larger = model(below + middle[:, None, None] * (above - below)) > wanted
+        low, high = np.where(larger, low, middle), np.where(larger, middle, high)
+    return np.asarray(below + high[:, None, None] * (above - below))
+
+
+def _candidates(asker: Asker, model: Model, ruler: Answers, rng: np.random.Generator) -> Iterator[Array]:
+    """Random sequences whose rows are longer than the asking row, as far as scores stay moderate."""
+    strength = model.score_strength()
+    natural = 1.0 / np.sqrt(strength) if strength > 0.0 else 1.0
+    n = min(_CANDIDATES, max(3 * _ASKED, _MOST_ENTRIES // model.width))
+    usual = rng.standard_normal((n, 1, model.width))
+    usual *= natural / np.linalg.norm(usual, axis=2, keepdims=True)
+    visible = rms(model(usual) - model(np.zeros((1, 1, model.width)))) / natural
+    longest = _FARTHEST * max(natural, ruler.tolerance / visible if visible > 0.0 else 0.0)
+    bound = np.inf if asker.input_bound is None else asker.input_bound
+    for length in _LENGTHS:
+        if asker.max_length is not None and length > asker.max_length:
+            continue
+        size = np.exp(rng.uniform(np.log(natural / 4.0), np.log(longest), n))
+        size = np.minimum(size, bound * 0.999)
+        norms = size[:, None] * 2.0 ** -rng.uniform(0.0, 1.0, (n, length))
+        if strength > 0.0 and length > 1:
+            norms[:, -1] = np.minimum(size, 2.0 ** rng.uniform(-2.0, 4.0, n) / (strength * size))
+        rows = _directions(model, n, length, rng)
+        yield rows * (norms / np.linalg.norm(rows, axis=2))[:, :, None]
+
+
+def _directions(model: Model, n: int, length: int, rng: np.random.Generator) -> Array:
+    """Random rows; two sequences of three have a part along a readout, so that their rows' values differ, and
+    every other one is nearly across the query biases, which leaves scores moderate."""
+    rows = rng.standard_normal((n, length, model.width))
+    readouts, biases = _columns(model, "v"), _columns(model, "w0")
+    if readouts.any():
+        along = readouts[:, rng.integers(0, readouts.shape[1], n)].T
+        along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
+        part = np.sqrt(model.width) * rng.standard_normal((n, length, 1)) * along[:, None]
+        part[::3] = 0.0
+        rows += part
+    if biases.any() and biases.shape[1] < model.width:
+        basis = np.linalg.qr(biases)[0]
+        left = 10.0 ** -rng.uniform(0.0, _ACROSS, (n, 1, 1))
+        left[::2] = 1.0
+        rows -= (1.0 - left) * ((rows @ basis) @ basis.T)
+    return rows
+
+
+def _columns(model: Model, last: str) -> Array:
+    """All arrays of this name in the model, side by side."""
+    found = [
+        part.reshape(model.width, -1)
+        for name, part in model.tensors().items()
+        if name.split(".")[-1] == last and len(part) == model.width
+    ]
+    return np.hstack(found) if found else np.zeros((model.width, 0))
+
+
+def _groups(model: Model) -> Iterator[list[str]]:
+    """Names of arrays, those of one matrix together; what is no parameter, or empty, is left out."""
+    tensors = model.tensors()
+    groups: dict[str, list[str]] = {}
+    for name, part in tensors.items():
+        last = name.split(".")[-1]
+        if part.size and last not in ("clip", "eps", "residual") and (part.any() or last in ("w0", "c")):
+            groups.setdefault(name.removesuffix(".left").removesuffix(".right"), []).append(name)
+    yield from groups.values()
+
+
+def _name(group: list[str]) -> str:
+    return group[0].removesuffix(".left").removesuffix(".right")
+
+
+def _changed(model: Model, groups: list[list[str]], size: float, rng: np.random.Generator) -> Model:
+    """The model with these groups off by the relative error `size`, in a random direction."""
+    tensors = model.tensors()
+    changed = dict(tensors)
+    for group in groups:
+        for name in group:
+            error = rng.standard_normal(tensors[name].shape)
+            norm = float(np.linalg.norm(error))
+            changed[name] = tensors[name] + error * (
+                size * _scale(tensors, name) / np.sqrt(len(group)) / max(norm, 1e-300)
+            )
+    try:
+        return type(model).from_tensors(changed)
+    except UsageError:  # no such model; it tells nothing
+        return model
+
+
+def _scaled(model: Model, group: list[str], factor: float) -> Model:
+    """The model with this group larger or smaller by a factor."""
+    tensors = model.tensors()
+    return type(model).from_tensors(tensors | {group[0]: factor * tensors[group[0]]})
+
+
+def _scale(tensors: dict[str, Array], name: str) -> float:
+    """The size against which an array's error is relative: its own, for a query bias at least that of the
+    matrix, for a constant at least that of the readout."""
+    own = float(np.linalg.norm(tensors[name]))
+    prefix, last = name[: -len(name.split(".")[-1])], name.split(".")[-1]
+    if last == "w0":
+        left, right = (tensors.get(prefix + part) for part in ("W.left", "W.right"))
+        W = tensors[prefix + "W"] if left is None or right is None else left @ right.T
+        return max(own, float(np.linalg.norm(W)))
+    if last == "c":
+        readouts = [
+            part for other, part in tensors.items() if other.split(".")[-1] in ("v", "u", "U", "down")
+        ]
+        return max([own, *(float(np.linalg.norm(part)) for part in readouts)])
+    return own
