@@ -37,6 +37,8 @@ _FACTORS = (1.0 - _WRONG, 1.0 + _WRONG)  # of the size of a group, beside errors
 _CONTRADICTED = 2.0
 _STANDS_OUT = 2.0  # times what errors explain: what a half wrong group moves at least, to be seen
 _SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
+# root mean squares of the rounding inside a target: steps round by chance, and few rows do not round alike
+_USUAL_ROUNDING = 2.0
 _FARTHEST = 1e4  # longest candidate rows, against those that scores or the answers' errors ask for
 _ACROSS = 8.0  # decades below the usual that the part of a row along a query bias may be
 _BESIDE = 1.5  # labels are asked where the value is so many times what the claim usually moves it
@@ -162,19 +164,16 @@ def _judged(
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
-    return _Drawn(
-        rows,
-        values,
-        _own_errors(model, rows, values, ruler) + constant,
-        _moves(values, rows, near),
-        {name: _moves(values, rows, models) for name, models in far.items()},
-    )
+    moves = {name: _moves(values, rows, models) for name, models in far.items()}
+    size = largest(values) + np.max(list(moves.values()), axis=0) / _WRONG
+    off = _own_errors(model, rows, values, size, ruler) + constant
+    return _Drawn(rows, values, off, _moves(values, rows, near), moves)
 
 
-def _own_errors(model: Model, rows: Array, values: Array, ruler: Answers) -> Array:
-    """How far answers may be from the values by themselves; nothing for labels, whose values are chosen."""
-    scale = model.sensitivity(rows)
-    rounding = model.rounding(rows, values, scale)
+def _own_errors(model: Model, rows: Array, values: Array, size: Array, ruler: Answers) -> Array:
+    """How far answers may be from the values by themselves; nothing for labels, whose values are chosen.
+    size: of the values, and of what cancels in them."""
+    rounding = model.rounding(rows, values)
     match ruler:
         case Labels():
             return rounding
@@ -183,7 +182,7 @@ def _own_errors(model: Model, rows: Array, values: Array, ruler: Answers) -> Arr
         case Within() | Noisy() | Rounded():
             return rounding + 1.05 * ruler.tolerance
         case Computed():
-            return rounding + ruler.rounding * (scale + largest(values))
+            return rounding + _USUAL_ROUNDING * ruler.noise * size
         case _:
             return rounding
 
