@@ -11,6 +11,7 @@ __all__ = [
     "LinearOperator",
     "cho_factor",
     "cho_solve",
+    "csr_matrix",
     "gammaln",
     "least_squares",
     "linear_sum_assignment",
@@ -33,6 +34,7 @@ def _late(module: str, name: str) -> Callable[..., Any]:
 LinearOperator = _late("scipy.sparse.linalg", "LinearOperator")
 cho_factor = _late("scipy.linalg", "cho_factor")
 cho_solve = _late("scipy.linalg", "cho_solve")
+csr_matrix = _late("scipy.sparse", "csr_matrix")
 gammaln = _late("scipy.special", "gammaln")
 least_squares = _late("scipy.optimize", "least_squares")
 linear_sum_assignment = _late("scipy.optimize", "linear_sum_assignment")

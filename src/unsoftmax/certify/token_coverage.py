@@ -59,7 +59,7 @@ def cover_tokens(
     pairs = np.stack([tokens, asking], axis=1)
     found = _ask(answers, pairs)
     worst = _largest(found - model(pairs))
-    if len(model.heads) > 1 or model.outputs is not None:
+    if len(model.heads) > 1 or model.outputs is not None or model.longest is not None:
         return Coverage(worst, float("nan"), 0.0, len(pairs))
     coverage = _compared(model, pairs, found, worst, noise)
     repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))

@@ -88,7 +88,7 @@ def recover_tokens(
         queries=ledger.bill,
         family=TokenHeads.family if model is None else model.family,
         width=ledger.width,
-        claim=learner.claim,
+        claim=learner.claim if evidence is None else evidence.learned.claim,
         model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,
         error_bound=None if evidence is None else _bound(evidence),
@@ -148,7 +148,8 @@ def _bound(evidence: _Evidence) -> float:
     scores = evidence.coverage.score_error
     margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
     size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
-    seen = max(_relative_errors(evidence), evidence.learned.loss / size, EPS)
+    learned = evidence.learned
+    seen = max(_relative_errors(evidence), learned.loss / size, learned.parameter_error, EPS)
     return margin * max(seen, evidence.growth * (0.0 if np.isnan(scores) else max(scores, EPS)))
 
 

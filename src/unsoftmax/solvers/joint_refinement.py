@@ -46,7 +46,6 @@ State = TypeVar("State")
 
 # of the strongest: columns of J below are damped as if they were this strong, or they would run away
 _WEAKEST_COLUMN = 1e-12
-_MOST_DAMPING = 1e8  # a step this short that still does not help: the residual cannot be lowered in float64
 # relative eigenvalue of the scaled normal matrix below which float64 has lost the direction
 _ROUNDED_AWAY = 1e-13
 
@@ -54,14 +53,15 @@ _ROUNDED_AWAY = 1e-13
 @dataclass(frozen=True)
 class RefinementOptions:
     """damping: relative to the diagonal of JᵀJ, at the first step. improvement: relative decrease of the
-    squared residual below which a
-    step counts as the last. patience: further steps after the held-out residual was lowest. inner_*:
-    conjugate gradients."""
+    squared residual below which a step counts as the last. enough: rms below which nothing is left to gain.
+    patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients."""
 
     iterations: int = 40
     damping: float = 1e-4
     least_damping: float = 1e-10
+    most_damping: float = 1e8  # a step this short that still does not help: rounding allows no better
     improvement: float = 1e-3
+    enough: float = 0.0
     patience: int = 2
     dense_limit: int = 3200
     inner_iterations: int = 100
@@ -112,6 +112,9 @@ def refine(
     judged = [] if held_out is None else [held_out(state)]
     best, damping, stopped = state, options.damping, StopReason.ITERATIONS
     for iteration in range(options.iterations):
+        if history[-1] < options.enough:
+            stopped = StopReason.SETTLED
+            break
         found = _improve(problem, state, residual, damping, options)
         if found is None:
             stopped = StopReason.NO_STEP
@@ -141,7 +144,7 @@ def _improve(
     gradient = linear.backward(residual)
     solve = _solver(linear, gradient, options)
     before = float(residual @ residual)
-    while damping <= _MOST_DAMPING:
+    while damping <= options.most_damping:
         step = solve(damping)
         moved = problem.moved(state, step)
         after = problem.residual(moved)

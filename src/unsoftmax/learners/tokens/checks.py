@@ -15,6 +15,7 @@ from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 __all__ = [
     "MIXING_TEST",
     "ORDER_TEST",
+    "ROUNDING",
     "Agreement",
     "agreement",
     "mixes_as_one_head",
@@ -24,7 +25,7 @@ __all__ = [
 ORDER_TEST = Test("answers do not depend on the order of tokens before the last, nor on doubling all of them")
 MIXING_TEST = Test("three tokens are answered as their scores in pairs predict")
 _SEQUENCES = 8
-_ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
+ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
 _MARGIN = 3.0  # of a root mean square over 16 to 32 differences
 _MOST_DECIMALS = 8
 _MIXTURES = 4  # as many answers in few digits are no chance
@@ -57,7 +58,7 @@ def agreement(sequences: TokenSequences, values: Array, rng: np.random.Generator
         answers.append(sequences.ask(np.repeat(pair, 2, axis=1)))
     compared = [(1, 2)] * (len(answers) > 2) + [(0, 3)] * (len(answers) > 3)
     found = np.concatenate([answers[a] - answers[b] for a, b in compared]) if compared else np.zeros(1)
-    noise = max(_ROUNDING * EPS * size, _MARGIN * rms(found), _stored_error(np.concatenate(answers), values))
+    noise = max(ROUNDING * EPS * size, _MARGIN * rms(found), _stored_error(np.concatenate(answers), values))
     return Agreement(noise, float(np.abs(found).max()))
 
 
@@ -88,6 +89,9 @@ def mixes_as_one_head(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[
     answers = meter.sequences.ask(np.stack([tokens, thirds, asking], axis=1))
     legible = np.isfinite(first.errors) & np.isfinite(second.errors)
     if legible.sum() < min(_LEGIBLE, len(tokens)):
+        outside = _outside_values(meter, tokens, asking)
+        if outside is not None:
+            return False, outside
         raise Unresolved(
             f"in {len(tokens) - int(legible.sum())} of {len(tokens)} sequences of three tokens one outweighs "
             "the others completely, so scores cannot be read: too strong for float64, or no attention at all"
@@ -108,6 +112,20 @@ def mixes_as_one_head(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[
         f"predict {float(predicted[worst]):.6g} to within {float(allowed[worst]):.1g}"
     )
     return bool((off <= allowed).all()), evidence
+
+
+def _outside_values(meter: TokenPairMeter, tokens: Ids, asking: Ids) -> str | None:
+    """Evidence that two tokens are answered beyond the values of both, which no single head does."""
+    answers = meter.sequences.ask(np.stack([tokens, asking], axis=1))
+    both = np.stack([meter.values[tokens], meter.values[asking]])
+    beyond = np.maximum(answers - both.max(axis=0), both.min(axis=0) - answers)
+    worst = int(beyond.argmax())
+    if beyond[worst] <= _FIT * meter.noise:
+        return None
+    return (
+        f"a sequence of two tokens is answered {float(answers[worst]):.6g}, and the tokens alone "
+        f"{float(both[0, worst]):.6g} and {float(both[1, worst]):.6g}"
+    )
 
 
 def _triples(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[Ids, Ids, Ids]:

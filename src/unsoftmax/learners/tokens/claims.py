@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 
-__all__ = ["TOKEN_HEAD_CLAIM"]
+__all__ = ["POSITIONS_CLAIM", "TOKEN_HEADS_CLAIM", "TOKEN_HEAD_CLAIM"]
 
 _CLASS_TESTS = 62  # 32 of equal sequences, 30 of triples
 _CANDIDATES = 6
+_COUNTING = 16 * 11  # pairs and patterns by which heads are counted
 
 
 def _usual(size: Size) -> int:
@@ -40,5 +41,74 @@ TOKEN_HEAD_CLAIM = Claim(
     ),
     recovers="the value of every token, and the table of scores less its mean over tokens",
     symmetry="none: keys and queries only up to an invertible matrix, which the table does not show",
+    verification=lambda size: size.width + 24 * 21,
+)
+
+
+def _several_usual(size: Size) -> int:
+    """One column in 2H + 2 patterns, r − 1 in 2H − 1, and r + 2 pairs of every other column."""
+    V, r, H = size.width, size.rank, max(size.heads, 2)
+    patterns = 2 * H - 1
+    return V + _CLASS_TESTS + _COUNTING + V * (2 * H + 2) + (r - 1) * V * patterns + V * (r + 2) * patterns
+
+
+def _several_most(size: Size) -> int:
+    """Repairs of all values beside eight more askers, every fit three times, twice as many columns."""
+    V, r, H = size.width, size.rank, max(size.heads, 2)
+    patterns = 2 * H - 1
+    columns = 2 * (r + 1) * V * patterns + 4 * V * (2 * r + 4) * patterns
+    return V + _CLASS_TESTS + _COUNTING + 9 * V * (2 * H + 2) + columns
+
+
+TOKEN_HEADS_CLAIM = Claim(
+    title="two to four attention heads over token ids, embeddings unknown",
+    source="this library: sums of sigmoids over copies of tokens, one order of heads, and a joint refinement",
+    assumptions=(
+        Assumption(
+            "order and common copies of tokens do not matter", "equal sequences in another order, and doubled"
+        ),
+        Assumption(
+            "two to four heads", "the fewest sigmoids that explain all patterns of copies of 16 pairs"
+        ),
+        Assumption("heads differ", "error bars of every pair; Unresolved where tokens stay open"),
+    ),
+    queries=QueryCount(
+        "V(2H + 3) + V(2r + 1)(2H - 1) + 238 for moderate scores; more where pairs are told apart poorly",
+        "upper",
+        _several_most,
+        _several_usual,
+    ),
+    recovers="values and scores of every token in every head",
+    symmetry="order of heads; constants of their values add up; keys and queries up to an invertible matrix",
+    verification=lambda size: size.width + 24 * 21,
+)
+
+
+def _positions_usual(size: Size) -> int:
+    """A block of 2·12² pairs, r + 2 whole columns, r + 3 pairs of every column, 3(2r + 1) for each place."""
+    V, r = size.width, size.rank
+    return V + 16 + 2 * 12**2 + V * (2 * r + 5) + 3 * (2 * r + 1) * (64 - 2)
+
+
+def _positions_most(size: Size) -> int:
+    """Blocks of 12, 24 and 48 tokens."""
+    return _positions_usual(size) + 2 * (24**2 + 48**2) + 32
+
+
+POSITIONS_CLAIM = Claim(
+    title="one attention head over token ids with learned positions, embeddings unknown",
+    source="this library: the second place by the rank of a block of scores, further places one by one",
+    assumptions=(
+        Assumption("one head", "scores of a block of pairs have a low rank at one value of the second place"),
+        Assumption("places add to keys, queries and values", "three times as many sequences as unknowns"),
+    ),
+    queries=QueryCount(
+        "V(2r + 6) + 2·12² + 3(2r + 1)(L - 2) + 16; L is counted as 64, its largest",
+        "upper",
+        _positions_most,
+        _positions_usual,
+    ),
+    recovers="keys, queries and values of every token and every place",
+    symmetry="shifts between tokens and places, of all keys, and an invertible matrix; not the first query",
     verification=lambda size: size.width + 24 * 21,
 )

@@ -6,10 +6,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unsoftmax.arrays import EPS
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
-from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks
+from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks, constant_answers
+from unsoftmax.learners.tokens.positions.learner import PositionedHead
+from unsoftmax.learners.tokens.several_heads.learner import SeveralTokenHeads
+from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHeads
+from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["TokenLearner"]
 
@@ -19,6 +25,8 @@ class TokenLearner:
     """Learns a target of token ids."""
 
     one_head: OneTokenHead = field(default_factory=OneTokenHead)
+    several_heads: SeveralTokenHeads = field(default_factory=SeveralTokenHeads)
+    with_positions: PositionedHead = field(default_factory=PositionedHead)
 
     @property
     def family(self) -> str:
@@ -32,4 +40,18 @@ class TokenLearner:
 
     def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only. longest: the most tokens of a sequence."""
-        return self.one_head.learn(asker, longest, rng)
+        with asker.phase("values"):
+            values = TokenSequences(asker, longest).values()
+        try:
+            meter = self.one_head.meter(asker, longest, values, rng)
+        except OutsideClass as refuted:
+            if refuted.test is not ORDER_TEST or longest < 3:
+                raise
+            noise = ROUNDING * EPS * float(np.abs(values).max())
+            return self.with_positions.learn(asker, longest, rng, values, noise)
+        if meter is None:
+            return constant_answers(values)
+        against = self.one_head.refuted(asker, meter, rng)
+        if against is not None:
+            return self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
+        return self.one_head.scores(asker, meter, values, rng)

@@ -9,14 +9,16 @@ from typing import Protocol
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.checks import MIXING_TEST, agreement, mixes_as_one_head, refuse_other_functions
+from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.ledger import Bill
 from unsoftmax.meters.tokens import TokenAnswers, TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 from unsoftmax.solvers.score_table import CrossApproximation
 
-__all__ = ["LearnedTokens", "OneTokenHead", "TokenBooks", "readout_of"]
+__all__ = ["LearnedTokens", "OneTokenHead", "TokenBooks", "constant_answers", "readout_of"]
 
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
 
@@ -39,13 +41,16 @@ class TokenBooks(TokenAnswers, Protocol):
 class LearnedTokens:
     """The model, the noise of the answers, and by how much the table's own errors move answers at most.
 
-    strong: whether some scores are so strong that predictions of these errors are poor.
+    strong: whether some scores are so strong that predictions of these errors are poor. claim: of the learner
+    that made the model. parameter_error: how far parameters are off, relative, where a joint fit tells it.
     """
 
     model: TokenHeads
     noise: float
     loss: float
     strong: bool = False
+    claim: Claim = TOKEN_HEAD_CLAIM
+    parameter_error: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -61,18 +66,23 @@ class OneTokenHead:
 
     def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only."""
-        plain = TokenSequences(asker, longest)
         with asker.phase("values"):
-            values = plain.values()
+            values = TokenSequences(asker, longest).values()
         meter = self.meter(asker, longest, values, rng)
         if meter is None:
-            return LearnedTokens(_constant(values), 0.0, 0.0)
-        if longest >= 3:
-            with asker.phase("class tests"):
-                fits, evidence = mixes_as_one_head(meter, rng)
-            if not fits:
-                raise OutsideClass(MIXING_TEST, evidence)
+            return constant_answers(values)
+        against = self.refuted(asker, meter, rng)
+        if against is not None:
+            raise OutsideClass(MIXING_TEST, against)
         return self.scores(asker, meter, values, rng)
+
+    def refuted(self, asker: TokenBooks, meter: TokenPairMeter, rng: np.random.Generator) -> str | None:
+        """The evidence against one head, if there is any."""
+        if meter.sequences.longest < 3:
+            return None
+        with asker.phase("class tests"):
+            fits, evidence = mixes_as_one_head(meter, rng)
+        return None if fits else evidence
 
     def meter(
         self, asker: TokenBooks, longest: int, values: Array, rng: np.random.Generator
@@ -112,7 +122,7 @@ def readout_of(values: Array) -> Array | None:
     return np.asarray(np.linalg.svd(values - values.mean(axis=0), full_matrices=False)[2][0])
 
 
-def _constant(values: Array) -> TokenHeads:
+def constant_answers(values: Array) -> LearnedTokens:
     """All scores zero: no answer shows them."""
     nothing = np.zeros((len(values), 0))
-    return TokenHeads([TokenHead(nothing, nothing, values)])
+    return LearnedTokens(TokenHeads([TokenHead(nothing, nothing, values)]), 0.0, 0.0)

@@ -1,0 +1,1 @@
+"""One head over token ids with learned positions."""

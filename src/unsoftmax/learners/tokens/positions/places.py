@@ -1,0 +1,97 @@
+"""Further places, one after the other: 2r + 1 numbers each, from random sequences of that length."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array, Ids
+from unsoftmax.learners.tokens.checks import ORDER_TEST
+from unsoftmax.meters.tokens import TokenSequences
+from unsoftmax.models import TokenHead, TokenPositions
+from unsoftmax.models.base import softmax
+from unsoftmax.outcomes import OutsideClass
+from unsoftmax.solvers.many_small_fits import fit_many
+
+__all__ = ["learn_places"]
+
+_OVERSAMPLED = 3  # sequences for every unknown
+_STARTS = (8, 24, 72)
+_EXPLAINED = 1e-5  # of the spread of values; joint fits remove less
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """Sequences of one length; unknown are key, query and value of its last place. Problems are starts.
+
+    scores_keys: (n, N, r), keys of all entries with the last place's left out. queries: (n, r), tokens' own.
+    values: (n, N). found: (n,).
+    """
+
+    keys: Array
+    queries: Array
+    values: Array
+    found: Array
+
+    def linearised(self, unknowns: Array, which: Ids) -> tuple[Array, Array]:
+        r = self.queries.shape[1]
+        key, query, value = unknowns[:, :r], unknowns[:, r : 2 * r], unknowns[:, -1]
+        asked = self.queries[None] + query[:, None]
+        scores = np.einsum("nlr,snr->snl", self.keys, asked)
+        scores[:, :, -1] += np.einsum("sr,snr->sn", key, asked)
+        weights = softmax(scores)
+        values = np.broadcast_to(self.values, scores.shape).copy()
+        values[:, :, -1] += value[:, None]
+        answers = np.einsum("snl,snl->sn", weights, values)
+        moves = weights * (values - answers[:, :, None])
+        by_query = np.einsum("snl,nlr->snr", moves, self.keys) + moves[:, :, -1:] * key[:, None]
+        slopes = np.concatenate([moves[:, :, -1:] * asked, by_query, weights[:, :, -1:]], axis=2)
+        return answers - self.found, slopes
+
+
+def learn_places(
+    sequences: TokenSequences, head: TokenHead, longest: int, noise: float, rng: np.random.Generator
+) -> TokenHead:
+    """The head with positions up to `longest`; those of two places are there already."""
+    assert head.positions is not None
+    places, r = head.positions, head.keys.shape[1]
+    limit = _EXPLAINED * head.spread
+    for length in range(3, longest + 1):
+        ids = rng.integers(0, head.vocabulary, (_OVERSAMPLED * (2 * r + 1), length))
+        own = np.vstack([places.keys, np.zeros((1, r))])
+        problem = _Place(
+            head.keys[ids] + own,
+            head.queries[ids[:, -1]],
+            head.values[ids] + np.append(places.values, 0.0),
+            sequences.ask(ids),
+        )
+        found, rms = _best(problem, r, noise, limit, rng)
+        if rms > limit:
+            raise OutsideClass(
+                ORDER_TEST,
+                f"order matters, and sequences of {length} tokens are not answered as by a head with learned "
+                f"positions: {rms:.2g} is left of answers that spread over {head.spread:.2g}",
+            )
+        places = TokenPositions(
+            np.vstack([places.keys, found[:r]]),
+            np.vstack([places.queries, found[r : 2 * r]]),
+            np.append(places.values, found[-1]),
+        )
+    return TokenHead(head.keys, head.queries, head.values, places)
+
+
+def _best(
+    problem: _Place, r: int, noise: float, limit: float, rng: np.random.Generator
+) -> tuple[Array, float]:
+    best, rms = np.zeros(2 * r + 1), np.inf
+    for count in _STARTS:
+        starts = 0.5 * rng.standard_normal((count, 2 * r + 1))
+        starts[0] = 0.0
+        fits = fit_many(problem, starts, np.arange(count), good=noise)
+        at = int(fits.rms.argmin())
+        if fits.rms[at] < rms:
+            best, rms = fits.unknowns[at], float(fits.rms[at])
+        if rms <= limit:
+            break
+    return best, rms

@@ -1,0 +1,1 @@
+"""Several heads over token ids."""
