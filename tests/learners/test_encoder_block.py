@@ -156,7 +156,16 @@ def test_hostile_blocks_are_never_a_success(
     assert result.model is None
 
 
-def test_post_norm_is_named() -> None:
-    result = unsoftmax.recover(torch_layer(6, norm_first=False), family="encoder-block")
-    assert result.status is Status.UNRESOLVED
-    assert "norm comes last" in result.reason
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_post_norm_layers_of_torch(activation: str) -> None:
+    layer = torch_layer(6, norm_first=False, activation=activation)
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    truth = block_from_torch(layer)
+    assert truth.distance(result.model) < 1e-8
+    assert result.error_bound is not None
+    assert truth.distance(result.model) <= result.error_bound
+    X = np.random.default_rng(0).standard_normal((40, 5, 8))
+    answers = layer(torch.tensor(X))[:, -1].detach().numpy()
+    assert np.abs(result.model(X) - answers).max() < 1e-10

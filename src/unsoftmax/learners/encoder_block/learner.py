@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
+from unsoftmax.learners.encoder_block.post_norm import find_post_norm
 from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Stop, Test, Unresolved
 
@@ -37,13 +39,14 @@ def _queries(size: Size) -> int:
 
 @dataclass(frozen=True)
 class EncoderBlockLearner:
-    """Recovers a pre-norm encoder block: LayerNorm or RMSNorm, heads, residuals, and a ReLU or smooth
-    network.
+    """Recovers an encoder block: heads, residuals, a ReLU or smooth network, and norms before (LayerNorm or
+    RMSNorm) or behind them (LayerNorm).
 
-    Claim: exact in float64, number of heads, neurons, eps and activation unknown. Queries: 1 to 2.5 times the
-    parameters of the layer. Assumes: see `claim`. Recovers: the canonical block. Fails when: a norm comes
-    last
-    (post-norm, UNRESOLVED), rows are bounded, answers carry errors, or neurons are too many for the width.
+    Claim: exact in float64, number of heads, neurons, eps and activation unknown. Queries: 1 to 3 times the
+    parameters of the layer. Assumes: see `claim`. Recovers: the canonical block. Fails when: rows are
+    bounded,
+    answers carry errors, neurons are too many for the width or, post-norm, the residual stream vanishes
+    nowhere.
 
     attempts: starts from other random rows, where one does not arrive.
     """
@@ -54,11 +57,14 @@ class EncoderBlockLearner:
     @property
     def claim(self) -> Claim:
         return Claim(
-            title="A whole pre-norm encoder block from its last row",
+            title="A whole encoder block from its last row",
             source="this library",
             assumptions=(
                 Assumption("rows of any size may be sent, nine in a sequence", "the asker's bounds"),
-                Assumption("no norm follows the network", "answers grow with the last row"),
+                Assumption(
+                    "the residual stream passes rows on, or ends in a LayerNorm",
+                    "answers to large rows, and the hyperplane that answers fill",
+                ),
                 Assumption(
                     "answers are exact up to rounding", "residual of the joint fit, and fresh sequences"
                 ),
@@ -75,12 +81,12 @@ class EncoderBlockLearner:
         _check_asker(asker)
         asks, d = sequences_of(asker), asker.width
         with asker.phase("order of norms"):
-            centred = _order_of_norms(asks, d, rng)
+            find = _start_of(asks, d, rng)
         reasons: list[str] = []
         for _ in range(self.attempts):
             try:
                 with asker.phase("start"):
-                    shape, state = find_pre_norm(asks, d, centred, rng)
+                    shape, state = find()
             except Unresolved as stop:
                 reasons.append(stop.reason)
                 continue
@@ -96,7 +102,7 @@ class EncoderBlockLearner:
                 bound = parameter_error(asks, shape, state, rng)
             return Learned(state.model(shape).canonical(), self.claim, error_bound=bound)
         raise Unresolved(
-            f"a pre-norm block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
+            f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
             "block may have another network, or rows and neurons of very different sizes"
         )
 
@@ -127,19 +133,19 @@ def _check_asker(asker: Asker) -> None:
         )
 
 
-def _order_of_norms(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
-    """Whether norms remove the mean; raises where a norm comes last, or where large rows are not passed
-    on."""
+def _start_of(
+    asks: AsksSequences, width: int, rng: np.random.Generator
+) -> Callable[[], tuple[BlockShape, BlockState]]:
+    """How to begin: with a norm that comes last, or with norms that come first. Raises where large rows are
+    not
+    passed on."""
     row = rng.standard_normal(width)
     far = np.stack([1e3 * row, 1e6 * row])[:, None]
-    sizes = np.abs(asks(far)).max(axis=1)
+    answers = asks(far)
+    sizes = np.abs(answers).max(axis=1)
     if not sizes[1] > _GROWS * sizes[0]:
-        raise Unresolved(
-            "answers to a row stay the same when it grows a thousandfold: a norm comes last, as in post-norm "
-            "blocks, which are not recovered yet"
-        )
-    passed = asks(far)[1] / 1e6
-    if float(np.abs(passed - row).max()) > 1e-3 * float(np.abs(row).max()):
+        return lambda: find_post_norm(asks, width, rng)
+    if float(np.abs(answers[1] / 1e6 - row).max()) > 1e-3 * float(np.abs(row).max()):
         raise Unresolved(
             "a large last row is not passed on by a residual connection: this is no pre-norm block"
         )
@@ -147,8 +153,5 @@ def _order_of_norms(asks: AsksSequences, width: int, rng: np.random.Generator) -
     moved = rows.copy()
     moved[:, -1] += 0.7
     before, after = asks(np.concatenate([rows, moved]))
-    return _shifted(before, after, 0.7)
-
-
-def _shifted(before: Array, after: Array, shift: float) -> bool:
-    return float(np.abs(after - before - shift).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))
+    centred = float(np.abs(after - before - 0.7).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))
+    return lambda: find_pre_norm(asks, width, centred, rng)

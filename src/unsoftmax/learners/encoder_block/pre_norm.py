@@ -6,9 +6,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row, read_rows
-from unsoftmax.learners.encoder_block.sphere_heads import FoundHeads, Responses, find_heads
-from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.learners.encoder_block.responses import ExactResponses
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
+from unsoftmax.learners.encoder_block.tokens import SphereTokens
 from unsoftmax.learners.relu_ball.find import find_relu_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
@@ -33,7 +35,9 @@ def find_pre_norm(
     rows = read_rows(asks, shape, rng)
     network = _network(asks, rows, rng)
     shape = BlockShape(True, centred, network.activation, width)
-    heads = find_heads(_responses(asks, rows, network), shape.basis.shape[1], float(np.sqrt(width)), rng)
+    heads = find_heads(
+        _responses(asks, rows, network), SphereTokens(shape.basis.shape[1], float(np.sqrt(width))), rng
+    )
     return shape, state_of(rows, network, heads)
 
 
@@ -66,7 +70,7 @@ def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network
     return find_relu_network(network, 1e-13 * float(np.abs(answers).max()), rng, faint=_BENT * steep).network
 
 
-def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> Responses:
+def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> ExactResponses:
     """What keys add to y of a large asking row, tokens given by seen coordinates on the sphere."""
     d, basis = rows.shape.width, rows.shape.basis
 
@@ -84,23 +88,13 @@ def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> Resp
             y = answers - network(seen(y))
         return np.asarray(y - alone)
 
-    return respond
+    return ExactResponses(respond)
 
 
 def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockState:
     """Heads as factors of the common rank, the network as its two layers."""
-    H, r = len(heads.values), heads.rank
-    k = rows.shape.basis.shape[1]
-    queries, keys, values = np.zeros((H, r, k + 1)), np.zeros((H, r, k)), np.zeros((H, r, k))
-    outputs = np.zeros((rows.shape.width, H * r + 1))
-    for h in range(H):
-        left, sizes, right = np.linalg.svd(heads.scores[h], full_matrices=False)
-        keys[h] = (left[:, :r] * np.sqrt(sizes[:r])).T
-        queries[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
-        left, sizes, right = np.linalg.svd(heads.values[h], full_matrices=False)
-        outputs[:, h * r : (h + 1) * r] = left[:, :r] * np.sqrt(sizes[:r])
-        values[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
-    outputs[:, -1] = rows.constant
+    queries, keys, values, outputs = head_factors(heads.values, heads.scores, heads.rank)
+    outputs = np.column_stack([outputs, rows.constant])
     inner = np.column_stack([network.A, network.b])
     outer = np.column_stack([network.U.T, np.asarray(network.c)])
     eps = np.log(np.array([rows.eps, rows.second_eps]))

@@ -19,7 +19,7 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["PreNormRows", "read_rows"]
+__all__ = ["PreNormRows", "asked_beside", "read_rows"]
 
 _FAR = 300.0  # size of rows at which the value path is read: eps changes a norm by less than 1e-9
 _STEP = 2e-3  # of that size: rounding 1e-13/2e-3 meets truncation (2e-3)⁴ at about 1e-10
@@ -114,7 +114,7 @@ def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator
         b = rng.standard_normal(d) @ basis @ basis.T
         b *= _FAR * np.sqrt(d) / np.linalg.norm(b)
         alone = _derivative(lambda rows: asks(rows[:, None]), b)
-        copies = _derivative(partial(_asked_beside, asks, b), b) * (4.0 / 3.0)
+        copies = _derivative(partial(asked_beside, asks, b), b) * (4.0 / 3.0)
         seen = b @ basis / np.linalg.norm(b @ basis)
         designs.append((basis.T - np.outer(seen, seen @ basis.T)) * np.sqrt(d) / np.linalg.norm(b @ basis))
         found.append(np.asarray(np.linalg.solve(alone - copies, copies), dtype=np.float64))
@@ -132,7 +132,7 @@ def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator
     return np.asarray(path)
 
 
-def _asked_beside(asks: AsksSequences, b: Array, rows: Array) -> Array:
+def asked_beside(asks: AsksSequences, b: Array, rows: Array) -> Array:
     """Answers to three copies of each row beside the asking row b."""
     last = np.broadcast_to(b, (len(rows), 1, len(b)))
     return asks(np.concatenate([np.repeat(rows[:, None], 3, axis=1), last], axis=1))

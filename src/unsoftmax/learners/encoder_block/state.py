@@ -11,7 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.models import EncoderBlock, MultiHead, Network, SingleHead
 from unsoftmax.models.parts import Activation, LayerNorm, Norm, RMSNorm
 
-__all__ = ["BlockShape", "BlockState", "mean_free_basis"]
+__all__ = ["BlockShape", "BlockState", "head_factors", "mean_free_basis"]
 
 
 def mean_free_basis(width: int) -> Array:
@@ -118,3 +118,19 @@ class BlockState:
             activation=shape.activation,
         )
         return EncoderBlock(attention, network, first, second, norm_first=shape.norm_first)
+
+
+def head_factors(values: Array, scores: Array, rank: int) -> tuple[Array, Array, Array, Array]:
+    """queries, keys, values and outputs (m, H·r) of heads V (H, m, p) and [W w0] (H, p, p + 1)."""
+    H, m, p = values.shape
+    r = rank
+    queries, keys, inner = np.zeros((H, r, p + 1)), np.zeros((H, r, p)), np.zeros((H, r, p))
+    outputs = np.zeros((m, H * r))
+    for h in range(H):
+        left, sizes, right = np.linalg.svd(scores[h], full_matrices=False)
+        keys[h] = (left[:, :r] * np.sqrt(sizes[:r])).T
+        queries[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
+        left, sizes, right = np.linalg.svd(values[h], full_matrices=False)
+        outputs[:, h * r : (h + 1) * r] = left[:, :r] * np.sqrt(sizes[:r])
+        inner[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
+    return queries, keys, inner, outputs

@@ -29,7 +29,15 @@ _QUIET = (
     8  # chords in a row without a new kink that end the search, the last half aimed at what is least affine
 )
 _EDGE = 0.985  # of the radius: how far out chords reach
-_RANK_ONE = 0.02  # second over first singular value of a jump that counts as one neuron
+# second over first singular value of a jump that counts as one neuron; clean ones leave 1e-7, and one with
+# another
+# kink inside a cell is off by about as much as its second value
+_RANK_ONE = 1e-4
+_STEP = 0.01  # of a cell's width, from its middle: differences for Jacobians
+# cosine of normal and chord up to which such differences may cross the cell's own hyperplane: steps then
+# reach
+# _STEP/√k of the width across it, and it is half the width times the cosine away
+_SLANTED = 0.04
 _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as one
 _SPECK = 3e-3  # weight of a neuron, over the median's, that counts as what another one's error leaves
 _OPTIONS = RefinementOptions(
@@ -164,14 +172,17 @@ def _along_chord(
     ends = np.concatenate([[-reach], kinks, [reach]])
     centres, widths = 0.5 * (ends[1:] + ends[:-1]), np.diff(ends)
     turned = np.linalg.qr(np.column_stack([along, rng.standard_normal((k, k - 1))]))[0].T
-    jacobians = _jacobians(rest, middle + centres[:, None] * along, widths, turned, asks.radius)
+    jacobians, errors = _jacobians(rest, middle + centres[:, None] * along, widths, turned, asks.radius)
+    errors = 4.0 * np.sqrt(k) * (noise * errors + neurons.least)
     found = []
     for i, place in enumerate(kinks):
         jump = jacobians[i + 1] - jacobians[i]  # (k, m) in turned coordinates
         left, sizes, right = np.linalg.svd(jump, full_matrices=False)
-        if len(sizes) > 1 and sizes[1] > _RANK_ONE * sizes[0]:
+        if len(sizes) > 1 and sizes[1] > max(_RANK_ONE * sizes[0], errors[i] + errors[i + 1]):
             continue
         normal = turned.T @ left[:, 0]
+        if abs(float(normal @ along)) < _SLANTED:
+            continue
         sign = 1.0 if normal @ along > 0 else -1.0
         normal = sign * normal
         row = np.append(normal, -float(normal @ (middle + place * along)))
@@ -181,14 +192,16 @@ def _along_chord(
 
 def _jacobians(
     rest: Callable[[Array], Array], centres: Array, widths: Array, turned: Array, radius: float
-) -> Array:
-    """(cells, k, m) derivatives along the turned basis, with steps that stay inside each cell."""
+) -> tuple[Array, Array]:
+    """(cells, k, m) derivatives along the turned basis, with steps that stay inside each cell; and how much
+    each
+    magnifies errors of the answers."""
     k = turned.shape[1]
-    steps = np.minimum(0.03 * widths, 0.02 * radius)
+    steps = np.minimum(_STEP * widths, 0.02 * radius)
     around = (centres[:, None] + steps[:, None, None] * turned).reshape(-1, k)
     answers = rest(np.concatenate([centres, around]))
     n = len(centres)
-    return np.asarray((answers[n:].reshape(n, k, -1) - answers[:n, None]) / steps[:, None, None])
+    return np.asarray((answers[n:].reshape(n, k, -1) - answers[:n, None]) / steps[:, None, None]), 1.0 / steps
 
 
 def _fitted(

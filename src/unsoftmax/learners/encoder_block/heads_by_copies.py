@@ -1,4 +1,4 @@
-"""Heads whose tokens lie on a sphere, from what other rows add to the answer of an asking row.
+"""All heads, from what other rows add to the answer of an asking row.
 
 S(K, b) = Σ_h V_h Σ_i α_i (k_i - b) with weights α over the keys k_i and the asking row b. Copies of one key
 take the heads
@@ -9,21 +9,19 @@ their weights, and the weights' logarithms the scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import linear_sum_assignment
+from unsoftmax.learners.encoder_block.responses import Responses
+from unsoftmax.learners.encoder_block.tokens import Tokens, unit_rows
 from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["FoundHeads", "Responses", "find_heads"]
-
-Responses: TypeAlias = Callable[[Array, Array], Array]  # keys (B, n, p), asking rows (B, p) -> (B, m)
+__all__ = ["FoundHeads", "find_heads"]
 
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(9.0)  # of the radius: how far keys may be from the asking row
@@ -44,11 +42,13 @@ class FoundHeads:
     rank: int
 
 
-def find_heads(respond: Responses, width: int, radius: float, rng: np.random.Generator) -> FoundHeads:
-    """All heads; tokens have `width` coordinates and norm `radius`."""
-    lifting, size = _first_lifting(respond, width, radius, rng)
-    values = _values(lifting, width, size, rng)
-    scores = _scores(respond, values, radius, size, rng)
+def find_heads(
+    respond: Responses, tokens: Tokens, rng: np.random.Generator, *, negligible: float = _NEGLIGIBLE
+) -> FoundHeads:
+    """All heads. negligible: relative singular value of responses that counts as none."""
+    lifting, size = _first_lifting(respond, tokens, negligible, rng)
+    values = _values(lifting, tokens.width, size, rng)
+    scores = _scores(respond, values, tokens, size, rng)
     rank = max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1]))
     return FoundHeads(values, scores, rank)
 
@@ -58,33 +58,25 @@ def _rank(matrix: Array) -> int:
     return max(1, int((sizes > 1e-3 * sizes[0]).sum()))
 
 
-def _unit(rows: Array) -> Array:
-    return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
-
-
-def asking_rows(a: Array, count: int, radius: float, rng: np.random.Generator) -> Array:
-    """Rows b of norm `radius` with |b + a| = |b|."""
-    middle = -a / 2.0
-    across = rng.standard_normal((count, len(a)))
-    across -= np.outer(across @ a, a) / (a @ a)
-    return np.asarray(middle + np.sqrt(radius**2 - middle @ middle) * _unit(across))
-
-
 @dataclass(frozen=True)
 class _Lifting:
     """Outputs V_h a of all heads for one difference a."""
 
     respond: Responses
-    radius: float
+    tokens: Tokens
     heads: int
     rng: np.random.Generator
 
     def __call__(self, a: Array) -> Array | None:
         """(H, m), or None where copies do not take the heads apart."""
         count = max(_LEAST, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
-        once, often, copies = copied_responses(self.respond, a, count, self.radius, self.rng)
+        return self.of(copied_responses(self.respond, a, count, self.tokens, self.rng))
+
+    def of(self, copied: CopiedResponses) -> Array | None:
+        """The same from responses that were asked."""
+        once, often = copied.settled(self.respond, self.heads)
         try:
-            outputs, weights = lift(once, often, copies, self.heads, self.rng)
+            outputs, weights = lift(once, often, copied.copies, self.heads, self.rng)
         except (Restart, np.linalg.LinAlgError):
             return None
         off = float(np.abs(weights @ outputs - once).max()) / float(np.abs(once).max())
@@ -92,44 +84,71 @@ class _Lifting:
         return outputs if good else None
 
 
+@dataclass(frozen=True)
+class CopiedResponses:
+    """Responses to one key a + b (n, m) and to several copies (n,) of it, over asking rows b."""
+
+    once: Array
+    often: Array
+    asking: Array
+    copies: Array
+
+    def settled(self, respond: Responses, heads: int) -> tuple[Array, Array]:
+        """What the keys add, once and often."""
+        both = np.concatenate([self.asking, self.asking])
+        found = respond.settle(np.concatenate([self.once, self.often]), both, heads)
+        return found[: len(self.once)], found[len(self.once) :]
+
+    def heads(self, respond: Responses, negligible: float) -> int:
+        """Dimensions of what the keys add."""
+        most = int(min(_MOST_HEADS + 1, len(self.copies), self.once.shape[1]))
+        for heads in range(1, most):
+            sizes = np.linalg.svd(np.vstack(self.settled(respond, heads)), compute_uv=False)
+            if sizes[heads] <= negligible * sizes[0]:
+                return heads
+        return most
+
+
 def copied_responses(
-    respond: Responses, a: Array, count: int, radius: float, rng: np.random.Generator
-) -> tuple[Array, Array, Array]:
-    """Responses to one key a + b and to several copies of it, over `count` asking rows b."""
-    b = asking_rows(a, count, radius, rng)
+    respond: Responses, a: Array, count: int, tokens: Tokens, rng: np.random.Generator
+) -> CopiedResponses:
+    """Over `count` asking rows, less those whose answers tell nothing."""
+    b = tokens.askers_beside(a, count, rng)
     copies = np.where(np.arange(count) % 2 == 0, float(_COPIES[0]), float(_COPIES[1]))
     keys = (a + b)[:, None]
-    once = respond(keys, b)
+    once = respond.ask(keys, b)
     often = np.empty_like(once)
     for number in _COPIES:
         chosen = copies == number
-        often[chosen] = respond(np.repeat(keys[chosen], number, axis=1), b[chosen])
-    return once, often, copies
+        often[chosen] = respond.ask(np.repeat(keys[chosen], number, axis=1), b[chosen])
+    told = np.isfinite(once).all(axis=1) & np.isfinite(often).all(axis=1)
+    return CopiedResponses(once[told], often[told], b[told], copies[told])
 
 
 def _first_lifting(
-    respond: Responses, width: int, radius: float, rng: np.random.Generator
+    respond: Responses, tokens: Tokens, negligible: float, rng: np.random.Generator
 ) -> tuple[_Lifting, float]:
     """The number of heads, and a size of differences at which three random ones are taken apart."""
     for part in _SIZES:
-        size, good, heads = part * radius, 0, 0
+        size, good, heads = part * tokens.radius, 0, 0
         for _ in range(3):
-            a = size * _unit(rng.standard_normal(width))
+            a = size * unit_rows(rng.standard_normal(tokens.width))
             count = _LEAST
             while True:
-                once, often, _ = copied_responses(respond, a, count, radius, rng)
-                sizes = np.linalg.svd(np.vstack([once, often]), compute_uv=False)
-                heads = max(heads, int((sizes > _NEGLIGIBLE * sizes[0]).sum()))
-                if count >= 1.8 * (heads * (heads + 1) // 2 + heads) or heads > _MOST_HEADS:
+                copied = copied_responses(respond, a, count, tokens, rng)
+                heads = max(heads, copied.heads(respond, negligible))
+                if len(copied.copies) >= 1.5 * (heads * (heads + 1) // 2 + heads) or heads > _MOST_HEADS:
                     break
-                count = int(1.9 * (heads * (heads + 1) // 2 + heads)) + 4
-            if (
-                heads <= min(_MOST_HEADS, once.shape[1] - 1)
-                and _Lifting(respond, radius, heads, rng)(a) is not None
-            ):
+                if count > 8 * _MOST_HEADS**2:
+                    break
+                count = max(int(1.9 * (heads * (heads + 1) // 2 + heads)) + 4, int(1.5 * count))
+            lifting = _Lifting(respond, tokens, heads, rng)
+            if heads <= min(_MOST_HEADS, copied.once.shape[1] - 1) and lifting.of(copied) is not None:
                 good += 1
+            elif good == 0:
+                break
         if good >= 2:
-            return _Lifting(respond, radius, heads, rng), size
+            return _Lifting(respond, tokens, heads, rng), size
     raise Unresolved("copies of rows do not take the heads apart at any size of rows")
 
 
@@ -162,16 +181,18 @@ def _insist(lifting: _Lifting, a: Array) -> Array:
     raise Unresolved("copies of rows do not take the heads apart in one direction")
 
 
-def _scores(respond: Responses, values: Array, radius: float, size: float, rng: np.random.Generator) -> Array:
+def _scores(
+    respond: Responses, values: Array, tokens: Tokens, size: float, rng: np.random.Generator
+) -> Array:
     """[W w0] of every head: k scores at each of k + 4 asking rows, all keys near the asking row."""
     H, m, p = values.shape
-    n = max(1, min(m // H - 1, 6))
-    asking = radius * _unit(rng.standard_normal((p + 4, p)))
+    n = max(1, min((m - 1) // H - 1, 6))
+    asking = tokens.askers(p + 4, rng)
     directions = np.empty((H, len(asking), p))
     for j, b in enumerate(asking):
         reach = size
         for _ in range(14):
-            scores, differences = _scores_at(respond, values, b, reach, n, radius, rng)
+            scores, differences = _scores_at(respond, values, b, reach, n, tokens, rng)
             if scores is not None:
                 directions[:, j] = np.linalg.solve(differences, scores.T).T
                 break
@@ -183,21 +204,29 @@ def _scores(respond: Responses, values: Array, radius: float, size: float, rng: 
 
 
 def _scores_at(
-    respond: Responses, values: Array, b: Array, reach: float, n: int, radius: float, rng: np.random.Generator
+    respond: Responses,
+    values: Array,
+    b: Array,
+    reach: float,
+    n: int,
+    tokens: Tokens,
+    rng: np.random.Generator,
 ) -> tuple[Array | None, Array]:
     """Scores (H, p) of p keys around b, n keys a query; None where a weight is not readable."""
     H, _, p = values.shape
     turned = np.linalg.qr(rng.standard_normal((p, p)))[0].T
-    keys = radius * _unit(b / radius + reach / radius * turned)
+    keys = tokens.around(b, turned, reach)
     differences = keys - b
     groups = [np.arange(start, min(start + n, p)) for start in range(0, p, n)]
     if len(groups[-1]) < n:
         groups[-1] = np.arange(p - n, p)
-    found = respond(np.stack([keys[group] for group in groups]), np.repeat(b[None], len(groups), axis=0))
+    found = respond.ask(np.stack([keys[group] for group in groups]), np.repeat(b[None], len(groups), axis=0))
+    if not np.isfinite(found).all():
+        return None, differences
     scores = np.empty((H, p))
     for group, answer in zip(groups, found, strict=True):
         design = np.concatenate([values[h] @ differences[group].T for h in range(H)], axis=1)
-        weights = np.linalg.lstsq(design, answer, rcond=None)[0].reshape(H, -1)
+        weights = respond.weights(answer, b, design).reshape(H, -1)
         rest = 1.0 - weights.sum(axis=1)
         low, high = _WEIGHTS
         if weights.min() < low or rest.min() < low or weights.max() > high:

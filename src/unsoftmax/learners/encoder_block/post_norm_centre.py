@@ -1,0 +1,117 @@
+"""Where the residual stream of a post-norm block vanishes: there the last norm's eps shows lengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.last_norm import LastNorm, straightened
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["Centre", "find_centre", "sharpen_centre"]
+
+_NEAR = 0.02  # of 1 - |n|²/d: from there on Newton's method sees lengths
+_DESCENT = 400
+_TURNED = 0.3  # cosine of two directions below which a step was too long
+_REACH = 0.95  # of the radius of the ball
+_LONGEST = 0.05  # step of Newton's method
+_SETTLED = 1e-7
+_LINES = 4  # half lines over width, of which at least an eighth should be without a kink
+_PLACES = np.geomspace(0.03, 1.0, 6)
+# of the length at which eps halves an answer; measured: 1e-11, 3e-12 and 1e-12 of the centre
+_REACHES = (1.6, 4.0, 10.0)
+_SMOOTH_REACH, _SMOOTH_DEGREE = 10.0, 5
+_AFFINE = 1e-6  # what straight lines may leave of a network with kinks; a smooth one leaves 1e-4
+
+
+@dataclass(frozen=True)
+class Centre:
+    """place: (k,), where r vanishes. slopes: (k, k), derivatives of r there. norm: the last norm, better
+    known."""
+
+    norm: LastNorm
+    place: Array
+    slopes: Array
+
+    @property
+    def unit(self) -> float:
+        """How far from the place |r|² = d, in units of √eps."""
+        return float(np.sqrt(len(self.norm.gain)) / np.sqrt(np.mean((self.slopes**2).sum(axis=0))))
+
+
+def find_centre(answer: Callable[[Array], Array], norm: LastNorm, radius: float) -> Centre:
+    """answer: of points u inside the ball. Tries both signs of the last gain."""
+    for sign in (1.0, -1.0):
+        place = _descend(answer, norm, sign, radius)
+        if place is not None:
+            return _newton(answer, norm, place, radius)
+    raise Unresolved("no input of the network was found at which the residual stream vanishes")
+
+
+def _descend(answer: Callable[[Array], Array], norm: LastNorm, sign: float, radius: float) -> Array | None:
+    """Against the direction of r, which near an identity leads to its zero."""
+    place, step = np.zeros(norm.basis.shape[1]), 0.15 * radius
+    last: Array | None = None
+    for _ in range(_DESCENT):
+        n, inside = norm.normed(answer(place[None]))
+        if inside[0] > _NEAR:
+            return place
+        along = sign * n[0] / np.linalg.norm(n[0])
+        if last is not None and along @ last < _TURNED:
+            step *= 0.6
+        last = along
+        place = place - step * along
+        if np.linalg.norm(place) > _REACH * radius:
+            place *= 0.9
+        if step < 1e-7 * radius:
+            break
+    return None
+
+
+def _newton(answer: Callable[[Array], Array], norm: LastNorm, place: Array, radius: float) -> Centre:
+    k = len(place)
+    for _ in range(12):
+        h = 1e-4
+        found = norm.stream(answer(np.vstack([place, place + h * np.eye(k)])))
+        slopes = ((found[1:] - found[0]) / h).T
+        step = -np.linalg.solve(slopes, found[0])
+        length = float(np.linalg.norm(step))
+        place = place + step * min(1.0, _LONGEST / length)
+        if length < _SETTLED:
+            break
+    if np.linalg.norm(place) > _REACH * radius:
+        raise Unresolved(
+            "the residual stream vanishes too close to the edge of what the first norm passes on"
+        )
+    return Centre(norm, place, slopes)
+
+
+def sharpen_centre(
+    answer: Callable[[Array], Array], centre: Centre, radius: float, rng: np.random.Generator
+) -> tuple[Centre, bool]:
+    """Centre and size of the last norm's sphere from lines, and whether r is affine there (kinks aside)."""
+    k, norm = len(centre.place), centre.norm
+    room = 0.98 * radius - float(np.linalg.norm(centre.place))
+
+    def along(lines: int, reach: float, sides: Array) -> tuple[Array, Array]:
+        directions = rng.standard_normal((lines * k, k))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        places = np.outer(sides, min(reach * centre.unit, room) * _PLACES).ravel()
+        points = centre.place + places[:, None] * directions[:, None]
+        return places, answer(points.reshape(-1, k)).reshape(len(directions), len(places), -1)
+
+    affine = False
+    for reach in _REACHES:
+        places, answers = along(_LINES, reach, np.ones(1))
+        better, left = straightened(norm, answers, places, 1)
+        if left > _AFFINE:
+            break
+        norm, affine = better, True
+    if affine:
+        return Centre(norm, centre.place, centre.slopes), True
+    places, answers = along(2, _SMOOTH_REACH, np.array([-1.0, 1.0]))
+    norm, _ = straightened(norm, answers, places, _SMOOTH_DEGREE)
+    return Centre(norm, centre.place, centre.slopes), False

@@ -1,0 +1,93 @@
+"""The middle of a post-norm block: r(u) = P·g1∘u + network(u), found inside the ball, and what the last
+norm makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.last_norm import LastNorm
+from unsoftmax.learners.relu_ball.find import find_relu_network
+from unsoftmax.learners.smooth_network.asks import FunctionAsks
+from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.models import Network
+from unsoftmax.models.parts import Activation
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+
+__all__ = ["Middle", "find_middle"]
+
+SKIP_TEST = Test("the linear part beside the neurons is a gain of every column")
+
+_BALL = 0.98  # of the radius of the first norm's output: how far out its inside is asked
+_NOISE = 1e-11  # of r: rounding of answers over 1 - |n|²/d, which is about 1e-5 far out
+_BENT = (
+    1e-6  # changes of slope that do not count, over the steepest: the last norm's sphere is known to 1e-12
+)
+_LEFT = 1e-3  # of the linear part, which gains and reflections must explain
+
+
+@dataclass(frozen=True)
+class Middle:
+    """gain: (d,). inner (J, k + 1), outer (k, J + 1): the network's layers. norm: the last norm, whose eps
+    is one."""
+
+    activation: Activation
+    gain: Array
+    inner: Array
+    outer: Array
+    norm: LastNorm
+
+    def stream(self, u: Array) -> tuple[Array, Array]:
+        """r (n, k), and its derivatives (n, k, k)."""
+        basis = self.norm.basis
+        skip = basis.T @ (self.gain[:, None] * basis)
+        hidden = u @ self.inner[:, :-1].T + self.inner[:, -1]
+        r = u @ skip + self.activation(hidden) @ self.outer[:, :-1].T + self.outer[:, -1]
+        slopes = (self.outer[:, :-1] * self.activation.first(hidden)[:, None]) @ self.inner[:, :-1]
+        return r, skip + slopes
+
+
+def find_middle(
+    answer: Callable[[Array], Array], norm: LastNorm, kinked: bool, radius: float, rng: np.random.Generator
+) -> Middle:
+    """From answers to points u inside the ball."""
+    k = norm.basis.shape[1]
+    asks = FunctionAsks(lambda u: norm.stream(answer(u)), k, k, _BALL * radius)
+    if not kinked:
+        return _oriented(find_network(asks, rng).network, norm)
+    probe = asks(0.9 * radius / np.sqrt(k) * np.sign(rng.standard_normal((8, k))))
+    scale = float(np.abs(probe).max())
+    unit = FunctionAsks(lambda u: asks(u) / scale, k, k, asks.radius)
+    found = find_relu_network(unit, _NOISE, rng, faint=_BENT / radius).network
+    return _oriented(found.followed(scale * np.eye(k)), norm)
+
+
+def _oriented(network: Network, norm: LastNorm) -> Middle:
+    """Reflections and gains that explain the linear part, by one least squares."""
+    basis, J = norm.basis, network.neurons
+    d, k = basis.shape
+    slope = network.activation.reflection.slope
+    linear = np.zeros((k, k)) if network.linear is None else network.linear
+    columns = [np.einsum("di,dj->ijd", basis, basis).reshape(-1, d)]
+    if slope != 0.0:
+        columns.append(slope * np.einsum("ji,jm->imj", network.A, network.U).reshape(-1, J))
+    design = np.hstack(columns)
+    if design.shape[1] > len(design):
+        raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {k} by {k} numbers")
+    scale = np.linalg.norm(design, axis=0) + 1e-300
+    solved = np.linalg.lstsq(design / scale, linear.ravel(), rcond=1e-10)[0] / scale
+    flips = np.zeros(J) if slope == 0.0 else (solved[d:] > 0.5).astype(np.float64)
+    rest = linear.ravel() - (design[:, d:] @ flips if slope != 0.0 else 0.0)
+    gain = np.linalg.lstsq(columns[0], rest, rcond=None)[0]
+    left = float(np.abs(rest - columns[0] @ gain).max())
+    if left > _LEFT * float(np.abs(linear).max()):
+        raise OutsideClass(
+            SKIP_TEST, f"gains leave {left:.2g} of a linear part of {float(np.abs(linear).max()):.2g}"
+        )
+    turn = 1.0 - 2.0 * flips
+    constant = np.asarray(network.c) - (slope * flips * network.b) @ network.U
+    inner = np.column_stack([network.A * turn[:, None], network.b * turn])
+    return Middle(network.activation, gain, inner, np.column_stack([network.U.T, constant]), norm)

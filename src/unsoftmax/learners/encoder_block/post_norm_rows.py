@@ -1,0 +1,165 @@
+"""Post-norm blocks, one row at a time: the value path A and the constant c, so that the first norm's input
+is set
+at will.
+
+A single row x is answered with last(r(u)), u = y/size(y), y = P(x + A·x) + c. A and c come from answers
+alone, through the unknown Jacobian of everything behind y.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside
+from unsoftmax.learners.encoder_block.state import BlockShape
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["PostNormRows", "read_post_norm_rows"]
+
+_STEP = 5e-4  # truncation h⁴ = 6e-14 meets rounding 1e-16/h = 2e-13
+_PATH_ROWS = 3  # two see everything, the third one checks
+_PATH_TRIES = 40
+_AGREES = 1e-8  # of the path: rows without a kink nearby agree to 1e-11, a kink leaves 1e-4
+_FAR = 1e12  # of y: there only its direction counts
+_RAYS = 3
+_TANGENT = 1e-4
+_SIZES = np.array([3.0, 6.0, 12.0, 24.0])
+_ROUNDS = ((1000.0,), (100.0,), (30.0,), tuple(_SIZES), tuple(_SIZES), tuple(_SIZES))
+_ATTEMPTS = 12
+_MISFIT = 3e-11  # of answers of size one: a kink between the sizes of a ray leaves more
+_SETTLED = 1e-10
+
+
+@dataclass(frozen=True)
+class PostNormRows:
+    """path: (k, d), A in seen coordinates. constant: (k,). eps: of the first norm."""
+
+    shape: BlockShape
+    path: Array
+    constant: Array
+    eps: float
+
+    @cached_property
+    def matrix(self) -> Array:
+        """(k, d): y of a single row is matrix·x + constant."""
+        return np.asarray(self.shape.basis.T + self.path)
+
+    @cached_property
+    def _inverse(self) -> Array:
+        return np.asarray(np.linalg.pinv(self.matrix), dtype=np.float64)
+
+    def stream(self, rows: Array) -> Array:
+        """y (n, k) of single rows."""
+        return np.asarray(rows @ self.matrix.T + self.constant)
+
+    def rows_of(self, y: Array) -> Array:
+        """The shortest rows with this y."""
+        return np.asarray((y - self.constant) @ self._inverse.T)
+
+    def normed(self, y: Array) -> Array:
+        """u of y."""
+        size = np.sqrt((y**2).sum(axis=-1, keepdims=True) / self.shape.width + self.eps)
+        return np.asarray(y / size)
+
+    def inside(self, u: Array) -> Array:
+        """y of points inside the ball of radius √d."""
+        share = 1.0 - (u**2).sum(axis=-1, keepdims=True) / self.shape.width
+        return np.asarray(u * np.sqrt(self.eps / share))
+
+
+def read_post_norm_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> PostNormRows:
+    """Path and constant, eps left at one; about 40 d queries."""
+    path = _value_path(asks, shape, rng)
+    return _constant(asks, PostNormRows(shape, path, np.zeros(shape.basis.shape[1]), 1.0), rng)
+
+
+def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> Array:
+    """(k, d) from derivatives Γ(1 + A) of a single row b and ¾ΓA of three copies of it beside b."""
+    d, basis = shape.width, shape.basis
+    designs: list[Array] = []
+    found: list[Array] = []
+    for _ in range(_PATH_TRIES):
+        b = 1.5 * rng.standard_normal(d)
+        moves = _STEP * np.concatenate([s * np.eye(d) for s in (1.0, -1.0, 2.0, -2.0)])
+        alone = _slopes(asks((b + moves)[:, None]))
+        copies = _slopes(asked_beside(asks, b, b + moves)) * (4.0 / 3.0)
+        designs.append((alone - copies) @ basis)
+        found.append(copies)
+        if len(designs) < _PATH_ROWS:
+            continue
+        path = np.linalg.lstsq(np.vstack(designs), np.vstack(found), rcond=1e-9)[0]
+        off = [float(np.abs(D @ path - there).max()) for D, there in zip(designs, found, strict=True)]
+        if max(off) < _AGREES * max(float(np.abs(part).max()) for part in found):
+            return np.asarray(path)
+        worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
+        del designs[worst], found[worst]
+    raise Unresolved("derivatives of copied rows do not agree on one value path")
+
+
+def _slopes(answers: Array) -> Array:
+    """(outputs, d) from answers at steps 1, -1, 2, -2 along every column."""
+    near, back, far, far_back = answers.reshape(4, -1, answers.shape[1])
+    one, two = (near - back) / (2.0 * _STEP), (far - far_back) / (4.0 * _STEP)
+    return np.asarray(((4.0 * one - two) / 3.0).T)
+
+
+def _constant(asks: AsksSequences, rows: PostNormRows, rng: np.random.Generator) -> PostNormRows:
+    """c from rays y = τ·v: answers approach a limit, and c's error is the part that falls like 1/τ."""
+    best: tuple[float, PostNormRows] | None = None
+    for _ in range(_ATTEMPTS):
+        found, misfit = _constant_from_rays(asks, rows, rng)
+        if best is None or misfit < best[0]:
+            best = (misfit, found)
+        if misfit < _MISFIT:
+            return found
+    assert best is not None
+    if best[0] > 1e-6:
+        raise Unresolved(
+            "answers to rows far out do not approach a limit as those of a post-norm block do (misfit "
+            f"{best[0]:.1g})"
+        )
+    return best[1]
+
+
+def _constant_from_rays(
+    asks: AsksSequences, rows: PostNormRows, rng: np.random.Generator
+) -> tuple[PostNormRows, float]:
+    d, k = rows.shape.width, rows.shape.basis.shape[1]
+    rays = rng.standard_normal((_RAYS, k))
+    rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
+    limit = asks(rows.rows_of(_FAR * rays)[:, None])
+    tangents = np.array([_tangent(asks, rows, ray) for ray in rays])  # (R, outputs, k)
+    m, misfit = limit.shape[1], np.inf
+    for round_, sizes in enumerate(_ROUNDS):
+        bends = round_ > 2  # eps and the second order in c's error fall like 1/τ²
+        design = np.zeros((len(sizes), _RAYS, m, k + (_RAYS * m if bends else 0)))
+        right = np.empty((len(sizes), _RAYS, m))
+        for i, size in enumerate(sizes):
+            right[i] = asks(rows.rows_of(size * rays)[:, None]) - limit
+            design[i, ..., :k] = tangents / size
+            for r in range(_RAYS if bends else 0):
+                design[i, r, :, k + r * m : k + (r + 1) * m] = np.eye(m) / size**2
+        flat, values = design.reshape(-1, design.shape[-1]), right.ravel()
+        solved = np.linalg.lstsq(flat, values, rcond=1e-12)[0]
+        moved = solved[:k]
+        rows = replace(rows, constant=rows.constant + moved)
+        misfit = float(np.abs(flat @ solved - values).max())
+    if float(np.abs(moved).max()) > _SETTLED:
+        misfit = max(misfit, float(np.abs(moved).max()))
+    return rows, misfit
+
+
+def _tangent(asks: AsksSequences, rows: PostNormRows, ray: Array) -> Array:
+    """(outputs, k): how far answers change along the sphere."""
+    radius = np.linalg.norm(ray)
+    across = np.linalg.svd(ray[None])[2][1:]
+    turned = np.concatenate(
+        [np.cos(_TANGENT) * ray + s * np.sin(_TANGENT) * radius * across for s in (1.0, -1.0)]
+    )
+    ahead, back = asks(rows.rows_of(_FAR * turned)[:, None]).reshape(2, len(across), -1)
+    return np.asarray(((ahead - back) / (2.0 * np.sin(_TANGENT) * radius)).T @ across)
