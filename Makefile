@@ -16,7 +16,7 @@ check: .venv/dev.ready  ## lint and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-bench: .venv/dev.ready  ## writes docs/benchmarks.md and the table in README.md
+bench: .venv/dev.ready  ## writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 docs: .venv/docs.ready  ## the site, strictly: a broken link ends the build
