@@ -17,10 +17,10 @@ from unsoftmax.float_formats import FloatFormat, smallest_format
 __all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic"]
 
 _LINES = 10
-_SIZES = (1.0, 16.0)
-_GROWTH = (
-    4.0  # rounding grows with the rows, by 16 here; errors of one size, such as a tolerance, do not grow
-)
+_SIZES = (1.0, 64.0)
+# rounding grows with the rows, by up to 64 here (a constant holds it back); errors of one size, such as a
+# tolerance, do not grow
+_GROWTH = 4.0
 # mean square of second differences over what one rounding of every answer gives: 1 ± 0.25 for stored answers
 # (20 lines)
 _ONE_ROUNDING = 2.0

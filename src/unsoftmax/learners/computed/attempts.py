@@ -1,10 +1,50 @@
-"""How often a fit is tried, and when its result counts for nothing."""
+"""How often a fit is tried, and when its result is believed."""
 
 from __future__ import annotations
 
-__all__ = ["ATTEMPTS", "SAME_OBSTACLE", "USELESS"]
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["ATTEMPTS", "Candidate", "first_believed"]
 
 ATTEMPTS = 3
+_COARSE_ATTEMPTS = 6  # in coarse arithmetic, where one start in four shows too few or too many heads
+_COARSE_BITS = 12
 # attempts that may end before a fit: what stands in the way of two random starts stands in that of a third
-SAME_OBSTACLE = 2
-USELESS = 0.3  # a relative error bound above it describes no recovered parameters
+_SAME_OBSTACLE = 2
+
+
+class Candidate(Protocol):
+    """A fit. why_not: the reason why it is not believed, None where it is."""
+
+    @property
+    def why_not(self) -> str | None: ...
+
+
+Found = TypeVar("Found", bound=Candidate)
+
+
+def first_believed(attempt: Callable[[], Found], bits: int) -> Found:
+    """The first fit that is believed. Raises Unresolved with the reasons of all where none is."""
+    reasons: list[str] = []
+    obstacles: list[str] = []
+    coarse = bits < _COARSE_BITS
+    for _ in range(_COARSE_ATTEMPTS if coarse else ATTEMPTS):
+        try:
+            found = attempt()
+        except (Unresolved, np.linalg.LinAlgError) as obstacle:
+            obstacles.append(str(obstacle))
+            if len(obstacles) == _SAME_OBSTACLE and not coarse:
+                break
+            continue
+        if found.why_not is None:
+            return found
+        reasons.append(found.why_not)
+    raise Unresolved(
+        f"the layer computes with {bits}-bit numbers, and its heads could not be told apart through that "
+        f"rounding: {'; '.join(dict.fromkeys(reasons + obstacles))}. Float64 arithmetic would help"
+    )

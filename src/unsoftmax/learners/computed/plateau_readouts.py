@@ -62,11 +62,12 @@ def read_readouts(
     for attempt in range(_TRIES):
         for _ in range(_FIRST_LINES if attempt == 0 else _MORE_LINES):
             tried.append(_scan(queries, baseline, scale, rng))
-            most = max(len(one.switches) for one in tried)
+            most = _steps(tried, baseline)
             best = [one for one in tried if len(one.switches) == most]
             if len(best) >= 2 and max(one.gap for one in best) > 0.3 / (most + 1):
                 break
-        tried.sort(key=lambda one: (-len(one.switches), -one.gap))
+        most = _steps(tried, baseline)
+        tried.sort(key=lambda one: (len(one.switches) != most, -len(one.switches), -one.gap))
         chosen = tried.pop(0)
         if not len(chosen.switches):
             raise Unresolved(
@@ -82,6 +83,15 @@ def read_readouts(
         "the plateaus of saturated scores do not add up to the readouts of single heads, as when two heads "
         f"have nearly equal or opposite readouts ({'; '.join(dict.fromkeys(reasons))})"
     )
+
+
+def _steps(lines: list[_Line], baseline: Baseline) -> int:
+    """How many heads switch: the most on any line, as two may switch together. Coarse arithmetic shows steps
+    that are none, so there the most that two lines agree on.
+    """
+    counts = [len(one.switches) for one in lines]
+    agreed = [count for count in counts if counts.count(count) > 1]
+    return max(agreed if baseline.coarse and agreed else counts)
 
 
 def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.random.Generator) -> _Line:

@@ -19,36 +19,54 @@ from unsoftmax.learners.computed.two_row_queries import (
 )
 from unsoftmax.learners.computed.vector_scores import rows_shown
 from unsoftmax.learners.computed.vector_start import ScoreStart, start_scores
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 
 _PRICE = 7.7  # queries, in units of parameters over outputs, that all of this should cost
+_COARSE_EFFORT = 2.5  # times that in coarse arithmetic, for a fit as exact as the layer
 _LEAST_GENERAL = 0.8  # the same of random sequences, however dear the start was
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
 # size, pairs of rows single scores
 _TOKENS, _MODERATE = 0.4, 0.3
 _GENERAL_ROWS = 8  # of a random sequence at most: longer ones cost time and show little more
+_COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
 _ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
+# unknowns up to which JᵀJ is held: it costs as many products as there are unknowns, and conjugate gradients
+# take thirty
+_DENSE = 500
 # the start alone determines the parameters hardly, and need not be fitted to the end
 _SHORT = RefinementOptions(
-    iterations=6, damping=1e-3, improvement=1e-2, inner_iterations=40, inner_tolerance=3e-2
+    iterations=6,
+    damping=1e-3,
+    dense_limit=_DENSE,
+    improvement=1e-2,
+    inner_iterations=40,
+    inner_tolerance=3e-2,
 )
 _FIRST = RefinementOptions(
-    iterations=30, damping=1e-4, improvement=1e-2, inner_iterations=80, inner_tolerance=1e-2
+    iterations=30,
+    damping=1e-4,
+    dense_limit=_DENSE,
+    improvement=1e-2,
+    inner_iterations=80,
+    inner_tolerance=1e-2,
 )
-_LAST = RefinementOptions(damping=1e-6, improvement=3e-3, inner_iterations=200)
+_LAST = RefinementOptions(damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=200)
 
 
 @dataclass(frozen=True)
 class FittedVectorHeads:
-    """heads, the weighted problem that they minimise, and what single rows tell."""
+    """heads, the weighted problem that they minimise, and what single rows tell. left: residual before
+    reweighting over the rounding of a unit row.
+    """
 
     heads: VectorHeads
     fit: SequenceFit
     baseline: Baseline
+    left: float
 
 
 def fit_vector_heads(
@@ -67,24 +85,52 @@ def fit_vector_heads(
     if not baseline.coarse:
         heads = _cut(heads, baseline.noise)
     unit = heads.parameters / heads.outputs
-    left = int(max(effort * _PRICE * unit - FRESH_QUERIES - counted.asked, _LEAST_GENERAL * unit))
-    general = _general(queries, start.size, left, rows_shown(heads.heads, heads.outputs), rng, limit)
+    count = int(
+        max(
+            effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * _PRICE * unit
+            - FRESH_QUERIES
+            - counted.asked,
+            _LEAST_GENERAL * unit,
+        )
+    )
+    general = _general(queries, start.size, count, rows_shown(heads.heads, heads.outputs), rng, limit)
     fit = SequenceFit.of([single, *start.blocks, *general])
     heads = _fitted(fit, heads, baseline)
+    left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
     for _ in range(2):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, _LAST).state
-    return FittedVectorHeads(heads, fit, baseline)
+    return FittedVectorHeads(heads, fit, baseline, left)
 
 
 def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
-    """At the ranks that the fit itself shows, where the arithmetic is fine enough to show them."""
-    heads = refine(fit, heads, _FIRST).state
+    """At the ranks that the fit itself shows; in coarse arithmetic, at the lowest that it accepts."""
+    refined = refine(fit, heads, _FIRST)
+    heads = refined.state
     if baseline.coarse:
-        return heads
+        return _lowest_ranks(fit, refined)
     cut = _cut(heads, baseline.noise)
     same = cut.ranks == heads.ranks and cut.value_ranks == heads.value_ranks
     return heads if same else refine(fit, cut, _FIRST).state
+
+
+def _lowest_ranks(fit: SequenceFit, refined: Refined[VectorHeads]) -> VectorHeads:
+    """A cut may raise the squared residual by what its parameters explain of pure noise."""
+    heads = refined.state
+    for share in _COARSE_CUTS:
+        kept = [
+            [
+                int((np.linalg.svd(part, compute_uv=False) > share * np.linalg.norm(part, 2)).sum())
+                for part in parts
+            ]
+            for parts in (heads.matrices, heads.values)
+        ]
+        trimmed = refine(fit, heads.cut(kept[0], kept[1]), _FIRST)
+        lost = heads.parameters - trimmed.state.parameters
+        free = max(fit.answers - heads.parameters, fit.answers // 4)
+        if trimmed.rms[-1] ** 2 < refined.rms[-1] ** 2 * (1.0 + 3.0 * lost / free):
+            return trimmed.state
+    return heads
 
 
 def _first_heads(start: ScoreStart, values: Array, baseline: Baseline) -> VectorHeads:

@@ -56,22 +56,34 @@ def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> Head
     last = block.rows[:, -1]
     rows = block.rows[:, :-1] - last[:, None]
     wanted = block.answers - baseline.c - last @ baseline.v_sum
-    B, n, _ = rows.shape
-    H, m = len(values), values.shape[2]
-    shown = np.einsum("bnd,hdm->bhnm", rows, values, optimize=True).reshape(B, H * n, m)
-    inverse = np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4)
-    weights = np.einsum("bkm,bm->bk", inverse, wanted)
-    left = wanted - np.einsum("bkm,bk->bm", shown, weights)
-    off = np.linalg.norm(left, axis=1) / np.sqrt(max(m - H * n, 1))
-    wrong = (off[:, None] * np.linalg.norm(inverse, axis=2)).reshape(B, H, n)
-    weights = weights.reshape(B, H, n)
-    own = 1.0 - weights.sum(axis=2)
+    weights, wrong = _weights(rows, values, wanted[:, None])
+    scores, errors, trust = _scores_of(weights[:, 0], wrong[:, 0], baseline)
+    return HeadScores(rows, with_one(last), scores, errors, trust)
+
+
+def _weights(rows: Array, values: Array, wanted: Array) -> tuple[Array, Array]:
+    """rows (G, n, d), each with k answers wanted (G, k, m): weights (G, k, H, n), and their expected
+    errors.
+    """
+    (G, n, d), (H, _, m) = rows.shape, values.shape
+    shown = rows.reshape(-1, d) @ values.transpose(1, 0, 2).reshape(d, -1)
+    shown = shown.reshape(G, n, H, m).transpose(0, 2, 1, 3).reshape(G, H * n, m)
+    inverse = np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4)  # (G, Hn, m)
+    weights = wanted @ inverse.transpose(0, 2, 1)
+    off = np.linalg.norm(wanted - weights @ shown, axis=2) / np.sqrt(max(m - H * n, 1))
+    wrong = off[:, :, None] * np.linalg.norm(inverse, axis=2)[:, None]
+    return weights.reshape(G, -1, H, n), wrong.reshape(G, -1, H, n)
+
+
+def _scores_of(weights: Array, wrong: Array, baseline: Baseline) -> tuple[Array, Array, Array]:
+    """Scores log(α_i / α_N), their expected errors, and their trust, from weights (…, n)."""
+    own = 1.0 - weights.sum(axis=-1, keepdims=True)
     least = min(_LEAST, _LEAST_NOISES * baseline.noise)
-    lost = (weights < least) | (own < least)[:, :, None]
+    lost = (weights < least) | (own < least)
     weights, own = np.clip(weights, least, 1.0), np.clip(own, least, 1.0)
-    trust = np.where(lost, 0.0, np.minimum(weights, own[:, :, None]))
-    errors = np.hypot(wrong / weights, np.linalg.norm(wrong, axis=2, keepdims=True) / own[:, :, None])
-    return HeadScores(rows, with_one(last), np.log(weights / own[:, :, None]), errors, trust)
+    trust = np.where(lost, 0.0, np.minimum(weights, own))
+    errors = np.hypot(wrong / weights, np.linalg.norm(wrong, axis=-1, keepdims=True) / own)
+    return np.log(weights / own), errors, trust
 
 
 def table_of_scores(
@@ -83,17 +95,19 @@ def table_of_scores(
     n = min(rows_shown(len(values), values.shape[2]), len(A))
     A, B = queries.on_one_grid(A, B)
     groups = A.reshape(-1, n, A.shape[1])
-    sums = groups[None] + B[:, None, None]  # (k, groups, n, d)
-    last = np.broadcast_to(B[:, None, None], (len(B), len(groups), 1, A.shape[1]))
+    sums = groups[:, None] + B[None, :, None]  # (groups, k, n, d)
+    last = np.broadcast_to(B[None, :, None], (len(groups), len(B), 1, A.shape[1]))
     batch = np.concatenate([sums, last], axis=2).reshape(-1, n + 1, A.shape[1])
     block = ask_sequences(queries, batch, group)
-    seen = read_scores(block, baseline, values)
+    wanted = block.answers.reshape(len(groups), len(B), -1) - baseline.c - B @ baseline.v_sum
+    weights, wrong = _weights(groups, values, wanted)
+    scores, errors, _ = _scores_of(weights, wrong, baseline)
 
     def arranged(part: Array) -> Array:
-        shaped = part.reshape(len(B), len(groups), len(values), n)
-        return shaped.transpose(2, 1, 3, 0).reshape(len(values), len(A), len(B))
+        """(groups, k, H, n) to (H, first rows, asking rows)."""
+        return part.transpose(2, 0, 3, 1).reshape(len(values), len(A), len(B))
 
-    scores, errors = _shrunk(arranged(seen.scores), arranged(seen.errors))
+    scores, errors = _shrunk(arranged(scores), arranged(errors))
     return ScoreTable(A, B, scores, errors, block)
 
 
