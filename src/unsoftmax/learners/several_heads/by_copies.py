@@ -24,10 +24,17 @@ MOST_UNKNOWNS = 2500
 _LONGEST = max(first + last for first, last in PATTERNS)  # rows of a sequence with copies
 _DOUBT = 1e-11  # relative error that pairs may leave open where they correct what is known already
 _CANDIDATES = 36
+_NEAREST, _FARTHEST = 2.5, 7.5  # octaves of b below the size at which scores saturate
+_ROOM = 0.3  # of the longest rows allowed: a + b is as long as both, and moves add a quarter
+_LADDER = 12  # sizes of b, each a quarter of the one before
+_EVENLY = 0.1  # of the size of answers: two heads with moderate scores move them further
+_MIDDLE = 4.0  # octaves from moderate scores to saturated ones
 _SPREAD = 1.2  # score aimed at
 _MOVES = (0.25, 0.08, 0.02)  # how far a step may move a score, first choice first
 _USUAL = [0, 1, 2, 4, 6, 8, 12, 13, 15, 17, 19]  # patterns from 1/16 to 16
-_STEPS = 8
+_STEPS = 24  # 5 to 8 near the solution; the others are shortened ones
+_LONGEST_STEP = 0.5  # relative change of a head
+_SETTLED = 1e-14
 
 
 def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:
@@ -38,7 +45,7 @@ def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:
         raise Restart(f"copies need sequences of {_LONGEST} rows, and the target takes {limit}")
     circle = draw_circle(respond, rng)
     with respond.ledger.phase("copies"):
-        saturation, size = find_saturation(respond, circle)
+        saturation, size = _sizes(respond, circle)
         base = _best_pair(respond, circle, saturation, size, rng)
         first = _first_model(respond, base, rng)
     with respond.ledger.phase("second look"):
@@ -54,7 +61,7 @@ def polished(respond: Responses, heads: Heads, rng: np.random.Generator) -> Head
     if joint.unknowns > MOST_UNKNOWNS or (limit is not None and limit < _LONGEST):
         return heads
     size = float(np.linalg.norm(draw_circle(respond, rng).a))
-    A, B, which = _draw_pairs(joint, size, respond.biased, rng)
+    A, B, which = _draw_pairs(respond, joint, size, rng)
     predicted = joint.predict(A, B, SHIFTS[which])
     # where heads are close, such pairs leave in doubt how they share their readouts
     if joint_uncertainty(joint, A, B, SHIFTS[which], predicted) > _DOUBT:
@@ -76,6 +83,38 @@ def _at_their_ranks(joint: JointHeads, flat: Array) -> Heads:
         matrices.append((left[:, :rank] * values[:rank]) @ right[:rank])
         ranks.append(rank if rank < len(W) else None)
     return Heads(matrices, joint.v, ranks, flat)
+
+
+def _sizes(respond: Responses, circle: Circle) -> tuple[float, float]:
+    """The size of b at which scores saturate, and that of the answers. Where rows are limited, the largest b
+    that still lets all heads share nearly evenly tells the former."""
+    bound = respond.ledger.input_bound
+    if bound is None:
+        return find_saturation(respond, circle)
+    size = float(np.linalg.norm(circle.a) * np.linalg.norm(respond.v))
+    evenly = 0.5 * float(circle.a @ respond.v)
+    lengths = max(1.0, bound) * 4.0 ** -np.arange(_LADDER)
+    B = _inside(respond, np.tile(circle.a, (_LADDER, 1)), lengths[:, None] * circle.p)
+    even = np.abs(respond(circle.a, B) - evenly) <= _EVENLY * size
+    weak = np.linalg.norm(B, axis=1)[even]
+    return 2.0**_MIDDLE * (float(weak.max()) if len(weak) else float(np.linalg.norm(B[-1]))), size
+
+
+def _inside(respond: Responses, A: Array, B: Array) -> Array:
+    """b's so short that the rows of the pairs may be sent, with room for small moves."""
+    bound = respond.ledger.input_bound
+    if bound is None:
+        return B
+    longest = _ROOM * bound
+    if not respond.biased:
+        return np.asarray(B * np.minimum(1.0, longest / np.linalg.norm(B, axis=1))[:, None])
+    # the rows that are sent: k a + u/k and u/k, for b = (u, k)
+    times = B[:, -1] / respond.unit
+    most = longest / np.linalg.norm(A, axis=1)
+    times = np.copysign(np.minimum(np.abs(times), most), times)
+    asking = B[:, :-1] / (B[:, -1:] / respond.unit)
+    asking = asking * np.minimum(1.0, longest / np.linalg.norm(asking, axis=1))[:, None]
+    return np.column_stack([asking * times[:, None], times * respond.unit])
 
 
 class _Pair:
@@ -103,7 +142,8 @@ def _best_pair(
         b = rng.standard_normal(respond.columns)
         if respond.biased:
             b[-1] += 0.5 if b[-1] >= 0 else -0.5
-        b *= saturation * 2.0 ** rng.uniform(-7.5, -2.5) / np.linalg.norm(b)
+        b *= saturation * 2.0 ** rng.uniform(-_FARTHEST, -_NEAREST) / np.linalg.norm(b)
+        b = _inside(respond, a[None], b[None])[0]
         seen = fit_heads(ask_patterns(respond, a, b, everything)[0], size)
         if seen is None:
             continue
@@ -210,26 +250,30 @@ def polish_together(
 
 
 def _settled(heads: JointHeads, pairs: tuple[Array, Array, Array, Array]) -> tuple[JointHeads, float]:
+    """Steps that would change a head by more than half of it are shortened to that."""
     best: tuple[float, JointHeads, float] | None = None
     for _ in range(_STEPS):
         moved, change, residual = joint_step(heads, *pairs)
         if best is None or residual < best[0]:
             best = (residual, heads, change)
-        if change > 2.0:
-            raise Restart("the parameters of heads that share their steps do not settle")
-        heads = moved
-        if change < 1e-14:
+        part = min(1.0, _LONGEST_STEP / max(change, 1e-300))
+        heads = JointHeads(heads.W + part * (moved.W - heads.W), heads.v + part * (moved.v - heads.v))
+        if change < _SETTLED:
             break
-    residual = joint_step(heads, *pairs)[2]
     assert best is not None
-    return (heads, best[2]) if residual <= best[0] else (best[1], best[2])
+    residual = joint_step(heads, *pairs)[2]
+    if residual <= best[0]:
+        best = (residual, heads, best[2])
+    if best[2] > _LONGEST_STEP:
+        raise Restart("the parameters of heads that share their steps do not settle")
+    return best[1], best[2]
 
 
 def ask_fresh_pairs(
     respond: Responses, heads: JointHeads, size: float, rng: np.random.Generator
 ) -> tuple[Array, Array, Array, Array]:
     """(A, B, shifts, answers) of 1.6 fresh pairs with copies for each unknown."""
-    A, B, which = _draw_pairs(heads, size, respond.biased, rng)
+    A, B, which = _draw_pairs(respond, heads, size, rng)
     return A, B, SHIFTS[which], _ask_pairs(respond, A, B, which)
 
 
@@ -242,7 +286,7 @@ def _ask_pairs(respond: Responses, A: Array, B: Array, which: NDArray[np.intp]) 
 
 
 def _draw_pairs(
-    heads: JointHeads, size: float, biased: bool, rng: np.random.Generator
+    respond: Responses, heads: JointHeads, size: float, rng: np.random.Generator
 ) -> tuple[Array, Array, NDArray[np.intp]]:
     """Random pairs at which each head in turn has moderate scores, and a pattern of copies for each."""
     d, columns = heads.W.shape[1:]
@@ -250,10 +294,10 @@ def _draw_pairs(
     A = rng.standard_normal((n, d))
     A *= size / np.linalg.norm(A, axis=1)[:, None]
     B = rng.standard_normal((n, columns))
-    if biased:
+    if respond.biased:
         B[:, -1] += np.where(B[:, -1] >= 0, 0.5, -0.5)
     turn = np.arange(n) % len(heads.W)
     scores = np.einsum("hq->qh", heads.scores(A, B))[np.arange(n), turn]
     wanted = _SPREAD * (0.3 + rng.random(n) * 1.7)
     B *= (wanted / np.maximum(np.abs(scores), 0.1 * np.median(np.abs(scores))))[:, None]
-    return A, B, rng.choice(np.array([0, 1, 3, 5, 12, 14, 16]), n)
+    return A, _inside(respond, A, B), rng.choice(np.array([0, 1, 3, 5, 12, 14, 16]), n)

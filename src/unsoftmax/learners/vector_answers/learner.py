@@ -36,6 +36,7 @@ _RANK_TOLERANCES = (
     1e-10,
 )  # what one head leaks into another's scores at first; finer when the model turns out wrong
 
+_FAR = 1e-6  # relative deviation from which heads found through a readout are others
 _SATURATED = 0.01  # shares so near 0 or 1 tell nothing of odds
 
 _CLAIM = Claim(
@@ -112,6 +113,12 @@ class VectorOutputsLearner:
                 f"all heads at once: {'; '.join(dict.fromkeys(reasons))}. One readout of the answers: "
                 f"{last.reason}"
             ) from None
+        deviation = fresh_deviation(asker, model, rng)
+        if deviation > max(_FAR, 1e3 * rounding):
+            raise Unresolved(
+                f"the heads that were found deviate by {deviation:.1g} on fresh queries: they could not be "
+                "told apart; another seed, or longer rows (input_bound), may help"
+            )
         return Learned(model.canonical(), self.claim)
 
 
