@@ -112,7 +112,7 @@ def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
     stands in the way of trying. A few queries."""
     try:
         _check_asker(asker)
-        _order_of_norms(sequences_of(asker), asker.width, rng)
+        _start_of(sequences_of(asker), asker.width, rng)
     except Stop as stop:
         return stop
     return None
