@@ -62,6 +62,7 @@ _HOMES = {
     "Progress": "ledger",
     "QueryCount": "learners",
     "ReluNetwork": "models",
+    "ResidualStack": "models",
     "EncoderBlock": "models",
     "GatedNetwork": "models",
     "Network": "models",
@@ -109,6 +110,7 @@ _HOMES = {
     "random_language_model": "models",
     "random_multi_head": "models",
     "random_relu_network": "models",
+    "random_residual_stack": "models",
     "random_single_head": "models",
     "random_token_heads": "models",
     "random_transformer": "models",
@@ -187,6 +189,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import Network as Network
     from unsoftmax.models import PlainNetwork as PlainNetwork
     from unsoftmax.models import ReluNetwork as ReluNetwork
+    from unsoftmax.models import ResidualStack as ResidualStack
     from unsoftmax.models import SingleHead as SingleHead
     from unsoftmax.models import TokenHead as TokenHead
     from unsoftmax.models import TokenHeads as TokenHeads
@@ -200,6 +203,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.models import random_language_model as random_language_model
     from unsoftmax.models import random_multi_head as random_multi_head
     from unsoftmax.models import random_relu_network as random_relu_network
+    from unsoftmax.models import random_residual_stack as random_residual_stack
     from unsoftmax.models import random_single_head as random_single_head
     from unsoftmax.models import random_token_heads as random_token_heads
     from unsoftmax.models import random_transformer as random_transformer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "Array", "Ids", "complement", "expit", "largest", "logit", "rms"]
+__all__ = ["EPS", "Array", "Ids", "centred_basis", "complement", "expit", "largest", "logit", "rms"]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
@@ -64,3 +64,12 @@ def complement(taken: Array) -> Array:
     columns = taken[:, None] if taken.ndim == 1 else taken
     d, k = columns.shape
     return np.asarray(np.linalg.qr(np.column_stack([columns, np.eye(d)]))[0][:, k:d])
+
+
+def centred_basis(d: int) -> Array:
+    """An orthonormal basis (d, d - 1) of the vectors whose entries add up to zero.
+
+    >>> np.allclose(centred_basis(5).sum(axis=0), 0.0)
+    True
+    """
+    return complement(np.full(d, 1.0 / np.sqrt(d)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any, Self
 
 from unsoftmax.families import EVERY_FAMILY, Family
 
@@ -80,6 +82,12 @@ class Stop(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+        self.parts: Mapping[str, Any] = {}  # what was recovered although the whole was not, by name
+
+    def with_parts(self, parts: Mapping[str, Any]) -> Self:
+        """The same stop, with what was recovered until then."""
+        self.parts = parts
+        return self
 
 
 class NotIdentifiable(Stop):

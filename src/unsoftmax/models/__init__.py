@@ -22,6 +22,7 @@ from unsoftmax.models.random import random_multi_head, random_single_head
 from unsoftmax.models.random_networks import random_relu_network, random_transformer
 from unsoftmax.models.random_tokens import random_token_heads
 from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.residual_stack import ResidualStack, StackLayer, random_residual_stack
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.storage import load
 from unsoftmax.models.token_head import TokenHead, TokenPositions
@@ -44,7 +45,9 @@ __all__ = [
     "Network",
     "PlainNetwork",
     "ReluNetwork",
+    "ResidualStack",
     "SingleHead",
+    "StackLayer",
     "TokenHead",
     "TokenHeads",
     "TokenPositions",
@@ -60,6 +63,7 @@ __all__ = [
     "random_language_model",
     "random_multi_head",
     "random_relu_network",
+    "random_residual_stack",
     "random_single_head",
     "random_token_heads",
     "random_transformer",

@@ -16,6 +16,7 @@ from unsoftmax.models.language_model import LanguageModel
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network import Network
 from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.residual_stack import ResidualStack
 from unsoftmax.models.single_head import SingleHead
 from unsoftmax.models.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
@@ -36,6 +37,7 @@ _FAMILIES: dict[str, type[Model]] = {
         MultiHead,
         Network,
         ReluNetwork,
+        ResidualStack,
         SingleHead,
         TokenHeads,
         Transformer,

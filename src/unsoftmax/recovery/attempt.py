@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
+from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.readout import read_constant, read_values
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
@@ -66,6 +68,7 @@ class Outcome:
     learner: Learner | None = None
     learned: Learned | None = None
     verdict: Verdict | None = None
+    parts: Mapping[str, RecoveredPart[Any]] = field(default_factory=dict)
     changed: bool = False  # the target is no longer the one that the ledger knows
 
     @property
@@ -171,10 +174,12 @@ class Attempt:
 
     def _stopped(self, stop: Stop) -> Outcome:
         changed = isinstance(stop, OutsideClass) and stop.test == REPLAY_TEST
-        return self._outcome(stop.status, stop.reason, changed=changed)
+        return replace(self._outcome(stop.status, stop.reason, changed=changed), parts=stop.parts)
 
     def _outcome(self, status: Status, reason: str, changed: bool = False) -> Outcome:
-        return Outcome(self._known, status, reason, self._learner, self._learned, self._verdict, changed)
+        return Outcome(
+            self._known, status, reason, self._learner, self._learned, self._verdict, changed=changed
+        )
 
 
 def _ruler_for(model: Model, answers: Answers) -> Answers:
@@ -255,7 +260,7 @@ def _with_readout(asker: Asker, known: Known, learner: Learner, rng: np.random.G
 
 def _together(stops: list[Stop], known: Known) -> Stop:
     """The last reason; beside it, where several heads are unresolved, why it is not one."""
-    last = stops[-1]
+    last = next((stop for stop in stops if stop.parts), stops[-1])
     if len(stops) > 1 and isinstance(last, Unresolved) and not known.exact:
         return Unresolved(f"{last.reason}; as one head it {stops[0].reason}")
     return last

@@ -39,6 +39,7 @@ from unsoftmax.learners import (
     VectorOutputsLearner,
     theorem_4_1,
 )
+from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
@@ -134,13 +135,17 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
 
 
 def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:
-    """Heads first; then a whole block, whose single rows are not answered affinely."""
+    """Heads first; then a stack whose rows do not see each other, and a whole block, whose single rows are
+    not answered affinely."""
     if known.max_length == 1 or wanted is Family.NETWORK:
-        yield Choice(SmoothNetworkLearner())
+        yield Choice(DeepStackLearner())  # a few queries say whether it is one
+        yield Choice(SmoothNetworkLearner(), (OutsideClass, Unresolved))
         yield Choice(GatedNetworkLearner(), (OutsideClass, Unresolved))
         return
     if wanted is not Family.ENCODER_BLOCK:
         yield Choice(VectorOutputsLearner())
+    if wanted is None:
+        yield Choice(DeepStackLearner())
     if wanted in (None, Family.ENCODER_BLOCK):
         yield Choice(EncoderBlockLearner())
 

@@ -84,6 +84,7 @@ def _result(ledger: Ledger, outcome: Outcome, family: Family | None) -> Result:
         error_bound=None if verdict is None else verdict.error_bound,
         constant_bound=None if learned is None else learned.constant_bound,
         findings=outcome.known.findings,
+        parts=outcome.parts,
     )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.ledger import Asker
@@ -37,8 +38,7 @@ class NetworkLearner:
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         order: list[Learner] = [SmoothNetworkLearner(), GatedNetworkLearner()]
-        if asker.outputs is None:
-            order.insert(0, self.kinked)
+        order.insert(0, self.kinked if asker.outputs is None else DeepStackLearner())
         stops: list[OutsideClass | Unresolved] = []
         for learner in order:
             try:

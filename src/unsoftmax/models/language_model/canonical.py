@@ -29,7 +29,16 @@ from unsoftmax.models.language_model.parts import (
 )
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm, centred
 
-__all__ = ["canonical_layer", "canonical_positions", "canonical_unembedding", "planes", "without_mean"]
+__all__ = [
+    "all_layer_norms",
+    "canonical_layer",
+    "canonical_network",
+    "canonical_positions",
+    "canonical_unembedding",
+    "fold_norm",
+    "planes",
+    "without_mean",
+]
 
 
 def without_mean(written: Array) -> Array:
@@ -59,8 +68,14 @@ def canonical_layer(layer: DecoderLayer, *, rotary: bool, mean_lost: bool) -> De
     attention = _ordered_heads(
         _fixed_scores(_fixed_values(_folded_attention(layer, rotary=rotary, mean_lost=mean_lost)), rotary)
     )
-    network_norm, network = _folded_network(layer.network_norm, layer.network, mean_lost=mean_lost)
-    return DecoderLayer(_plain(layer.attention_norm), attention, network_norm, _ordered_neurons(network))
+    network_norm, network = canonical_network(layer.network_norm, layer.network, mean_lost=mean_lost)
+    return DecoderLayer(_plain(layer.attention_norm), attention, network_norm, network)
+
+
+def canonical_network(norm: Norm, network: Network, *, mean_lost: bool) -> tuple[Norm, Network]:
+    """The norm with gain one, and the network that follows it with its neurons in order."""
+    plain, read = _folded_network(norm, network, mean_lost=mean_lost)
+    return plain, _ordered_neurons(read)
 
 
 def planes(matrix: Array, count: int) -> Array:
@@ -78,7 +93,7 @@ def _plain(norm: Norm) -> Norm:
     return type(norm)(np.ones(norm.width), None, norm.eps)
 
 
-def _folded(norm: Norm, matrix: Array, bias: Array | None) -> tuple[Array, Array | None]:
+def fold_norm(norm: Norm, matrix: Array, bias: Array | None) -> tuple[Array, Array | None]:
     """Matrix and bias that see the norm without gain and bias."""
     folded = matrix * norm.gain
     if isinstance(norm, LayerNorm):
@@ -92,7 +107,7 @@ def _folded(norm: Norm, matrix: Array, bias: Array | None) -> tuple[Array, Array
 def _folded_map(norm: Norm, matrix: Array) -> tuple[Norm, Array]:
     """As `_folded`, for a map without a bias of its own: the bias stays in the norm as ones, its image along
     the lost mean."""
-    folded, shift = _folded(norm, matrix, None)
+    folded, shift = fold_norm(norm, matrix, None)
     if shift is None:
         return _plain(norm), folded
     return LayerNorm(np.ones(norm.width), np.ones(norm.width), norm.eps), folded + shift[:, None] / norm.width
@@ -100,9 +115,9 @@ def _folded_map(norm: Norm, matrix: Array) -> tuple[Norm, Array]:
 
 def _folded_attention(layer: DecoderLayer, *, rotary: bool, mean_lost: bool) -> Attention:
     part, norm = layer.attention, layer.attention_norm
-    query, query_bias = _folded(norm, part.query, part.query_bias)
-    key, key_bias = _folded(norm, part.key, part.key_bias)
-    value, value_bias = _folded(norm, part.value, part.value_bias)
+    query, query_bias = fold_norm(norm, part.query, part.query_bias)
+    key, key_bias = fold_norm(norm, part.key, part.key_bias)
+    value, value_bias = fold_norm(norm, part.value, part.value_bias)
     output, bias = part.output, part.output_bias
     if value_bias is not None:
         shared = np.repeat(value_bias.reshape(part.groups, -1), part.shared_by, axis=0).reshape(-1)
@@ -237,7 +252,7 @@ def _ordered_heads(part: Attention) -> Attention:
 
 def _folded_network(norm: Norm, network: Network, *, mean_lost: bool) -> tuple[Norm, Network]:
     if isinstance(network, FeedForward):
-        inner, bias = _folded(norm, network.inner, network.inner_bias)
+        inner, bias = fold_norm(norm, network.inner, network.inner_bias)
         outer, outer_bias = network.outer, network.outer_bias
         if mean_lost:
             outer, outer_bias = without_mean(outer), without_mean(outer_bias)

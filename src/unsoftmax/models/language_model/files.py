@@ -25,7 +25,15 @@ from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm, activation_named
 if TYPE_CHECKING:
     from unsoftmax.models.language_model.model import LanguageModel
 
-__all__ = ["check_names", "from_tensors", "to_tensors"]
+__all__ = [
+    "check_names",
+    "from_tensors",
+    "network_from",
+    "network_tensors",
+    "norm_from",
+    "norm_tensors",
+    "to_tensors",
+]
 
 _NORMS: dict[str, type[LayerNorm] | type[RMSNorm]] = {"layer": LayerNorm, "rms": RMSNorm}
 _BIASES = ("query_bias", "key_bias", "value_bias", "output_bias")
@@ -54,7 +62,7 @@ def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 def to_tensors(model: LanguageModel) -> dict[str, Array]:
     """All arrays of the model by name."""
-    out: dict[str, Array] = {"unembedding": model.unembedding} | _norm_tensors("final_norm", model.final_norm)
+    out: dict[str, Array] = {"unembedding": model.unembedding} | norm_tensors("final_norm", model.final_norm)
     if model.embedding is not None:
         out["embedding"] = model.embedding
     if isinstance(model.positions, Rotary):
@@ -63,15 +71,20 @@ def to_tensors(model: LanguageModel) -> dict[str, Array]:
         out["positions.table"] = model.positions.table
     for number, layer in enumerate(model.layers):
         name = f"layers.{number}."
-        out |= _norm_tensors(f"{name}attention_norm", layer.attention_norm)
-        out |= _norm_tensors(f"{name}network_norm", layer.network_norm)
+        out |= norm_tensors(f"{name}attention_norm", layer.attention_norm)
+        out |= norm_tensors(f"{name}network_norm", layer.network_norm)
         part = layer.attention
         arrays = {key: getattr(part, key) for key in (*_MATRICES, *_BIASES)}
         arrays |= {"heads": np.array(float(part.heads)), "groups": np.array(float(part.groups))}
         out |= {f"{name}attention.{key}": array for key, array in arrays.items() if array is not None}
-        kind = f"{name}network.{layer.network.activation.name}."
-        out |= {kind + key: getattr(layer.network, key) for key in _NETWORKS[type(layer.network)]}
+        out |= network_tensors(name, layer.network)
     return out
+
+
+def network_tensors(name: str, network: Network) -> dict[str, Array]:
+    """The arrays of the network of the layer `name`."""
+    kind = f"{name}network.{network.activation.name}."
+    return {kind + key: getattr(network, key) for key in _NETWORKS[type(network)]}
 
 
 def from_tensors(tensors: Mapping[str, Array]) -> LanguageModel:
@@ -84,7 +97,7 @@ def from_tensors(tensors: Mapping[str, Array]) -> LanguageModel:
         layers = [_layer(left, f"layers.{number}.") for number in range(depth)]
         model = LanguageModel(
             layers,
-            _norm(left, "final_norm"),
+            norm_from(left, "final_norm"),
             left.pop("unembedding"),
             _positions(left),
             left.pop("embedding", None),
@@ -100,13 +113,15 @@ def from_tensors(tensors: Mapping[str, Array]) -> LanguageModel:
     return model
 
 
-def _norm_tensors(name: str, norm: Norm) -> dict[str, Array]:
+def norm_tensors(name: str, norm: Norm) -> dict[str, Array]:
+    """The arrays of a norm, its kind in their names."""
     kind = next(kind for kind, cls in _NORMS.items() if type(norm) is cls)
     out = {f"{name}.{kind}.gain": norm.gain, f"{name}.{kind}.eps": np.array(norm.eps)}
     return out if norm.bias is None else out | {f"{name}.{kind}.bias": norm.bias}
 
 
-def _norm(left: dict[str, Array], name: str) -> Norm:
+def norm_from(left: dict[str, Array], name: str) -> Norm:
+    """Takes the norm `name` out of named arrays."""
     for kind, cls in _NORMS.items():
         if f"{name}.{kind}.gain" in left:
             eps = float(left.pop(f"{name}.{kind}.eps"))
@@ -126,14 +141,15 @@ def _layer(left: dict[str, Array], name: str) -> DecoderLayer:
     arrays |= {key: int(left.pop(f"{name}attention.{key}")) for key in ("heads", "groups")}
     attention = Attention(**arrays)
     return DecoderLayer(
-        _norm(left, f"{name}attention_norm"),
+        norm_from(left, f"{name}attention_norm"),
         attention,
-        _norm(left, f"{name}network_norm"),
-        _network(left, name),
+        norm_from(left, f"{name}network_norm"),
+        network_from(left, name),
     )
 
 
-def _network(left: dict[str, Array], name: str) -> Network:
+def network_from(left: dict[str, Array], name: str) -> Network:
+    """Takes the network of the layer `name` out of named arrays."""
     for kind, keys in _NETWORKS.items():
         for full in [
             full for full in left if full.startswith(f"{name}network.") and full.endswith(f".{keys[0]}")

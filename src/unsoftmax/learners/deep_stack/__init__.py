@@ -1,0 +1,1 @@
+"""Deep pre-norm stacks: all neurons from the collapsed layer, their order, then the whole."""

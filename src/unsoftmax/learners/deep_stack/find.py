@@ -1,0 +1,173 @@
+"""A stack from the last streams of single rows: neurons of all layers, their order, then all together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.learners.deep_stack.collapsed_fit import refine_collapsed
+from unsoftmax.learners.deep_stack.gated_neurons import assemble_gated
+from unsoftmax.learners.deep_stack.neuron_space import neuron_spaces
+from unsoftmax.learners.deep_stack.plain_neurons import assemble_plain
+from unsoftmax.learners.deep_stack.stack_fit import StackFit
+from unsoftmax.learners.deep_stack.stack_state import StackState, start_state
+from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer, StreamReading
+from unsoftmax.meters.language_model.prompts import unit_rows
+from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
+from unsoftmax.solvers.deep_stack.layer_order import order_layers
+from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, Neurons, solve_written
+from unsoftmax.solvers.deep_stack.soft_layers import separate_layers
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+
+__all__ = ["FoundStack", "find_stack"]
+
+_CURVATURE_TERMS = (
+    2  # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
+)
+_SHORT = 1e-6  # error of c0 beyond which answers are short floats, or rows are bounded: more terms are needed
+_SHORT_TERMS = 4
+_JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7
+_SURPLUS = 1.6  # equations over unknowns
+_LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one linear fit
+_MOST_LAYERS = 8
+_FINE = 1e-8  # misfit of c0 of a right fit; it leaves 1e-11 in float64
+_FAINT_PATH = 0.3  # of all that is written: a linear part below may be an error of the neurons
+_COARSE = 0.3  # misfit of c0 from which neurons are not those of the target
+_ROUGH_EPS = 1e-6  # usual eps of a norm, to start from
+_ROW_SIZES = (0.3, 8.0)
+_SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
+_FIRST = RefinementOptions(
+    iterations=30, damping=1e-4, least_damping=1e-10, improvement=1e-2, dense_limit=9000
+)
+_LAST = RefinementOptions(
+    iterations=12, damping=1e-11, least_damping=1e-13, improvement=0.3, dense_limit=9000
+)
+_ONE_STEP = RefinementOptions(
+    iterations=1, damping=1e-13, least_damping=1e-13, improvement=0.0, dense_limit=9000
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundStack:
+    """state: the stack. again: the same after one step on fresh rows alone, which moves parameters by their
+    error. residual, fresh: rms misfit of the fit and of the fresh rows. allowed: what rounding explains
+    of them."""
+
+    state: StackState
+    again: StackState
+    residual: float
+    fresh: float
+    allowed: float
+
+
+def find_stack(
+    stream: StreamReading, rng: np.random.Generator, *, normed: bool, bound: float = np.inf
+) -> FoundStack:
+    """normed: whether streams come behind a norm of gain one; else they are read as they are. bound: largest
+    norm of a row that may be sent."""
+    layer = CollapsedLayer.measured(stream, rng, terms=_CURVATURE_TERMS, bound=bound)
+    short = layer.errors[0] > _SHORT
+    if short:
+        layer = CollapsedLayer.measured(stream, rng, terms=_SHORT_TERMS, bound=bound)
+    jets = CollapsedLayer.measured(stream, rng, terms=_JET_TERMS, order=1, bound=bound)
+    collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
+    start = _ordered(collapsed, jets, read, rng, normed=normed)
+    return refined(stream, start, rng, rounding=layer.jitter(rng) * layer.scales.top * layer.sizes[0])
+
+
+def _collapsed(
+    layer: CollapsedLayer, jets: CollapsedLayer, rng: np.random.Generator, *, order: int
+) -> tuple[Collapsed, tuple[Array, Array]]:
+    """All neurons, and rows n with their c1; the first set of neurons that explains c0."""
+    wrong: Stop | None = None
+    for space in neuron_spaces(layer, rng, order=order):
+        try:
+            plain = space.ups is None
+            found = assemble_plain(layer, space, rng) if plain else assemble_gated(layer, space, rng)
+            return _explained(jets, found, rng)
+        except (OutsideClass, Unresolved) as stop:
+            wrong = stop
+    assert wrong is not None
+    raise wrong
+
+
+def _explained(
+    jets: CollapsedLayer, neurons: Neurons, rng: np.random.Generator
+) -> tuple[Collapsed, tuple[Array, Array]]:
+    """Neurons refined on c0 of random directions."""
+    J, d = len(neurons), jets.stream.width
+    gated = isinstance(neurons, GatedNeurons)
+    unknowns = 3 * J * d + d * d if gated else J * (2 * d + 1) + d
+    count = int(_SURPLUS * max(J + d + 1, unknowns / (d - 1))) + 2
+    n = unit_rows(rng, count, d)
+    c0, c1 = jets.jets(n)
+    collapsed = solve_written(neurons, n, c0)
+    if collapsed.misfit > _COARSE:
+        raise Unresolved(
+            f"neurons that explain second derivatives leave {collapsed.misfit:.2g} of the values"
+        )
+    allowed = max(_FINE, 1e2 * jets.errors[0])
+    simple: Collapsed | None = None
+    if collapsed.path is not None and rms(n @ collapsed.path.T) < _FAINT_PATH * rms(collapsed.values(n)):
+        simple = refine_collapsed(replace(collapsed, path=None), n, c0)
+    if simple is None or simple.misfit > allowed:
+        simple = refine_collapsed(collapsed, n, c0)
+    collapsed = simple
+    if collapsed.misfit > allowed:
+        raise Unresolved(
+            f"a fit of all neurons stops at {collapsed.misfit:.2g} of the values, which are read to "
+            f"{jets.errors[0]:.1g}; layers with different activations, or another kind of sublayer?"
+        )
+    return collapsed, (n, c1)
+
+
+def _ordered(
+    collapsed: Collapsed,
+    jets: CollapsedLayer,
+    read: tuple[Array, Array],
+    rng: np.random.Generator,
+    *,
+    normed: bool,
+) -> StackState:
+    """Neurons divided into layers by c1: one linear fit where there are no paths, no constants and not too
+    many pairs of neurons."""
+    (n, c1), J, d = read, len(collapsed.neurons), collapsed.width
+    neurons, written = collapsed.neurons, collapsed.written
+    if collapsed.path is None and not np.any(collapsed.constant) and J * J <= _LINEAR_ORDER:
+        need = int(_SURPLUS * J * J / (d - 1)) + 2
+        if need > len(n):
+            more = unit_rows(rng, need - len(n), d)
+            n, c1 = np.vstack([n, more]), np.vstack([c1, jets.jets(more)[1]])
+        layers = order_layers(collapsed, n, c1)
+        constants = np.zeros((int(layers.max()) + 1, d))
+        return start_state(neurons, written, layers, None, constants, _ROUGH_EPS, normed=normed)
+    soft = separate_layers(collapsed, n, c1, rng, _MOST_LAYERS)
+    return start_state(neurons, written, soft.layers, soft.paths, soft.constants, _ROUGH_EPS, normed=normed)
+
+
+def refined(
+    stream: StreamReading, start: StackState, rng: np.random.Generator, *, rounding: float = 0.0
+) -> FoundStack:
+    """The whole stack by Gauss-Newton: on rows of usual size first, then on small ones as well."""
+    count = int(_SURPLUS * start.unknowns / stream.width) + 8
+    fits = [_fit(stream, start, count, rng) for _ in range(2)]
+    usual = fits[0].sizes[:, 0] > 0.0
+    usual[: count // _SMALL_ROWS] = False
+    near = StackFit(fits[0].rows[usual], fits[0].seen[usual], fits[0].sizes[usual])
+    rough = refine(near, start, _FIRST).state
+    state = refine(fits[0], rough, _LAST)
+    again = refine(fits[1], state.state, _ONE_STEP).state
+    return FoundStack(state.state, again, state.rms[-1], rms(fits[1].residual(state.state)), 30.0 * rounding)
+
+
+def _fit(stream: StreamReading, start: StackState, count: int, rng: np.random.Generator) -> StackFit:
+    """Rows of the sizes that the sublayers see, and some small enough to show eps; relative errors."""
+    low, high = np.log(_ROW_SIZES)
+    sizes = np.exp(rng.uniform(low, high, count))
+    small = count // _SMALL_ROWS
+    sizes[:small] = np.exp(rng.uniform(np.log(0.1 * np.sqrt(_ROUGH_EPS)), low, small))
+    rows = sizes[:, None] * unit_rows(rng, count, stream.width)
+    seen = stream(rows)
+    return StackFit(rows, seen, np.sqrt((seen * seen).mean(axis=1, keepdims=True)) + EPS)

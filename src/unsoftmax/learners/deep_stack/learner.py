@@ -1,0 +1,164 @@
+"""The learner of pre-norm stacks of networks behind single rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.families import Family
+from unsoftmax.learners.base import Known, Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.deep_stack.find import FoundStack, find_stack
+from unsoftmax.learners.deep_stack.stack_state import StackState
+from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
+from unsoftmax.ledger import Asker
+from unsoftmax.meters.deep.last_norm import LastNorm, StreamAnswers, read_last_norm
+from unsoftmax.models.language_model.parts import FeedForward, Network
+from unsoftmax.models.parts import LayerNorm, RMSNorm
+from unsoftmax.models.residual_stack import ResidualStack, StackLayer
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+
+__all__ = ["DeepStackLearner", "whole_stack"]
+
+ROW_TEST = Test("the last row alone is answered, with as many numbers", frozenset())
+_OTHER_ROWS = 1e-12  # of an answer: what rows before the last one may change
+_PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is taken as found
+_SAFETY = 20.0  # the step's own error, and that of the fresh answers
+
+
+def _queries(size: Size) -> int:
+    d, J = size.width, max(size.neurons, 1)
+    q = min(int(2 + (4.2 * J + 2) ** 0.5) + 2, max(d - 4, 2))
+    curvature = 12 * q * (q + 1) * (q * (q + 1) // max(d - q - 1, 3) + 4)
+    return curvature + 40 * J * (J + 2 * d) // d + 400 * d + 6000
+
+
+@dataclass(frozen=True)
+class DeepStackLearner:
+    """Recovers h <- h + f_l(norm(h)), l = 1..L, from the last stream of single rows.
+
+    Claim: exact in float64. Queries: about 6,000 for L=2, d=16, 12 GELU neurons a layer; second differences
+    set the price. Assumes: see `claim`. Recovers: L, the neurons of every layer, its activation, eps of all
+    norms and the final norm; plain networks (GELU, SiLU, tanh, softplus) with biases, gated ones (SwiGLU,
+    GEGLU) with or without a linear path before each. Fails when: rows cannot be long, layers have different
+    activations, or L·m exceeds about 0.15·d² gated or 0.3·d² plain neurons (all UNRESOLVED).
+    """
+
+    family: ClassVar[Family] = Family.NETWORK
+
+    @property
+    def claim(self) -> Claim:
+        return Claim(
+            title="A deep pre-norm stack of networks: depth collapses at large scale",
+            source="this library; docs/depth.md",
+            assumptions=(
+                Assumption("rows of any size may be sent", "two sizes of huge rows are answered alike"),
+                Assumption("sublayers see normed rows and add to a stream", "huge rows arrive as they are"),
+                Assumption("answers are exact up to rounding", "readings at neighbouring scales agree"),
+                Assumption("one known activation, smooth", "second derivatives along every neuron fit one"),
+                Assumption("all neurons fit beside each other", "second derivatives do not fill all forms"),
+            ),
+            queries=QueryCount(
+                "12 q⁴/(d - q) + 40 J(J + 2d)/d + 400 d + 6000, q² = 4.2 J", "upper", _queries
+            ),
+            recovers="depth, widths, activation, all weights and biases, eps, the final norm",
+            symmetry="order of neurons; a factor between up and down of gated ones; gains folded in",
+            departs="no theorem of the paper speaks of it; arXiv 2610.09620 leaves an algorithm open",
+        )
+
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        rng = rng.spawn(1)[0]  # later learners draw what they would have drawn without this one
+        answers = _RowAnswers(asker)
+        if asker.outputs != asker.width:
+            raise OutsideClass(ROW_TEST, f"{asker.outputs} numbers for rows of {asker.width} columns")
+        with asker.phase("final norm"):
+            answers.check_alone(rng)
+            bound = np.inf if asker.input_bound is None else asker.input_bound
+            last = read_last_norm(answers, asker.width, rng, bound)
+        stream = StreamAnswers(answers, last, asker.width)
+        try:
+            return self._whole(asker, stream, rng, bound)
+        except (OutsideClass, Unresolved) as stop:
+            raise stop.with_parts({"final-norm": _part(last)}) from None
+
+    def _whole(self, asker: Asker, stream: StreamAnswers, rng: np.random.Generator, bound: float) -> Learned:
+        last = stream.last
+        if last.centred and last.norm is None:
+            raise Unresolved(
+                "norms without mean before a stream that is answered with its mean are not learned"
+            )
+        with asker.phase("stack"):
+            found = find_stack(stream, rng, normed=last.norm is not None, bound=bound)
+        if found.fresh > max(_PRECISE, found.allowed):
+            raise Unresolved(
+                f"the joint fit of all layers leaves {found.fresh:.2g} of fresh answers, which are exact to "
+                f"{found.allowed:.1g}; another seed may start it elsewhere"
+            )
+        model, again = (whole_stack(state, stream, last) for state in (found.state, found.again))
+        return Learned(model, self.claim, error_bound=_SAFETY * _error(found, model, again))
+
+
+def _part(last: LastNorm) -> RecoveredPart[LastNorm]:
+    """What follows the last layer, which is certain even where the layers are not."""
+    certificate = PartCertificate(last.misfit, 2, 1.0)
+    bound = 4.0 * max(last.misfit, EPS)
+    return RecoveredPart("final-norm", last, bound, "eps of the norm", certificate)
+
+
+def _error(found: FoundStack, model: ResidualStack, again: ResidualStack) -> float:
+    return max(model.distance(again), found.fresh, EPS)
+
+
+@dataclass(frozen=True)
+class _RowAnswers:
+    """Rows (B, d) as sequences of one row, in batches."""
+
+    asker: Asker
+
+    def __call__(self, rows: Array, /) -> Array:
+        size = self.asker.batch_size(1)
+        parts = [self.asker.ask(rows[i : i + size, None]) for i in range(0, len(rows), size)]
+        return np.concatenate(parts)
+
+    def check_alone(self, rng: np.random.Generator) -> None:
+        """Refuses targets whose other rows matter."""
+        if self.asker.max_length == 1:
+            return
+        rows = rng.standard_normal((1, 2, self.asker.width))
+        alone, beside = self.asker.ask(rows[:, 1:]), self.asker.ask(rows)
+        off = float(np.abs(alone - beside).max() / max(np.abs(alone).max(), 1e-300))
+        if not off <= _OTHER_ROWS:
+            raise OutsideClass(ROW_TEST, f"a row before the last one changes {off:.2g} of the answer")
+
+
+def whole_stack(state: StackState, stream: StreamAnswers, last: LastNorm) -> ResidualStack:
+    """The model of all columns: LayerNorms and the gain and bias of the final norm are put back."""
+    found = state.stack()
+    d, k = stream.columns, stream.width
+    kind = LayerNorm if last.centred else RMSNorm
+    read = np.sqrt(k / d) * stream.basis  # (d, k): what LayerNorm shows of n, as the smaller norm shows it
+    eps = iter([norm.eps * k / d for norm in found.norms])
+    layers = []
+    for layer in found.layers:
+        path = None if layer.path is None else stream.basis @ layer.path @ read.T
+        first = None if path is None else kind(np.ones(d), None, next(eps))
+        norm = kind(np.ones(d), None, next(eps))
+        layers.append(StackLayer(norm, _lifted(layer.network, stream.basis, read), first, path))
+    final = None
+    if last.norm is not None:
+        final = kind(last.norm.gain, last.norm.bias, next(eps))
+    return ResidualStack(layers, final, last.scale)
+
+
+def _lifted(network: Network, basis: Array, read: Array) -> Network:
+    if isinstance(network, FeedForward):
+        return replace(
+            network,
+            inner=network.inner @ read.T,
+            outer=basis @ network.outer,
+            outer_bias=basis @ network.outer_bias,
+        )
+    return replace(network, gate=network.gate @ read.T, up=network.up @ read.T, down=basis @ network.down)

@@ -1,0 +1,128 @@
+"""The space that second derivatives of the collapsed layer span: how many neurons, and of which kind.
+
+Plain neurons add one dimension each, gated ones two, and the sphere adds one for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.smooth_network.rank_one import as_vectors, climb, find_rank_one, products, starts
+from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer
+from unsoftmax.meters.deep.sphere_curvature import Curvature, SphereStencil, measure_curvature
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.gated_network.find_gates import Gates, find_gates
+
+__all__ = ["NeuronSpace", "neuron_spaces"]
+
+_FIRST = 5
+_GROWTH = 1.25
+_BASE = 4  # columns left for points and outputs, at least
+_SPARE = 1.25  # second derivatives over dimensions of all forms: one that fills them shows as full
+# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
+_GAP = 12.0
+_PLAIN = 0.64  # of all forms: up to there the power method finds every rank-one form
+_DEFECT = 1e-6
+# dimensions of all forms less those of the space, over q: with fewer, other forms are of rank one too
+_GATED_ROOM = 1.0
+_ROUNDS = 12
+_STARTS = 3  # random starts for every dimension of the space; from these most plain neurons are met
+_SAME = 0.999  # |cosine| from which two directions are one
+
+
+@dataclass(frozen=True, eq=False)
+class NeuronSpace:
+    """directions: (J, q), unit, the neurons' parts along V; ups: the same for the second factor of gated
+    ones, or None. gap: how clear the number of neurons is."""
+
+    curvature: Curvature
+    stencil: SphereStencil
+    directions: Array
+    ups: Array | None
+    gap: float
+
+
+def neuron_spaces(
+    layer: CollapsedLayer, rng: np.random.Generator, *, order: int = 2
+) -> Iterator[NeuronSpace]:
+    """Spaces in which a whole set of neurons was found, with more and more differentiated directions: where
+    few dimensions are free, the set may be a wrong one. Raises `Unresolved` beyond d - 4 directions.
+
+    order: of the stencil; a higher one is for short arithmetic.
+    """
+    d = layer.stream.width
+    stencil = SphereStencil.for_jitter(layer.jitter(rng), order)
+    q, most, seen = min(_FIRST, d - _BASE), d - _BASE, "no more than noise"
+    if most < 2:
+        raise Unresolved(
+            f"width {d} is too small for second derivatives on the sphere; {_BASE + 2} is the least"
+        )
+    found_any = False
+    for _ in range(_ROUNDS):
+        frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        count = int(np.ceil(_SPARE * q * (q + 1) / 2.0 / (d - q - 1))) + 1
+        points = rng.standard_normal((count, d - q))
+        points *= np.sqrt(d) / np.linalg.norm(points, axis=1, keepdims=True)
+        curvature = measure_curvature(layer, frame, points, q, stencil)
+        rank, gap, space = _rank(curvature)
+        if rank:
+            seen = f"a space of {rank} of {q * (q + 1) // 2} dimensions"
+            found = _neurons(space, q, rank, rng)
+            if found is not None:
+                found_any = True
+                yield NeuronSpace(curvature, stencil, *found, gap)
+        if q == most:
+            break
+        q = min(most, max(q + 1, int(np.ceil(_GROWTH * q))))
+    if found_any:  # what refused it is the better reason
+        return
+    raise Unresolved(
+        f"second derivatives along {q} directions span {seen}, and no set of neurons explains them; "
+        f"networks of more than about 0.15·d² = {0.15 * d * d:.0f} gated neurons in all layers together "
+        "are beyond this width"
+    )
+
+
+def _rank(curvature: Curvature) -> tuple[int, float, Array]:
+    """(rank, gap, orthonormal columns); rank 0 where no gap marks one."""
+    rows = as_vectors(curvature.forms).reshape(-1, curvature.q * (curvature.q + 1) // 2)
+    _, sizes, right = np.linalg.svd(rows, full_matrices=False)
+    if not np.isfinite(sizes).all() or sizes[0] == 0.0:
+        return 0, 1.0, right[:0].T
+    outputs = curvature.points.shape[1] - 1
+    most = min(len(sizes) - 1, len(curvature.points) * outputs - 2)
+    ratios = sizes[1:most] / np.maximum(sizes[2 : most + 1], 1e-300)
+    if not len(ratios):
+        return 0, 1.0, right[:0].T
+    rank = int(np.argmax(ratios)) + 2
+    gap = float(ratios[rank - 2])
+    return (rank, gap, right[:rank].T) if gap > _GAP else (0, gap, right[:0].T)
+
+
+def _neurons(space: Array, q: int, rank: int, rng: np.random.Generator) -> tuple[Array, Array | None] | None:
+    """(directions, ups) of rank - 1 plain or (rank - 1)/2 gated neurons, or None."""
+    forms = q * (q + 1) // 2
+    if rank <= _PLAIN * forms and _looks_plain(space, q, rank, rng):
+        found = find_rank_one(space, q, rank - 1, rng, defect=_DEFECT)
+        if len(found) == rank - 1:
+            return found, None
+    if rank % 2 and forms - rank >= _GATED_ROOM * q:
+        gates: Gates = find_gates(space, q, rank // 2, rng)
+        if len(gates.gates) == rank // 2:
+            return gates.gates, gates.ups
+    return None
+
+
+def _looks_plain(space: Array, q: int, rank: int, rng: np.random.Generator) -> bool:
+    """Whether random starts lead to more rank-one forms than gated neurons would have."""
+    ends = climb(space, starts(space, q, None, _STARTS * rank, rng))
+    ends = ends[((products(ends, ends) @ space) ** 2).sum(axis=1) > 1.0 - _DEFECT]
+    different = np.empty((0, q))
+    for end in ends:
+        if not len(different) or np.abs(different @ end).max() < _SAME:
+            different = np.vstack([different, end])
+    return len(different) > rank // 2

@@ -1,0 +1,1 @@
+"""Layers of a deep stack from its collapsed layer."""

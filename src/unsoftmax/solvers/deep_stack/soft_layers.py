@@ -1,0 +1,179 @@
+"""Layers of neurons and their paths from c1: memberships that may be anything become 0 or 1.
+
+Unknown are the share p_jl of neuron j in layer l, the path A_l and constant k_l of every layer, and the
+multiple λ of 1 by which Σ A_l is unknown. From equal shares, Gauss-Newton on c1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.arrays import Array, rms
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.deep_stack.neurons import Collapsed, beside
+from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions, refine
+
+__all__ = ["SoftLayers", "separate_layers"]
+
+_OPTIONS = RefinementOptions(iterations=40, damping=1e-3, least_damping=1e-9, improvement=1e-2)
+_TRIES = 3  # starts for every number of layers; the first, of equal shares, was right for up to three
+_SPREAD = 0.2  # of shares at the later starts
+_CLEAR = 0.2  # distance of a share from 0 or 1 beyond which it is neither
+_FITS = 1e-3  # relative misfit of c1 from which a number of layers is right; one too few leaves 1e-1
+
+
+@dataclass(frozen=True, eq=False)
+class SoftLayers:
+    """layers: (J,), of every neuron. paths: (L, d, d), or None. constants: (L, d). misfit: of c1."""
+
+    layers: NDArray[np.int64]
+    paths: Array | None
+    constants: Array
+    misfit: float
+
+
+def separate_layers(
+    collapsed: Collapsed, n: Array, c1: Array, rng: np.random.Generator, most: int
+) -> SoftLayers:
+    """The smallest number of layers, up to `most`, that explains c1."""
+    best, least = 0, np.inf
+    for attempt, count in itertools.product(range(_TRIES), range(1, most + 1)):
+        fit = _Fit(collapsed, n, c1, count)
+        start = fit.start(rng if attempt else None)
+        state = refine(fit, start, _OPTIONS).state if len(start) else start
+        misfit = rms(fit.residual(state)) / rms(c1)
+        if misfit < least:
+            best, least = count, misfit
+        if misfit < _FITS and fit.clear(state):
+            return fit.result(state, misfit)
+    raise Unresolved(
+        f"no division of {len(collapsed.neurons)} neurons into up to {most} layers explains their order; "
+        f"{best} layers leave {least:.2g} of it"
+    )
+
+
+class _Fit:
+    """Least squares for c1. State: shares (J, L-1), paths (L-1, d, d), constants (L-1, d), λ, flat."""
+
+    def __init__(self, collapsed: Collapsed, n: Array, c1: Array, count: int) -> None:
+        self.collapsed, self.n, self.c1, self.count = collapsed, n, c1, count
+        self.J, self.d = collapsed.written.shape
+        self.values = collapsed.neurons.values(n)
+        self.gradients = collapsed.neurons.gradients(n)
+        self.has_paths, self.has_constants = collapsed.path is not None, bool(np.any(collapsed.constant))
+        self.whole = collapsed.values(n)
+
+    def start(self, rng: np.random.Generator | None) -> Array:
+        """Equal shares, or random ones around."""
+        L, J = self.count, self.J
+        shares = np.full((J, L - 1), 1.0 / L)
+        if rng is not None:
+            shares = shares + _SPREAD * rng.standard_normal(shares.shape)
+        parts = [shares.ravel()]
+        if self.collapsed.path is not None:
+            parts.append(np.tile(self.collapsed.path / L, (L - 1, 1, 1)).ravel())
+        if self.has_constants:
+            parts.append(np.tile(self.collapsed.constant / L, (L - 1, 1)).ravel())
+        if self.has_paths:
+            parts.append(np.zeros(1))
+        return np.concatenate(parts)
+
+    def split(self, state: Array) -> tuple[Array, Array, Array, float]:
+        """Shares (J, L), paths (L, d, d), constants (L, d), λ: the last layer has what is left."""
+        L, J, d = self.count, self.J, self.d
+        shares = state[: J * (L - 1)].reshape(J, L - 1)
+        at = J * (L - 1)
+        paths, multiple = np.zeros((L, d, d)), 0.0
+        if self.collapsed.path is not None:
+            multiple = float(state[-1])
+            paths[:-1] = state[at : at + (L - 1) * d * d].reshape(L - 1, d, d)
+            paths[-1] = self.collapsed.path - paths[:-1].sum(axis=0) + multiple * np.eye(d)
+            at += (L - 1) * d * d
+        constants = np.zeros((L, d))
+        if self.has_constants:
+            constants[:-1] = state[at : at + (L - 1) * d].reshape(L - 1, d)
+        constants[-1] = self.collapsed.constant - constants[:-1].sum(axis=0)
+        return np.column_stack([shares, 1.0 - shares.sum(axis=1)]), paths, constants, multiple
+
+    def _before(self, shares: Array, paths: Array, constants: Array) -> list[Array]:
+        """What is written before every layer, across n, (B, d) each."""
+        out, stream = [], np.zeros_like(self.n)
+        for at in range(self.count):
+            out.append(beside(stream, self.n))
+            stream = stream + self.n @ paths[at].T + (self.values * shares[:, at]) @ self.collapsed.written
+            stream = stream + constants[at]
+        return out
+
+    def residual(self, state: Array, /) -> Array:
+        shares, paths, constants, multiple = self.split(state)
+        before = self._before(shares, paths, constants)
+        out = np.zeros_like(self.n)
+        for at in range(self.count):
+            after = before[at] + beside(self.n @ paths[at].T, self.n)
+            reads = np.einsum("bji,bi->bj", self.gradients, after) * shares[:, at]
+            out = out + before[at] @ paths[at].T + reads @ self.collapsed.written
+        along = (self.n * self.whole).mean(axis=1, keepdims=True) + multiple
+        return np.asarray((beside(out, self.n) - along * beside(self.whole, self.n) - self.c1).ravel())
+
+    def linearise(self, state: Array, /) -> DenseJacobian:
+        shares, paths, constants, _ = self.split(state)
+        before = self._before(shares, paths, constants)
+        L, J, d, B = self.count, self.J, self.d, len(self.n)
+        written = self.collapsed.written
+        networks = [
+            np.einsum("jo,bji->boi", written * shares[:, at : at + 1], self.gradients) for at in range(L)
+        ]
+        networks = [beside(each, self.n[:, None]) for each in networks]  # reads what is across n
+        readers = [networks[at] + beside(paths[at][None], self.n[:, None]) for at in range(L)]
+        later = [np.zeros((B, d, d)) for _ in range(L)]
+        for at in range(L - 2, -1, -1):
+            later[at] = later[at + 1] + readers[at + 1]
+        share_columns, path_columns, constant_columns = [], [], []
+        wrote = np.einsum("bj,ji->bji", self.values, written)
+        for at in range(L):
+            after = before[at] + beside(self.n @ paths[at].T, self.n)
+            reads = np.einsum("bji,bi->bj", self.gradients, after)
+            own = np.einsum("bj,jo->boj", reads, written)
+            share_columns.append(own + np.einsum("boi,bji->boj", later[at], wrote))
+            if self.has_paths:
+                column = np.einsum("boc,bi->boci", later[at] + networks[at], self.n)
+                place = np.arange(d)
+                column[:, place, place, :] += before[at][:, None]
+                path_columns.append(column.reshape(B, d, d * d))
+            if self.has_constants:
+                constant_columns.append(later[at])
+        columns = (
+            [np.concatenate([c - share_columns[-1] for c in share_columns[:-1]], axis=2)] if L > 1 else []
+        )
+        if L > 1:  # shares are stored neuron by neuron
+            columns = [columns[0].reshape(B, d, L - 1, J).transpose(0, 1, 3, 2).reshape(B, d, -1)]
+        columns += [c - path_columns[-1] for c in path_columns[:-1]]
+        columns += [c - constant_columns[-1] for c in constant_columns[:-1]]
+        if self.has_paths:
+            trace = path_columns[-1].reshape(B, d, d, d)
+            columns.append(np.einsum("bocc->bo", trace)[..., None] - beside(self.whole, self.n)[..., None])
+        joined = np.concatenate(columns, axis=2)
+        joined = joined - self.n[:, :, None] * np.einsum("bo,bok->bk", self.n, joined)[:, None] / d
+        return DenseJacobian(joined.reshape(B * d, -1))
+
+    def moved(self, state: Array, step: Array, /) -> Array:
+        return np.asarray(state + step)
+
+    def clear(self, state: Array) -> bool:
+        """Whether every share is near 0 or 1, and no layer is empty."""
+        shares = self.split(state)[0]
+        off = np.abs(shares - np.eye(self.count)[shares.argmax(axis=1)]).max()
+        return bool(off < _CLEAR) and len(set(shares.argmax(axis=1).tolist())) == self.count
+
+    def result(self, state: Array, misfit: float) -> SoftLayers:
+        shares, paths, constants, _ = self.split(state)
+        return SoftLayers(
+            np.asarray(shares.argmax(axis=1), dtype=np.int64),
+            paths if self.has_paths else None,
+            constants,
+            misfit,
+        )

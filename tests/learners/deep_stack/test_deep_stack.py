@@ -1,0 +1,191 @@
+"""Deep stacks through `recover`: small ones of every kind, and targets that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import unsoftmax
+from unsoftmax.arrays import Array
+from unsoftmax.learners.deep_stack.stack_fit import StackFit
+from unsoftmax.learners.deep_stack.stack_state import start_state
+from unsoftmax.meters.language_model.prompts import unit_rows
+from unsoftmax.models import ResidualStack, random_residual_stack
+from unsoftmax.models.parts import GELU, SILU, TANH
+from unsoftmax.outcomes import Status
+from unsoftmax.recovery.result import Result
+from unsoftmax.solvers.deep_stack.layer_order import layers_of
+from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, PlainNeurons
+from unsoftmax.solvers.deep_stack.soft_layers import _Fit
+
+
+def _recover(f: Callable[[Array], Array], d: int, **options: Any) -> Result:
+    return unsoftmax.recover(lambda X: f(X), width=d, outputs=d, family="network", **options)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {},
+        {"final_norm": False},
+        {"output_biases": True, "layers": 3},
+        {"layer_norm": True, "activation": SILU},
+        {"activation": TANH},
+        {"gated": True, "paths": True},
+    ],
+    ids=str,
+)
+def test_stacks_of_every_kind_are_recovered(kind: dict) -> None:  # type: ignore[type-arg]
+    stack = random_residual_stack(11, 3, **({"layers": 2, "seed": 5} | kind))
+    result = _recover(stack, 11)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, ResidualStack)
+    assert result.error_bound is not None
+    assert stack.distance(result.model) <= min(1e-9, result.error_bound)
+    assert result.queries.total < 9000
+
+
+def test_widths_may_differ_and_skips_may_be_scaled() -> None:
+    narrow, wide = random_residual_stack(10, 2, seed=1), random_residual_stack(10, 4, seed=2)
+    mixed = ResidualStack([narrow.layers[0], wide.layers[0]], wide.final_norm)
+    result = _recover(mixed, 10)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, ResidualStack)
+    assert result.model.neurons == [2, 4]
+    layers = narrow.layers
+
+    def scaled(X: Array) -> Array:
+        x = X[:, -1]
+        for layer in layers:
+            x = 0.8 * x + layer.network(layer.network_norm(x))
+        return x
+
+    result = _recover(scaled, 10)
+    assert result.status is Status.EXACT, result.reason
+    rows = np.random.default_rng(9).standard_normal((5, 1, 10))
+    assert result.model is not None
+    assert np.abs(result.model(rows) - scaled(rows)).max() < 1e-10
+
+
+def test_it_is_found_without_being_told() -> None:
+    stack = random_residual_stack(10, 3, seed=7)
+    result = unsoftmax.recover(lambda X: stack(X), width=10, outputs=10)
+    assert result.status is Status.EXACT, result.reason
+    assert result.family == "residual-stack"
+
+
+def _post_norm(X: Array) -> Array:
+    stack = random_residual_stack(8, 4, seed=3)
+    x = X[:, -1]
+    for layer in stack.layers:
+        x = layer.network_norm(x + layer.network(x))
+    return x
+
+
+def _two_activations(X: Array) -> Array:
+    one, two = random_residual_stack(9, 2, seed=3), random_residual_stack(9, 2, activation=TANH, seed=4)
+    return ResidualStack([one.layers[0], two.layers[0]], one.final_norm)(X)
+
+
+def _too_many(X: Array) -> Array:
+    return random_residual_stack(8, 12, layers=3, gated=True, seed=3)(X)
+
+
+class _Dropout:
+    """A stack that forgets a tenth of its hidden units at every call."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.stack = random_residual_stack(8, 4, seed=3)
+
+    def __call__(self, X: Array) -> Array:
+        x = X[:, -1]
+        for layer in self.stack.layers:
+            x = x + layer.network(layer.network_norm(x)) * (self.rng.uniform(size=x.shape) > 0.1)
+        return x
+
+
+def _bounded_input(X: Array) -> Array:
+    stack = random_residual_stack(8, 4, seed=3)
+    norms = np.linalg.norm(X, axis=2, keepdims=True)
+    return stack(X * np.minimum(1.0, 50.0 / np.maximum(norms, 1e-300)))
+
+
+@pytest.mark.parametrize(
+    ("target", "d"),
+    [(_post_norm, 8), (_two_activations, 9), (_too_many, 8), (_Dropout(), 8), (_bounded_input, 8)],
+    ids=["post-norm", "two activations", "beyond capacity", "dropout", "bounded input"],
+)
+def test_what_is_no_such_stack_is_never_said_to_be_one(target: Callable[[Array], Array], d: int) -> None:
+    result = _recover(target, d)
+    assert not result.status.recovered
+    assert result.model is None
+    assert result.reason
+
+
+def test_beyond_capacity_the_final_norm_is_a_part() -> None:
+    result = _recover(_too_many, 8)
+    assert result.status is Status.UNRESOLVED
+    part = result.parts["final-norm"].value
+    truth = random_residual_stack(8, 12, layers=3, gated=True, seed=3).final_norm
+    assert truth is not None
+    assert np.abs(part.norm.gain - truth.gain).max() < 1e-9
+
+
+def test_a_torch_stack_is_recovered() -> None:
+    class Stack(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norms = torch.nn.ModuleList([torch.nn.LayerNorm(10) for _ in range(3)])
+            self.read = torch.nn.ModuleList([torch.nn.Linear(10, 3) for _ in range(2)])
+            self.write = torch.nn.ModuleList([torch.nn.Linear(3, 10) for _ in range(2)])
+
+        def forward(self, X: torch.Tensor) -> torch.Tensor:
+            x = X[:, -1]
+            for norm, read, write in zip(self.norms, self.read, self.write, strict=False):
+                x = x + write(torch.nn.functional.gelu(read(norm(x))))
+            return self.norms[-1](x)
+
+    torch.manual_seed(0)
+    module = Stack().double()
+    result = _recover(lambda X: module(torch.from_numpy(X)).detach().numpy(), 10)
+    assert result.status is Status.EXACT, result.reason
+    rows = np.random.default_rng(1).standard_normal((4, 1, 10))
+    assert np.abs(result.unwrap()(rows) - module(torch.from_numpy(rows)).detach().numpy()).max() < 1e-10
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_jacobians_are_derivatives(gated: bool) -> None:
+    rng = np.random.default_rng(0)
+    layers = np.array([0, 0, 1, 1, 1])
+    draw = lambda *shape: rng.standard_normal(shape)  # noqa: E731
+    neurons = GatedNeurons(draw(5, 4), draw(5, 4)) if gated else PlainNeurons(draw(5, 4), draw(5), GELU)
+    paths = draw(2, 4, 4) if gated else None
+    state = start_state(neurons, draw(5, 4), layers, paths, draw(2, 4), 0.1, normed=True)
+    fit = StackFit(draw(6, 4), draw(6, 4), np.full((6, 1), 0.5))
+    jacobian = fit.linearise(state)
+    step = 1e-6 * rng.standard_normal(state.unknowns)
+    # residuals do not depend on the gauge that `moved` fixes
+    seen = (fit.residual(state.moved(step)) - fit.residual(state.moved(-step))) / 2.0
+    assert np.abs(jacobian.forward(step) - seen).max() < 1e-9 * np.abs(seen).max() + 1e-13
+    weights = rng.standard_normal(24)
+    assert np.isclose(weights @ jacobian.forward(step), step @ jacobian.backward(weights))
+    soft = _Fit(
+        Collapsed(neurons, draw(5, 4), paths[0] if paths is not None else None, draw(4), 0.0),
+        unit_rows(rng, 7, 4),
+        draw(7, 4),
+        3,
+    )
+    place = soft.start(rng)
+    step = 1e-6 * rng.standard_normal(len(place))
+    seen = (soft.residual(place + step) - soft.residual(place - step)) / 2.0
+    assert np.abs(soft.linearise(place).forward(step) - seen).max() < 1e-8 * np.abs(seen).max()
+
+
+def test_an_order_that_is_none_of_layers_is_refused() -> None:
+    with pytest.raises(unsoftmax.outcomes.Unresolved, match="do not fall into layers"):
+        layers_of(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))
