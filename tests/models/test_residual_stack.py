@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from unsoftmax.models import ResidualStack, StackLayer, random_residual_stack
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork
 from unsoftmax.models.parts import TANH
 
-KINDS = [
+KINDS: list[dict[str, Any]] = [
     {},
     {"gated": True, "paths": True, "final_norm": False},
     {"layer_norm": True, "output_biases": True},
@@ -24,13 +25,17 @@ KINDS = [
 
 
 def _torch(stack: ResidualStack, rows: torch.Tensor) -> torch.Tensor:
-    def norm(x: torch.Tensor, part: object) -> torch.Tensor:
-        gain, eps = torch.tensor(part.gain), part.eps  # type: ignore[attr-defined]
+    def norm(x: torch.Tensor, part: Any) -> torch.Tensor:
+        gain, eps = torch.tensor(part.gain), part.eps
         if type(part).__name__ == "LayerNorm":
             return torch.nn.functional.layer_norm(x, (len(gain),), gain, None, eps)
         return torch.nn.functional.rms_norm(x, (len(gain),), gain, eps)
 
-    names = {"gelu": torch.nn.functional.gelu, "silu": torch.nn.functional.silu, "tanh": torch.tanh}
+    names: dict[str, Any] = {
+        "gelu": torch.nn.functional.gelu,
+        "silu": torch.nn.functional.silu,
+        "tanh": torch.tanh,
+    }
     x = rows
     for layer in stack.layers:
         if layer.path is not None:
@@ -48,14 +53,14 @@ def _torch(stack: ResidualStack, rows: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_are_those_of_torch(kind: dict) -> None:  # type: ignore[type-arg]
+def test_answers_are_those_of_torch(kind: dict[str, Any]) -> None:
     stack = random_residual_stack(8, 5, layers=3, seed=1, **kind)
     rows = np.random.default_rng(0).standard_normal((6, 2, 8))
     assert np.abs(stack(rows) - _torch(stack, torch.tensor(rows[:, -1])).numpy()).max() < 1e-13
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_canonical_form_and_file_keep_the_function(kind: dict, tmp_path: Path) -> None:  # type: ignore[type-arg]
+def test_canonical_form_and_file_keep_the_function(kind: dict[str, Any], tmp_path: Path) -> None:
     stack = random_residual_stack(8, 5, layers=3, seed=1, **kind)
     rows = np.random.default_rng(0).standard_normal((6, 1, 8))
     assert np.abs(stack.canonical()(rows) - stack(rows)).max() < 1e-13

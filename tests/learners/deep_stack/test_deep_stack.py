@@ -16,10 +16,10 @@ from unsoftmax.learners.deep_stack.stack_state import start_state
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import ResidualStack, random_residual_stack
 from unsoftmax.models.parts import GELU, SILU, TANH
-from unsoftmax.outcomes import Status
+from unsoftmax.outcomes import Status, Unresolved
 from unsoftmax.recovery.result import Result
 from unsoftmax.solvers.deep_stack.layer_order import layers_of
-from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, PlainNeurons
+from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, Neurons, PlainNeurons
 from unsoftmax.solvers.deep_stack.soft_layers import _Fit
 
 
@@ -39,8 +39,8 @@ def _recover(f: Callable[[Array], Array], d: int, **options: Any) -> Result:
     ],
     ids=str,
 )
-def test_stacks_of_every_kind_are_recovered(kind: dict) -> None:  # type: ignore[type-arg]
-    stack = random_residual_stack(11, 3, **({"layers": 2, "seed": 5} | kind))
+def test_stacks_of_every_kind_are_recovered(kind: dict[str, Any]) -> None:
+    stack = random_residual_stack(11, 3, **{"layers": 2, "seed": 5, **kind})
     result = _recover(stack, 11)
     assert result.status is Status.EXACT, result.reason
     assert isinstance(result.model, ResidualStack)
@@ -148,7 +148,8 @@ def test_a_torch_stack_is_recovered() -> None:
             x = X[:, -1]
             for norm, read, write in zip(self.norms, self.read, self.write, strict=False):
                 x = x + write(torch.nn.functional.gelu(read(norm(x))))
-            return self.norms[-1](x)
+            last: torch.Tensor = self.norms[-1](x)
+            return last
 
     torch.manual_seed(0)
     module = Stack().double()
@@ -162,7 +163,11 @@ def test_a_torch_stack_is_recovered() -> None:
 def test_jacobians_are_derivatives(gated: bool) -> None:
     rng = np.random.default_rng(0)
     layers = np.array([0, 0, 1, 1, 1])
-    draw = lambda *shape: rng.standard_normal(shape)  # noqa: E731
+
+    def draw(*shape: int) -> Array:
+        return np.asarray(rng.standard_normal(shape))
+
+    neurons: Neurons
     neurons = GatedNeurons(draw(5, 4), draw(5, 4)) if gated else PlainNeurons(draw(5, 4), draw(5), GELU)
     paths = draw(2, 4, 4) if gated else None
     state = start_state(neurons, draw(5, 4), layers, paths, draw(2, 4), 0.1, normed=True)
@@ -187,5 +192,5 @@ def test_jacobians_are_derivatives(gated: bool) -> None:
 
 
 def test_an_order_that_is_none_of_layers_is_refused() -> None:
-    with pytest.raises(unsoftmax.outcomes.Unresolved, match="do not fall into layers"):
+    with pytest.raises(Unresolved, match="do not fall into layers"):
         layers_of(np.array([[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,13 @@ from unsoftmax.meters.deep.last_norm import StreamAnswers, read_last_norm
 from unsoftmax.meters.deep.sphere_curvature import SphereStencil, measure_curvature
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.prompts import unit_rows
-from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
+from unsoftmax.models import (
+    LanguageModel,
+    ResidualStack,
+    StackLayer,
+    random_language_model,
+    random_residual_stack,
+)
 from unsoftmax.models.parts import RMSNorm
 from unsoftmax.outcomes import OutsideClass
 
@@ -35,14 +43,23 @@ def _beside(values: Array, n: Array) -> Array:
     return np.asarray(values - n * (values * n).mean(axis=1, keepdims=True))
 
 
+def _network(layer: StackLayer, x: Array) -> Array:
+    return layer.network(layer.network_norm.gain * x)
+
+
+def _path(layer: StackLayer, x: Array) -> Array:
+    assert layer.path is not None
+    assert layer.path_norm is not None
+    return np.asarray((layer.path_norm.gain * x) @ layer.path.T)
+
+
 def _definition(stack: ResidualStack, n: Array, step: float = 1e-4) -> tuple[Array, Array]:
     """c0 and c1 by the formulas, derivatives of sublayers by differences."""
     before, order = np.zeros_like(n), np.zeros_like(n)
     for layer in stack.layers:
-        parts = [lambda x, layer=layer: layer.network(layer.network_norm.gain * x)]
-        if layer.path is not None and layer.path_norm is not None:
-            path, gain = layer.path, layer.path_norm.gain
-            parts.insert(0, lambda x, path=path, gain=gain: (gain * x) @ path.T)
+        parts = [partial(_network, layer)]
+        if layer.path is not None:
+            parts.insert(0, partial(_path, layer))
         for part in parts:
             along = _beside(before, n)
             order = order + (part(n + step * along) - part(n - step * along)) / (2.0 * step)
