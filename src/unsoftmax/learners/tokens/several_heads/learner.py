@@ -74,6 +74,7 @@ def _completed(table: HeadScores, books: RecordedBooks, readout: Array | None) -
         rms = fit_jointly(table, books.read(readout))
         if rms > _EXPLAINED:
             break
+        table.check_tokens()
         if table.complete:
             return rms
         repair_values(table.pairs, table.values, np.flatnonzero(table.complete_tokens))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array, Ids
+from unsoftmax.arrays import Array, Ids, expit
 from unsoftmax.learners.tokens.several_heads.linear_scores import LinearScores
 from unsoftmax.learners.tokens.several_heads.pairs import HeadPairs
 from unsoftmax.learners.tokens.several_heads.values import HeadValues
@@ -24,6 +24,7 @@ _MOST_COLUMNS = 64
 _SOFT = 5.0  # error bar of a score that could not be read
 _STRONG = 1e-6  # error bars of keys, above which a token is fitted anew; the joint fit does the rest
 _MARGIN = 10.0  # of error bars of keys and values, in the residual of a column that is explained
+_CHECKED = 1e-7  # of the spread: a prediction of a joint fit is closer
 _REFITTED = 1e-8  # and of tokens that were fitted to others after it
 _RETRIES = 3  # each with other pairs
 _REFINED = 1e-9  # error bars after a joint fit to the noise of float64
@@ -33,7 +34,8 @@ _REFINED = 1e-9  # error bars after a joint fit to the noise of float64
 class HeadScores:
     """T_ij = (keys_i − keys_j)·queries_j in every head, filled in column by column.
 
-    fitted: askers with queries. uncertain: error bars of keys, (V,). columns: number of whole columns read.
+    fitted: askers with queries. checked: tokens that one pair more confirmed. uncertain: error bars of keys,
+    (V,). columns: number of whole columns read.
     """
 
     pairs: HeadPairs
@@ -42,11 +44,13 @@ class HeadScores:
     queries: list[Array] = field(init=False)
     fitted: Mask = field(init=False)
     uncertain: Array = field(init=False)
+    checked: Mask = field(init=False)
     columns: int = 0
 
     def __post_init__(self) -> None:
         V, H = self.values.values.shape
         self.keys, self.queries = [np.zeros((V, 0))] * H, [np.zeros((V, 0))] * H
+        self.checked = np.zeros(V, dtype=bool)
         self.fitted, self.uncertain = np.zeros(V, dtype=bool), np.where(self.values.known, 0.0, np.inf)
 
     def learn(self) -> None:
@@ -90,6 +94,23 @@ class HeadScores:
         self.values.values[covered] = values[covered]
         self.values.uncertain[covered] = _REFINED * self.pairs.spread
         self.uncertain[covered] = _REFINED
+
+    def check_tokens(self) -> None:
+        """One pair more for every token: whole columns, as many as the rank, leave nothing to contradict.
+
+        Tokens that are answered otherwise than predicted are to be fitted anew.
+        """
+        tokens = np.flatnonzero(self.strong & ~self.checked)
+        if not len(tokens):
+            return
+        asking = self.pairs.rng.choice(np.flatnonzero(self.complete_tokens), len(tokens))
+        found = self.pairs.sequences.ask(np.stack([tokens, asking], axis=1)) - self.pairs.totals[asking]
+        values, predicted = self.values.values, np.zeros(len(tokens))
+        for head, (keys, queries) in enumerate(zip(self.keys, self.queries, strict=True)):
+            scores = np.einsum("nk,nk->n", keys[tokens] - keys[asking], queries[asking])
+            predicted += expit(scores) * (values[tokens, head] - values[asking, head])
+        self.checked[tokens] = True
+        self.uncertain[tokens[np.abs(found - predicted) > _CHECKED * self.pairs.spread]] = np.inf
 
     def fit_rest(self) -> Ids:
         """Tokens and columns that were left out before, now that others are known well; what is left then."""
@@ -180,6 +201,7 @@ class HeadScores:
         values.values[tokens[good]] += problems.shifts(fits.unknowns)[good]
         values.uncertain[tokens[good]] = _REFITTED * self.pairs.spread
         self.uncertain[tokens[good]] = _REFITTED
+        self.checked[tokens[good]] = True
 
     def _bars(self, tokens: Ids) -> Array:
         """How far answers may be off by errors of the keys and values of tokens."""
