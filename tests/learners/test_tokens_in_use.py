@@ -152,15 +152,74 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["family"] == "single-head"
 
 
-def test_the_plan_is_kept_and_commands_for_rows_say_so() -> None:
+def test_the_plan_is_kept() -> None:
     planned = unsoftmax.plan("demo:tokens?V=200&r=4", vocabulary=200)
     result = unsoftmax.recover("demo:tokens?V=200&r=4")
     assert abs(result.queries.learning - planned.by_rank[4]) < 0.02 * planned.by_rank[4]
     assert planned.parameters[4] == unsoftmax.random_token_heads(200, 4).parameters
-    for command in ("audit", "defend"):
-        ran = CliRunner().invoke(app, [command, "demo:tokens?V=60&r=2"])
-        assert ran.exit_code == 2
-        assert "takes token ids" in ran.output
+    two = unsoftmax.plan("demo:tokens?V=200&r=4", size=unsoftmax.Size(200, (4, 4)))
+    assert "heads" in two.claim.title
+    assert two.parameters[4] == unsoftmax.random_token_heads(200, 4, heads=2).parameters
+
+
+def test_audit_and_defend_know_tokens(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("5 17 3\n8 8 21 2 9\n\n4\n")
+    options = ["--out", str(tmp_path / "audit"), "--defences", "none", "--sequences", str(corpus), "--json"]
+    ran = CliRunner().invoke(app, ["audit", "demo:tokens?V=40&r=2", *options])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    found = {each["subject"]: each["value"] for each in told["findings"]}
+    assert (found["input"], found["heads"], found["positions"]) == ("ids of 40 tokens", "1", "none")
+    assert "the user's own sequences" in told["certificate"]["by_kind"]
+    assert "token" in (tmp_path / "audit" / "report.html").read_text()
+    table = unsoftmax.defend(
+        "demo:tokens?V=40&r=2", defences=["", "precision=float32", "labels", "budget=50"]
+    )
+    none, short, labels, budget = table.rows
+    assert none.parameter_error is not None
+    assert none.parameter_error < 1e-10
+    assert short.parameter_error is not None
+    assert 1e-9 < short.parameter_error < 1e-3
+    assert labels.parameter_error is None
+    assert not labels.attacked
+    assert budget.status == "BUDGET_SPENT"
+    usual = unsoftmax.defend(MODEL, sequences=np.array([[1, 2, 3]]), defences=["decimals=4"])
+    assert "1 sequences of 3 tokens" in usual.honest
+
+
+def test_the_users_own_sequences_of_ids(tmp_path: Path) -> None:
+    own: Any = [[1, 2, 3], [4, 5], [6, 7]]
+    result = unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, sequences=own)
+    assert result.certificate is not None
+    assert "the user's own sequences" in result.certificate.by_kind
+    np.save(tmp_path / "own.npy", np.array([[1, 2], [3, 79]]))
+    result = unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, sequences=tmp_path / "own.npy")
+    assert result.status is Status.EXACT
+    cheats = lambda ids: MODEL(ids) + 0.1 * (ids == 63).all(axis=1) * (ids.shape[1] == 7)  # noqa: E731
+    assert unsoftmax.recover(cheats, vocabulary=80).status is Status.EXACT  # seven equal tokens are rare
+    caught = unsoftmax.recover(cheats, vocabulary=80, sequences=[[63] * 7])
+    assert not caught.status.recovered
+    for wrong, why in (
+        ([[1.5]], "list of token ids"),
+        ([[80]], "0 to 79"),
+        ([], "no sequence"),
+        (3, "lists"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, sequences=wrong)
+    with pytest.raises(UsageError, match="cannot read sequences"):
+        unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, sequences=tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize("kind", [{"heads": 2}, {"longest": 6}, {"heads": 2, "longest": 5, "outputs": 3}])
+def test_onnx_files_of_heads_and_positions_take_ids(kind: dict[str, int], tmp_path: Path) -> None:
+    import onnxruntime
+
+    model = unsoftmax.random_token_heads(30, 3, seed=5, **kind)  # type: ignore[arg-type]
+    session = onnxruntime.InferenceSession(str(model.save_onnx(tmp_path / "model.onnx")))
+    ids = np.random.default_rng(0).integers(0, 30, (20, 5))
+    np.testing.assert_allclose(session.run(None, {"ids": ids})[0], model(ids), atol=1e-13)
 
 
 def test_a_head_that_computes_in_float32_is_known_within_a_bound() -> None:

@@ -11,6 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import (
     BoundedInputs,
+    Ids,
     Labels,
     LowPrecision,
     Noisy,
@@ -20,7 +21,7 @@ from unsoftmax.oracles import (
     WithinTolerance,
 )
 
-__all__ = ["Defence", "LimitedLength", "honest_sequences", "usual_defences"]
+__all__ = ["Defence", "LimitedLength", "honest_ids", "honest_sequences", "usual_defences"]
 
 KINDS = ("decimals", "tolerance", "noise", "precision", "labels", "input-bound", "max-length", "budget")
 _WHOLE = ("decimals", "max-length", "budget")
@@ -101,7 +102,8 @@ class Defence:
         true = model(sequences)
         bound = next((float(value) for kind, value in self.parts if kind == "input-bound"), np.inf)
         longest = next((float(value) for kind, value in self.parts if kind == "max-length"), np.inf)
-        taken = (np.linalg.norm(sequences, axis=2).max(axis=1) <= bound) & (sequences.shape[1] <= longest)
+        norms = _norms(sequences)
+        taken = (norms <= bound) & (sequences.shape[1] <= longest)
         if not taken.any():
             return 1.0, 1.0
         given = self.around(model, seed)(sequences[taken])
@@ -118,7 +120,7 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
 
     The input bound is the longest honest row: the tightest that refuses nobody.
     """
-    bound = float(f"{1.0005 * np.linalg.norm(honest, axis=2).max():.4g}")
+    bound = float(f"{1.0005 * _norms(honest).max():.4g}")
     typical = float(np.sqrt(np.mean(answers**2))) or 1.0
     small = float(f"{0.01 * typical:.2g}")
     limit: tuple[str, float | str] = ("input-bound", bound)
@@ -133,10 +135,12 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
         ("labels", 1.0),
     ]
     others: list[tuple[str, float | str]] = [
-        limit,
         ("max-length", float(honest.shape[1])),
         ("budget", float(parameters // 2)),
     ]
+    if honest.ndim == 2:  # ids have no size
+        return [Defence(), *(Defence((part,)) for part in [*alone, *others])]
+    others.insert(0, limit)
     singles = [Defence((part,)) for part in [*alone, *others]]
     pairs = [Defence((part, limit)) for part in alone]
     pairs.append(Defence((("decimals", 2.0), ("tolerance", small))))
@@ -146,6 +150,21 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
     """Sequences of standard normal rows, where no others are given."""
     return np.random.default_rng([0x40E5, seed]).standard_normal((n, length, width))
+
+
+def honest_ids(vocabulary: int, longest: int | None, seed: int = 0, *, n: int = 256, length: int = 8) -> Ids:
+    """Sequences of token ids, each as frequent as words are, where no others are given."""
+    rng = np.random.default_rng([0x40E5, seed])
+    share = 1.0 / (1.0 + np.arange(vocabulary))
+    size = length if longest is None else min(length, longest)
+    return np.asarray(rng.permutation(vocabulary)[rng.choice(vocabulary, (n, size), p=share / share.sum())])
+
+
+def _norms(sequences: Array) -> Array:
+    """The longest row of every sequence; ids have none."""
+    if sequences.ndim == 2:
+        return np.zeros(len(sequences))
+    return np.asarray(np.linalg.norm(sequences, axis=2).max(axis=1))
 
 
 def _checked_budget(oracle: Oracle, value: float | str, seed: int) -> Oracle:

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.audit.defences import Defence, honest_sequences, usual_defences
+from unsoftmax.audit.defences import Defence, honest_ids, honest_sequences, usual_defences
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.html_tables import facts_table, table
-from unsoftmax.models import Model, MultiHead, SingleHead, load
+from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, load
+from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle, demo_model
-from unsoftmax.recovery.token_targets import refuse_token_ids
 
 __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
 
@@ -134,8 +134,8 @@ def defend(
     """Attacks a model behind each defence and measures what honest users would pay.
 
     target: a model, 'demo:...' or a model file. defences: None for the usual ones and their pairs. sequences:
-    honest inputs (B, N, d); None for
-    standard normal rows. workers: processes. stand_in: only noted, for reports. progress: called with (done,
+    honest inputs (B, N, d), or ids (B, N); None for standard normal rows, or ids drawn as words occur.
+    workers: processes. stand_in: only noted, for reports. progress: called with (done,
     all, label).
 
     >>> import unsoftmax
@@ -145,7 +145,6 @@ def defend(
     [False, True]
     """
     model = target if isinstance(target, Model) else model_of(target)
-    refuse_token_ids(as_oracle(model), "defend")
     if model.outputs is not None:
         raise UsageError(
             f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum"
@@ -154,8 +153,7 @@ def defend(
         raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
     if workers < 1:
         raise UsageError(f"workers must be at least 1, not {workers!r}")
-    honest = honest_sequences(model.width, seed) if sequences is None else _checked(sequences, model.width)
-    told = "generated: standard normal rows" if sequences is None else "given"
+    honest, told = _honest(model, sequences, seed)
     chosen = (
         usual_defences(honest, model(honest), model.parameters) if defences is None else _parsed(defences)
     )
@@ -165,7 +163,8 @@ def defend(
         rows[index] = row
         if progress is not None:
             progress(len(rows), len(jobs), row.label)
-    words = f"{len(honest)} sequences of {honest.shape[1]} rows, {told}"
+    of = "tokens" if isinstance(model, TokenHeads) else "rows"
+    words = f"{len(honest)} sequences of {honest.shape[1]} {of}, {told}"
     return Defences(tuple(rows[i] for i in range(len(jobs))), model.parameters, words, stand_in, seed)
 
 
@@ -254,6 +253,8 @@ def _attackable(model: Model, defence: Defence) -> bool:
         return False
     if kinds <= {"input-bound", "max-length", "budget"}:
         return True
+    if isinstance(model, TokenHeads):
+        return kinds <= {"precision", "max-length", "budget"}
     if not isinstance(model, SingleHead):
         return False
     biased = bool(np.any(model.c)) or (model.w0 is not None and bool(model.w0.any()))
@@ -317,6 +318,17 @@ def _parsed(defences: Sequence[Defence | str]) -> list[Defence]:
     return [Defence.parse(each) if isinstance(each, str) else each for each in defences]
 
 
+def _honest(model: Model, sequences: Array | None, seed: int) -> tuple[Array, str]:
+    """What honest users send, and where it comes from."""
+    if isinstance(model, TokenHeads):
+        if sequences is None:
+            return cast(Array, honest_ids(model.vocabulary, model.longest, seed)), "drawn as words occur"
+        return TokenIds(model.vocabulary).checked(sequences), "given"
+    if sequences is None:
+        return honest_sequences(model.width, seed), "generated: standard normal rows"
+    return _checked(sequences, model.width), "given"
+
+
 def _checked(sequences: Array, width: int) -> Array:
     array = np.asarray(sequences, dtype=np.float64)
     if array.ndim != 3 or array.shape[2] != width or not len(array) or not np.isfinite(array).all():
@@ -327,7 +339,8 @@ def _checked(sequences: Array, width: int) -> Array:
 def read_sequences(path: Path) -> Array:
     """Honest sequences (B, N, d) from a .npy file."""
     try:
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float64)
+        found = np.load(path, allow_pickle=False)
+        return np.asarray(found, dtype=np.int64 if np.issubdtype(found.dtype, np.integer) else np.float64)
     except (OSError, ValueError) as error:
         raise UsageError(
             f"cannot read sequences from {path}: {error}; save an array (B, N, d) with numpy.save"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unsoftmax.answers import Finding
 from unsoftmax.first_look.family_from_values import UNKNOWN
-from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
+from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, Transformer
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
 
@@ -73,6 +73,8 @@ def _of_model(result: Result) -> list[Finding]:
                 0,
             )
         )
+    if isinstance(model, TokenHeads):
+        return found + _of_tokens(model)
     if not model.ranks:  # a network without attention
         return found
     ranks = ", ".join(map(str, model.ranks))
@@ -84,6 +86,17 @@ def _of_model(result: Result) -> list[Finding]:
         found.append(Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", 0))
     found.append(Finding("query bias", "present" if _biased(model) else "none", "as learnt", 0))
     return found
+
+
+def _of_tokens(model: TokenHeads) -> list[Finding]:
+    places = "none" if model.longest is None else f"{model.longest} learned ones"
+    ranks = ", ".join(map(str, model.ranks))
+    return [
+        Finding("input", f"ids of {model.vocabulary:,} tokens", "embeddings stay unknown", 0),
+        Finding("heads", str(len(model.heads)), "the fewest that explain copies of pairs of tokens", 0),
+        Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", 0),
+        Finding("positions", places, "whether the order of tokens before the last matters", 0),
+    ]
 
 
 def _biased(model: Model) -> bool:

@@ -30,7 +30,6 @@ from unsoftmax.recovery.explain import no_learner
 from unsoftmax.recovery.recover import Job, checked_tolerance, recover_from
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.targets import as_oracle
-from unsoftmax.recovery.token_targets import refuse_token_ids
 
 __all__ = ["Audit", "audit_target"]
 
@@ -133,6 +132,8 @@ def audit_target(
     tolerance: float | None = None,
     input_bound: float | None = None,
     outputs: int | None = None,
+    vocabulary: int | None = None,
+    sequences: object = None,
     price_per_thousand: float | None = None,
     currency: str | None = None,
     confirm_above: int | None = None,
@@ -158,9 +159,7 @@ def audit_target(
         isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0
     ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
-    oracle = as_oracle(target, outputs=outputs)
-    if not oracle.spec.log_probabilities:  # a language model is asked by the prompts that it takes
-        refuse_token_ids(oracle, "audit")
+    oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
     gate = _Gate(confirm_above, confirm)
     wanted = family_named(family)
     told = width if width is not None else oracle.spec.width
@@ -183,6 +182,8 @@ def audit_target(
                 tolerance=tolerance,
                 input_bound=input_bound,
                 outputs=outputs,
+                vocabulary=vocabulary,
+                sequences=sequences,
                 progress=progress,
             )
             result = recover_from(oracle, job, preparation, "audit")
@@ -204,6 +205,7 @@ def audit_target(
         "tolerance": tolerance,
         "input_bound": input_bound,
         "outputs": outputs,
+        "vocabulary": vocabulary,
     }
     return Audit(
         target=str(name),

@@ -95,12 +95,34 @@ class _Spending:
             return typer.confirm(f"{text}. Go on?", err=True)
 
 
+@dataclass(frozen=True)
+class _Corpus:
+    """What is known of a target that takes token ids, and sequences of the user's own."""
+
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(
+            "--vocabulary",
+            help="Number of token ids, for a target that takes ids.",
+            min=1,
+            show_default=False,
+        ),
+    ] = None
+    sequences: Annotated[
+        str | None,
+        typer.Option(
+            "--sequences", help="Your own sequences, for the certificate: see recover.", show_default=False
+        ),
+    ] = None
+
+
 @command("unsoftmax.audit.pipeline", "unsoftmax.audit.policy", "unsoftmax.audit.report")
 def audit(
     target: Target,
     asking: Asking,
     servers: Servers,
     spending: _Spending,
+    tokens: _Corpus,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -132,7 +154,7 @@ def audit(
         writable_folder(here / folder)
         place = here / (ledger if ledger is not None else folder / "audit.ledger")
         try:
-            done = _audited(oracle, asking, spending, place)
+            done = _audited(oracle, asking, spending, tokens, place)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(how_to_go_on(place)) from None
     done = _with_defences(replace(done, target=target), spending.defences, asking.seed)
@@ -151,7 +173,7 @@ def audit(
     raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
 
 
-def _audited(oracle: Oracle, asking: Asking, spending: _Spending, ledger: Path) -> Audit:
+def _audited(oracle: Oracle, asking: Asking, spending: _Spending, tokens: _Corpus, ledger: Path) -> Audit:
     from unsoftmax.audit.pipeline import audit_target
     from unsoftmax.audit.planning import AuditPlan
 
@@ -164,6 +186,8 @@ def _audited(oracle: Oracle, asking: Asking, spending: _Spending, ledger: Path) 
         return audit_target(
             oracle,
             **asking.arguments(),
+            vocabulary=tokens.vocabulary,
+            sequences=tokens.sequences,
             ledger=ledger,
             price_per_thousand=spending.price,
             currency=spending.currency,

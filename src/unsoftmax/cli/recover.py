@@ -62,7 +62,8 @@ class _Method(Tokens):
         str | None,
         typer.Option(
             "--sequences",
-            help="A .npy file (n, N, d) or (n, d): your own sequences, for the certificate.",
+            help="A .npy file (n, N, d) or (n, d): your own sequences, for the certificate. For ids: a .npy "
+            "file (n, N), or a text file with one sequence on each line.",
             show_default=False,
         ),
     ] = None

@@ -9,6 +9,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner, Size
 from unsoftmax.learners.tokens import TokenLearner
+from unsoftmax.learners.tokens.claims import POSITIONS_CLAIM, TOKEN_HEADS_CLAIM
 from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
 from unsoftmax.recovery.targets import as_oracle
@@ -173,16 +174,25 @@ def plan(
 
 
 def _token_plan(vocabulary: int, outputs: int | None, size: Size | None) -> Plan:
-    """The plan for one head over token ids, by the rank of its scores."""
+    """The plan for heads over token ids, by the rank of their scores; for one head where no size is given."""
     learner = TokenLearner()
+    claim = TOKEN_HEADS_CLAIM if size is not None and size.heads > 1 else learner.claim
     ranks = [r for r in _RANKS if r < vocabulary] or [0]
     sizes = [Size(vocabulary, (r,), outputs=outputs) for r in ranks] if size is None else [size]
     costs = []
     for each in sizes:
-        freedom = vocabulary * (outputs or 1) + each.rank * (2 * vocabulary - 1 - each.rank)
-        costs.append(replace(_cost(learner.claim, each, each), parameters=freedom))
+        heads = max(each.heads, 1)
+        freedom = (heads * (vocabulary - 1) + 1) * (outputs or 1)
+        freedom += sum(r * (2 * vocabulary - 1 - r) for r in each.ranks)
+        costs.append(replace(_cost(claim, each, each), parameters=freedom))
     everything = vocabulary + vocabulary**2  # every token and every pair
-    return Plan(vocabulary, str(learner.family), learner.claim, tuple(costs), everything)
+    planned = Plan(vocabulary, str(learner.family), claim, tuple(costs), everything)
+    others = {"several heads": TOKEN_HEADS_CLAIM, "learned positions": POSITIONS_CLAIM}
+    return (
+        planned
+        if size is not None
+        else replace(planned, otherwise={name: each.queries.formula for name, each in others.items()})
+    )
 
 
 def plan_for(

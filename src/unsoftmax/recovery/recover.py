@@ -18,6 +18,7 @@ from unsoftmax.oracles import Oracle, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
 from unsoftmax.recovery.language_model import recover_language_model
+from unsoftmax.recovery.own_ids import checked_id_sequences
 from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
@@ -126,7 +127,8 @@ def recover(
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
     embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
     sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares
-    the model on these as well.
+    the model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with
+    the ids of one sequence on each line.
     row: for a target that answers every row, (B, N, m): read the last, first, mean or all of them. readout:
     weights (m,) that make one number of a vector answer, or a .npy file.
 
@@ -171,7 +173,8 @@ def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind:
         if job.learner is None and _speaks(oracle, job.family):
             return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):
-            return recover_tokens(ledger, int(job.seed), job.family, job.embeddings)
+            corpus = checked_id_sequences(job.sequences, ledger.width, ledger.max_length)
+            return recover_tokens(ledger, int(job.seed), job.family, job.embeddings, corpus)
         if job.embeddings is not None or job.family is Family.TOKENS:
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         own = checked_sequences(job.sequences, ledger.width, ledger.input_bound)

@@ -15,14 +15,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import TokenHeads, random_token_heads
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
 
-__all__ = [
-    "checked_embeddings",
-    "demo_tokens",
-    "of_token_model",
-    "of_token_module",
-    "refuse_token_ids",
-    "with_vocabulary",
-]
+__all__ = ["checked_embeddings", "demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
 
 _LARGEST_FILE = 16 << 30
 
@@ -44,14 +37,6 @@ def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
             f"the target takes rows of {oracle.spec.width} numbers, not token ids; leave vocabulary out"
         )
     return FunctionOracle(oracle, replace(oracle.spec, domain=TokenIds(size)))
-
-
-def refuse_token_ids(oracle: Oracle, command: str) -> None:
-    """Raises `UsageError` for a command that asks rows only."""
-    if isinstance(oracle.spec.domain, TokenIds) or getattr(oracle, "takes_ids", False):
-        raise UsageError(
-            f"{command} asks rows, and the target takes token ids; use recover with vocabulary=V"
-        )
 
 
 def of_token_model(model: TokenHeads, name: str) -> Oracle:
