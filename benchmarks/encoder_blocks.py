@@ -1,7 +1,8 @@
-"""Whole pre-norm encoder layers of torch, from the answers of their last row: right, queries, errors,
+"""Whole encoder layers of torch, from the answers of their last row: right, queries, errors, processor
 seconds.
 
-python -m benchmarks.encoder_blocks [--quick]
+python -m benchmarks.encoder_blocks [--quick | width heads neurons seeds] [--order pre|post]
+[--activation relu|gelu]
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from unsoftmax.models import EncoderBlock, block_from_torch
 CASES = ((16, 2, 32, 10), (32, 4, 64, 10), (64, 4, 256, 3))
 
 
-def layer(d: int, heads: int, neurons: int, activation: str, seed: int) -> torch.nn.TransformerEncoderLayer:
+def layer(
+    d: int, heads: int, neurons: int, activation: str, seed: int, *, norm_first: bool = True
+) -> torch.nn.TransformerEncoderLayer:
     """A layer whose gains and biases are drawn as well."""
     torch.manual_seed(seed)
     made = torch.nn.TransformerEncoderLayer(
-        d, heads, neurons, 0.0, activation, batch_first=True, norm_first=True, dtype=torch.float64
+        d, heads, neurons, 0.0, activation, batch_first=True, norm_first=norm_first, dtype=torch.float64
     ).eval()
     with torch.no_grad():
         for name, parameter in made.named_parameters():
@@ -34,22 +37,24 @@ def layer(d: int, heads: int, neurons: int, activation: str, seed: int) -> torch
 
 
 def measure(
-    d: int, heads: int, neurons: int, activation: str, seed: int
-) -> tuple[bool, float, float, float, float]:
-    """(right, queries over parameters, distance, largest deviation on fresh sequences, seconds)."""
-    target = layer(d, heads, neurons, activation, seed)
+    target: torch.nn.TransformerEncoderLayer, d: int, seed: int
+) -> tuple[bool, float, float, float, float, float]:
+    """(right, queries over parameters, distance, largest deviation on fresh sequences, seconds, error bound
+    over
+    distance)."""
     parameters = sum(p.numel() for p in target.parameters())
-    start = time.perf_counter()
+    start = time.process_time()
     result = unsoftmax.recover(target, seed=seed)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     if not isinstance(result.model, EncoderBlock):
         print(f"  seed {seed}: {result.status}: {result.reason}")
-        return False, result.queries.total / parameters, np.inf, np.inf, seconds
+        return False, result.queries.total / parameters, np.inf, np.inf, seconds, np.inf
     X = np.random.default_rng(seed).standard_normal((100, 5, d))
     answers = target(torch.tensor(X))[:, -1].detach().numpy()
     off = float(np.abs(result.model(X) - answers).max())
     distance = block_from_torch(target).distance(result.model)
-    return result.status.recovered, result.queries.total / parameters, distance, off, seconds
+    cover = (result.error_bound or 0.0) / max(distance, 1e-300)
+    return result.status.recovered, result.queries.total / parameters, distance, off, seconds, cover
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -58,21 +63,33 @@ def main(arguments: list[str] | None = None) -> None:
     if len(arguments) >= 4 and arguments[0].isdigit():
         d, heads, neurons, seeds = (int(part) for part in arguments[:4])
         cases = [(d, heads, neurons, seeds)]
+    orders = [_option(arguments, "--order")] if "--order" in arguments else ["pre", "post"]
+    activations = [_option(arguments, "--activation")] if "--activation" in arguments else ["relu", "gelu"]
     torch.set_num_threads(1)
-    print("| d, H, ff | activation | right | queries / parameters | worst parameter | deviation | seconds |")
-    print("|---|---|---|---|---|---|---|")
+    print(
+        "| d, H, ff | norms | activation | right | queries / parameters | worst parameter | deviation "
+        "| bound / error, least | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
     for d, heads, neurons, seeds in cases:
-        for activation in ("relu", "gelu"):
-            rows = [measure(d, heads, neurons, activation, seed) for seed in range(seeds)]
-            right = sum(row[0] for row in rows)
-            price = [row[1] for row in rows]
-            worst, off = max(row[2] for row in rows), max(row[3] for row in rows)
-            seconds = float(np.median([row[4] for row in rows]))
-            print(
-                f"| {d}, {heads}, {neurons} | {activation} | {right}/{seeds} "
-                f"| {min(price):.2f}-{max(price):.2f} | {worst:.0e} | {off:.0e} | {seconds:.0f} |",
-                flush=True,
-            )
+        for order in orders:
+            for activation in activations:
+                rows = []
+                for seed in range(seeds):
+                    target = layer(d, heads, neurons, activation, seed, norm_first=order == "pre")
+                    rows.append(measure(target, d, seed))
+                price = [row[1] for row in rows]
+                worst, off, least = max(r[2] for r in rows), max(r[3] for r in rows), min(r[5] for r in rows)
+                print(
+                    f"| {d}, {heads}, {neurons} | {order} | {activation} | {sum(r[0] for r in rows)}/{seeds} "
+                    f"| {min(price):.2f}-{max(price):.2f} | {worst:.0e} | {off:.0e} | {least:.0f} "
+                    f"| {float(np.median([r[4] for r in rows])):.0f} |",
+                    flush=True,
+                )
+
+
+def _option(arguments: list[str], name: str) -> str:
+    return arguments[arguments.index(name) + 1]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
 __all__ = ["BlockFit", "Sequences"]
 
 _DIFFERENCE = 1e-6  # step of the two columns of log eps, by differences
+_MEMORY = 2e7  # numbers held at once while a normal matrix is made
 _FLOOR = 1e-7  # relative eigenvalue of a factor of the preconditioner that counts as none
 
 
@@ -75,11 +76,6 @@ class _Factor:
         back = (weights[:, None] @ self.M)[:, 0]
         found = back.T @ self.v
         return np.asarray((found.T if self.swapped else found).ravel())
-
-    def dense(self) -> Array:
-        order = "nor,nc->nocr" if self.swapped else "nor,nc->norc"
-        columns = np.einsum(order, self.M, self.v)
-        return np.asarray(columns.reshape(columns.shape[0] * columns.shape[1], -1))
 
     def squares(self) -> Array:
         found = (self.M**2).sum(axis=1).T @ self.v**2
@@ -271,11 +267,15 @@ class _BlockJacobian:
         return found
 
     def normal(self) -> Array:
-        total = np.zeros((self.unknowns, self.unknowns))
+        """JᵀJ block by block: Σ_n (M_iᵀM_j) ⊗ (v_i v_jᵀ), without the Jacobian itself, o times cheaper."""
+        ends, total = self._ends, np.zeros((self.unknowns, self.unknowns))
         for group in self.groups:
-            dense = np.concatenate([factor.dense() for factor in group], axis=1)
-            total += dense.T @ dense
-        return total
+            for i, first in enumerate(group):
+                rows = slice(ends[i], ends[i + 1])
+                for j, second in enumerate(group[: i + 1]):
+                    total[rows, ends[j] : ends[j + 1]] += _cross(first, second)
+        lower = np.tril(total, -1)
+        return np.asarray(total - np.triu(total, 1) + lower.T)
 
     def diagonal(self) -> Array:
         return np.asarray(sum(np.concatenate([f.squares() for f in group]) for group in self.groups))
@@ -293,6 +293,21 @@ class _BlockJacobian:
             )
 
         return apply
+
+
+def _cross(first: _Factor, second: _Factor) -> Array:
+    """JᵢᵀJⱼ of two arrays, in the order of their entries."""
+    (n, _, r), c = first.M.shape, first.v.shape[1]
+    s, e = second.M.shape[2], second.v.shape[1]
+    found = np.empty((r, c, s, e))
+    chunk = max(1, int(_MEMORY / (n * c * s + 1)))
+    for start in range(0, r, chunk):
+        part = slice(start, min(start + chunk, r))
+        inner = first.M[:, :, part].transpose(0, 2, 1) @ second.M  # (n, r', s)
+        spread = (first.v[:, None, :, None] * inner[:, :, None]).reshape(n, -1)  # (n, r'·c·s)
+        found[part] = (spread.T @ second.v).reshape(-1, c, s, e)
+    axes = (*((1, 0) if first.swapped else (0, 1)), *((3, 2) if second.swapped else (2, 3)))
+    return found.transpose(axes).reshape(r * c, s * e)
 
 
 def _kronecker_inverse(factors: list[_Factor], damping: float) -> Inverse:

@@ -20,8 +20,8 @@ _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
     least_damping=1e-13,
-    improvement=1e-4,
-    dense_limit=1200,
+    improvement=0.05,
+    dense_limit=9000,
     inner_iterations=250,
     inner_tolerance=1e-4,
 )

@@ -80,7 +80,37 @@ def find_kinks(
             break
         middle = nodes(np.array([t for _, _, t in split]))
         pieces = [piece for (a, b, _), m in zip(split, middle, strict=True) for piece in ((a, m), (m, b))]
-    return np.array(sorted(kinks))
+    return _merged(np.array(sorted(kinks)), nodes, function, gap, noise + steep * gap)
+
+
+def _merged(
+    kinks: Array,
+    nodes: Callable[[Array], list[_Node]],
+    function: Callable[[Array], Array],
+    gap: float,
+    tolerance: float,
+) -> Array:
+    """Two kinks closer than a slope's own points are the two sides of one that a slope straddled: it is
+    where the
+    lines outside of both meet, or is left to other chords."""
+    close = np.flatnonzero(np.diff(kinks) < 3.0 * gap)
+    if not len(close):
+        return kinks
+    before, after = nodes(kinks[close] - 4.0 * gap), nodes(kinks[close + 1] + 4.0 * gap)
+    meets = np.array([_meeting(a, b) for a, b in zip(before, after, strict=True)])
+    inside = (meets >= kinks[close] - gap) & (meets <= kinks[close + 1] + gap)
+    kept = np.delete(kinks, np.concatenate([close, close + 1]))
+    if not inside.any():
+        return kept
+    asked = iter(function(meets[inside]))
+    good = []
+    for a, b, t, there in zip(before, after, meets, inside, strict=True):
+        if there:
+            y = next(asked)
+            left, right = a.value + a.slope * (t - a.place), b.value + b.slope * (t - b.place)
+            if max(float(np.abs(left - y).max()), float(np.abs(right - y).max())) < 30.0 * tolerance:
+                good.append(float(t))
+    return np.array(sorted([*kept, *good]))
 
 
 def _straight(a: _Node, b: _Node, noise: float, steep: float) -> bool:
