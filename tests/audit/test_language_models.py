@@ -14,6 +14,7 @@ from unsoftmax.audit.facts import verdict
 from unsoftmax.cli.app import app
 from unsoftmax.models import random_language_model
 from unsoftmax.models.language_model.distance import relative
+from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.serve.completions import CompletionsServer
 
 pytest.importorskip("torch")
@@ -56,8 +57,25 @@ def test_the_command(tmp_path: Path) -> None:
     assert (tmp_path / "audit" / "report.html").is_file()
 
 
-def test_a_server_that_tells_five_tokens_is_named() -> None:
+def test_a_server_that_tells_five_tokens_is_a_finding(tmp_path: Path) -> None:
     with CompletionsServer(DEEP, max_logprobs=5) as server:
-        run = CliRunner().invoke(app, ["audit", server.target])
-    assert run.exit_code == 3
-    assert "5 largest log-probabilities" in run.stderr
+        run = CliRunner().invoke(app, ["audit", server.target, "--out", str(tmp_path)])
+    assert run.exit_code == 1
+    assert "5 largest log-probabilities" in run.stdout
+    assert "logit bias is refused" in run.stdout
+
+
+def test_no_log_probabilities_are_a_finding() -> None:
+    with CompletionsServer(DEEP, max_logprobs=0) as server:
+        done = unsoftmax.audit_target(server.target)
+    assert done.result.model is None
+    assert not done.result.parts
+    assert "no log-probabilities" in done.result.reason
+
+
+def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
+    with CompletionsServer(DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
+        done = unsoftmax.audit_target(server.target)
+    found = {finding.subject: finding for finding in done.findings}
+    assert "all 18 of a prompt take 5 requests" in found["endpoint"].evidence
+    assert verdict(done).startswith("It leaks in part: the unembedding")

@@ -13,6 +13,7 @@ from unsoftmax.models import LanguageModel, random_language_model
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles.http import HttpOptions
 from unsoftmax.oracles.http.completions import completions_oracle
+from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.outcomes import Status
 from unsoftmax.serve.completions import CompletionsServer
 from unsoftmax.serve.faults import Faults
@@ -94,9 +95,55 @@ def test_only_token_ids_leave_the_column_space() -> None:
     assert np.abs(outside).max() <= 1e-10 * np.abs(true).max()
 
 
+@pytest.mark.parametrize("shows", [BiasShows.IN_THE_ANSWERS, BiasShows.IN_THE_CHOICE])
+@pytest.mark.parametrize(("most", "limit"), [(2, 100.0), (5, 100.0), (5, 20.0), (20, 50.0)])
+def test_a_logit_bias_tells_all_tokens(shows: BiasShows, most: int, limit: float) -> None:
+    model = random_language_model(8, 8, layers=2, vocabulary=37, seed=2)
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3, 2, 8)).astype(np.float32).astype(np.float64)
+    with CompletionsServer(model, max_logprobs=most, logit_bias=shows, max_bias=limit) as server:
+        oracle = completions_oracle(server.target, QUICK)
+        assert oracle.look.bias is not None
+        assert (oracle.look.bias.size, oracle.look.bias.tokens) == (limit, 37)
+        assert oracle.look.bias.shows is shows
+        np.testing.assert_allclose(oracle(rows), model(rows), atol=1e-11)
+        before = server.queries
+        oracle(rows)
+        assert server.queries - before == 3 * oracle.look.requests_a_prompt
+
+
+def test_one_token_an_answer_is_enough_where_the_choice_shows() -> None:
+    for shows, readable in ((BiasShows.IN_THE_CHOICE, True), (BiasShows.IN_THE_ANSWERS, False)):
+        with CompletionsServer(DEEP, max_logprobs=1, logit_bias=shows) as server:
+            oracle = completions_oracle(server.target, QUICK)
+            assert oracle.look.readable == readable
+            if not readable:
+                with pytest.raises(OracleFault, match="1 largest"):
+                    oracle(np.zeros((1, 1, 12)))
+
+
+@pytest.mark.parametrize("embeddings", [True, False])
+def test_the_unembedding_through_a_logit_bias(embeddings: bool) -> None:
+    server = CompletionsServer(
+        DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS, embeddings=embeddings
+    )
+    with server:
+        result = unsoftmax.recover(server.target)
+    part = result.parts["unembedding"]
+    if embeddings:
+        assert _error(DEEP, result) <= min(1e-13, part.error_bound)
+    else:
+        true = DEEP.canonical().unembedding
+        assert part.value.width == 12
+        assert np.abs(true - part.value.basis @ (part.value.basis.T @ true)).max() <= 1e-9
+
+
 def test_top_five_only_is_told() -> None:
-    with CompletionsServer(DEEP, max_logprobs=5) as server, pytest.raises(OracleFault, match="5 largest"):
-        completions_oracle(server.target, QUICK)
+    with CompletionsServer(DEEP, max_logprobs=5) as server:
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.UNRESOLVED
+    assert result.queries.total == 0
+    assert "5 largest" in result.reason
 
 
 def test_tokens_and_wrong_names_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

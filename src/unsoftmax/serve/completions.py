@@ -16,7 +16,9 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.models import LanguageModel
+from unsoftmax.models.language_model.forward import log_softmax
 from unsoftmax.oracles.http.json_text import read_json
+from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.serve.faults import FaultPlan, Faults
 from unsoftmax.serve.guarded import GuardedHandler, Refused
 from unsoftmax.serve.limits import Limits, RateLimit
@@ -29,8 +31,12 @@ __all__ = ["CompletionsServer"]
 class CompletionsServer:
     """Serves the next token's log-probabilities at `target` until closed.
 
-    embeddings: whether prompts may be vectors. max_logprobs: most log-probabilities an answer, -1 for all.
-    token: what clients must
+    embeddings: whether prompts may be vectors. max_logprobs: most log-probabilities an answer, -1 for all, 0
+    for none.
+    logit_bias: whether requests may add to the logits of tokens, and what is told then (None: refused);
+    max_bias: most that
+    they may add. short: whether log-probabilities are computed from logits in float32. token: what clients
+    must
     send. rate_limit: most prompts a second. faults: what goes wrong, and how often. `queries` counts prompts
     that were answered.
 
@@ -45,6 +51,9 @@ class CompletionsServer:
     name: str = "practice"
     embeddings: bool = True
     max_logprobs: int = -1
+    logit_bias: BiasShows | None = None
+    max_bias: float = 100.0
+    short: bool = False
     token: str | None = field(default=None, repr=False)
     rate_limit: float | None = None
     faults: Faults = field(default_factory=Faults)
@@ -72,18 +81,46 @@ class CompletionsServer:
         wanted = body.get("logprobs")
         every = self.model.outputs
         most = every if self.max_logprobs == -1 else self.max_logprobs
-        if not isinstance(wanted, int) or (every if wanted == -1 else wanted) > most:
+        if (
+            not isinstance(wanted, int)
+            or (every if wanted == -1 else wanted) > most
+            or self.max_logprobs == 0
+        ):
             raise Refused(
                 400, f"Requested {wanted} logprobs, which is greater than the maximum allowed: {most}"
             )
-        kept = every if wanted == -1 else wanted
+        kept, bias = every if wanted == -1 else wanted, self._bias(body)
         choices = []
         for index, rows in enumerate(self._prompts(body)):
-            told = self.model(rows[None])[0]
-            best = np.argsort(-told)[:kept]
-            top = {f"token_id:{token}": float(told[token]) for token in best}
+            top = {f"token_id:{token}": value for token, value in self._told(rows, bias, kept).items()}
             choices.append({"index": index, "text": "", "logprobs": {"top_logprobs": [top]}})
         return {"object": "text_completion", "model": self.name, "choices": choices}
+
+    def _told(self, rows: Array, bias: Array, kept: int) -> dict[int, float]:
+        """Log-probabilities by token: the largest, and that of the chosen token."""
+        logits = self.model(rows[None])[0]
+        if self.short:
+            logits = logits.astype(np.float32).astype(np.float64)
+        chosen = int((logits + bias).argmax())
+        told = log_softmax(logits + bias) if self.logit_bias is BiasShows.IN_THE_ANSWERS else logits
+        best = {int(token) for token in np.argsort(-told)[:kept]} | {chosen}
+        return {token: float(told[token]) for token in sorted(best, key=lambda token: -told[token])}
+
+    def _bias(self, body: dict[str, Any]) -> Array:
+        """What a request adds to the logits."""
+        added = np.zeros(self.model.outputs)
+        asked = body.get("logit_bias")
+        if asked is None:
+            return added
+        if self.logit_bias is None:
+            raise Refused(400, "logit_bias is not supported.")
+        for name, size in asked.items():
+            if not 0 <= int(name) < len(added):
+                raise Refused(400, f"token_id {name} in logit_bias is out of the vocabulary")
+            if not abs(size) <= self.max_bias:
+                raise Refused(400, f"logit_bias must be at most {self.max_bias:g}")
+            added[int(name)] = size
+        return added
 
     def _prompts(self, body: dict[str, Any]) -> list[Array]:
         if "prompt_embeds" in body:

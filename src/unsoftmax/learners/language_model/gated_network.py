@@ -10,6 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives, measure_circle
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.gated_network.assemble import assemble_neurons
@@ -21,10 +22,19 @@ __all__ = ["NeuronSpace", "learn_gated_network", "neuron_space"]
 _NEURON_TEST = Test("neurons silu(gate·n)·(up·n)", frozenset({Family.LANGUAGE_MODEL}))
 _FIRST_DIRECTIONS = 8
 _GROWTH = 1.15
-_POINTS = 5  # odd: antipodal points tell the same, because silu'(-a) = 1 - silu'(a)
-_ROOM = 1.5  # dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness
-# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
-_GAP = 25.0
+_POINTS = 5
+_MATRICES = (
+    3.0  # most measured Hessians over the dimension of symmetric matrices, where rounding hides the rank
+)
+# dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness, and where answers
+# are
+# rounded more of them tell neurons apart
+_ROOM, _SHORT_ROOM = 1.5, 3.0
+# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10, and
+# below 3
+# when as many directions as possible are used, as they are where answers are rounded
+_GAP, _SHORT_GAP = 25.0, 3.0
+_CLIMBED, _SHORT_CLIMBED = 2e-3, 2e-2  # how far from one a climb to a gate may end
 _PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
 
 Function = Callable[[Array], Array]
@@ -40,18 +50,25 @@ class NeuronSpace:
     gap: float
 
 
-def learn_gated_network(function: Function, d: int, rng: np.random.Generator) -> tuple[GatedNetwork, float]:
+def learn_gated_network(
+    function: Function, d: int, rng: np.random.Generator, precision: Precision = FLOAT64
+) -> tuple[GatedNetwork, float]:
     """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m,
-    however large d is."""
+    however large d is; where answers are rounded, q is twice as large."""
     frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    measured, space = _grow(function, frame)
-    q = measured.hessians.shape[2]
-    gates = find_gates(space.basis, q, space.neurons, rng)
-    if len(gates.gates) < space.neurons:
-        raise Unresolved(
-            f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; "
-            "another seed may find all"
-        )
+    measured, space = _grow(function, frame, precision, None)
+    climbed = _SHORT_CLIMBED if precision.short else _CLIMBED
+    while True:
+        q = measured.hessians.shape[2]
+        gates = find_gates(space.basis, q, space.neurons, rng, climbed)
+        if len(gates.gates) == space.neurons:
+            break
+        if not precision.short or not _may_grow(measured):
+            raise Unresolved(
+                f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; "
+                "another seed may find all"
+            )
+        measured, space = _grow(function, frame, precision, measured)
     further = measured.further_gradients(function)
     neurons = assemble_neurons(
         gates, frame, measured.on_circle, measured.hessians, measured.gradients, further
@@ -63,7 +80,7 @@ def learn_gated_network(function: Function, d: int, rng: np.random.Generator) ->
     return GatedNetwork(neurons.gate, neurons.up, neurons.down), neurons.misfit
 
 
-def neuron_space(hessians: Array) -> NeuronSpace | None:
+def neuron_space(hessians: Array, gap: float = _GAP) -> NeuronSpace | None:
     """The span of the Hessians and the identity, when its rank shows; None when it is full."""
     q = hessians.shape[-1]
     stacked = hessians.reshape(-1, q, q)
@@ -75,23 +92,31 @@ def neuron_space(hessians: Array) -> NeuronSpace | None:
     if not len(ratios):
         return None
     rank = int(ratios.argmax()) + 3
-    if ratios.max() < _GAP or rank % 2 == 0:
+    if ratios.max() < gap or rank % 2 == 0:
         return None
     return NeuronSpace(vectors[:rank].T, (rank - 1) // 2, float(ratios.max()))
 
 
-def _grow(function: Function, frame: Array) -> tuple[CircleDerivatives, NeuronSpace]:
-    """Directions and points are added until the rank shows, with room to spare."""
+def _grow(
+    function: Function, frame: Array, precision: Precision, measured: CircleDerivatives | None
+) -> tuple[CircleDerivatives, NeuronSpace]:
+    """Directions and points are added until the rank shows, with room to spare; to `measured` at least two
+    points."""
     d = len(frame)
     q, n_points = min(_FIRST_DIRECTIONS, d - 2), _POINTS
-    measured: CircleDerivatives | None = None
+    if measured is not None:
+        q, n_points = measured.hessians.shape[2], len(measured.angles) + 2
+    gap = _SHORT_GAP if precision.short else _GAP
+    room = _SHORT_ROOM if precision.short else _ROOM
     while True:
-        measured = measure_circle(function, frame, n_points, q, measured)
-        space = neuron_space(measured.hessians)
-        wanted = d - 2 if space is None else _directions_for(space.neurons)
+        measured = measure_circle(function, frame, n_points, q, measured, precision.angle)
+        space = neuron_space(measured.across, gap)
+        wanted = d - 2 if space is None else _directions_for(space.neurons, room)
         if space is not None and (q >= wanted or q == d - 2):
             return measured, space
-        if space is None and q * (q + 1) // 2 > n_points * d:
+        few = n_points * (d - 2) < q * (q + 1) // 2
+        hidden = precision.short and q == d - 2 and _may_grow(measured)
+        if space is None and (few or hidden):
             n_points += 2  # there are too few matrices to show a rank
         elif q == d - 2:
             raise Unresolved(
@@ -102,6 +127,11 @@ def _grow(function: Function, frame: Array) -> tuple[CircleDerivatives, NeuronSp
             q = min(d - 2, wanted, max(q + 1, int(_GROWTH * q))) if space is None else min(d - 2, wanted)
 
 
-def _directions_for(neurons: int) -> int:
+def _may_grow(measured: CircleDerivatives) -> bool:
+    n_points, d, q, _ = measured.hessians.shape
+    return bool(n_points * (d - 2) < _MATRICES * q * (q + 1) / 2.0)
+
+
+def _directions_for(neurons: int, room: float) -> int:
     """The least q with q(q - 1)/2 >= room·(2m + 1)."""
-    return int(np.ceil(0.5 + np.sqrt(0.25 + 2.0 * _ROOM * (2 * neurons + 1))))
+    return int(np.ceil(0.5 + np.sqrt(0.25 + 2.0 * room * (2 * neurons + 1))))

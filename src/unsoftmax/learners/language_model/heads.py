@@ -11,32 +11,54 @@ rotary base.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models.language_model import Attention
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.attention_heads.poles import HeadPoles, find_poles
-from unsoftmax.solvers.attention_heads.rotary_factors import factor_scores, group_by_rows, rotary_base
+from unsoftmax.solvers.attention_heads.rotary_factors import KeySpace, factor_scores, group_by_rows
 
 __all__ = ["HeadsStart", "learn_heads"]
 
 _ZEROS = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0])
-_TRIES = 10  # rows whose poles are looked at; the one that tells the heads apart best is used
-_NOISE = (
-    1e-6  # relative misfit of a row's poles on the worst of all rows; all heads leave 1e-8, one too few 1e-4
-)
+# rows whose poles are looked at; the one that tells the heads apart best is used. Rounding hides the poles
+# of most rows
+_TRIES, _SHORT_TRIES = 10, 32
+# relative misfit of a row's poles on the worst of all rows; all heads leave 1e-8, one too few 1e-4. Rounding
+# leaves five
+# to thirty times the noise of a state
+_NOISE, _ROUNDED = 1e-6, 60.0
+_SHORT_ROWS = 4  # rows of which derivatives are read where answers are rounded, each behind so many zero rows
+_SHORT_COUNTS = np.array([0, 1, 2, 4, 8, 16])
+_ALL_ORDERS = 4  # heads up to which all orders of a further row are tried
+_TOTAL = 30.0  # weight of the sum of all heads, the value path, which is known better than derivatives
+_CONDITION = 3e-2  # most of a row's misfit times its condition: what poles are known to
 _STEP = 4e-2  # of derivatives in a normed row: two sizes leave 1e-6
+_SHORT_STEP = (
+    100.0  # the fifth root of so many times the noise: rounding over the step is what two sizes leave
+)
 _OWN_ZEROS = (1.0, 4.0, 16.0)
 _ASKERS = (
     2  # candidates for every asking row of which scores are read; those with moderate own scores are taken
 )
 _SIZE = 0.7  # of the normed rows of which scores are read
 _SPARE = 1.3  # prompts over unknowns, for scores
-_RANK_GAP = 1e-3  # relative singular value of what a head writes below which a direction is noise
+_LEAST_SHARE = 1e-5
+_FURTHER = 24  # rows between the distances at which slow rotary planes are told apart
+_SLOW, _SHORT_SLOW = 3e-3, 0.1  # radians: what errors of score matrices turn a plane by
+_RANK, _SHORT_RANK = (
+    1e-4,
+    1e-2,
+)  # relative singular value of what a head writes below which a direction is noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +71,34 @@ class HeadsStart:
     condition: float
 
 
-def learn_heads(outputs: AttentionOutputs, value_path: Array, rng: np.random.Generator) -> HeadsStart:
+def learn_heads(
+    outputs: AttentionOutputs, value_path: Array, rng: np.random.Generator, precision: Precision = FLOAT64
+) -> HeadsStart:
     """All heads, up to the symmetries."""
     d = len(value_path)
-    row, poles = _separating_row(outputs, d, rng)
-    written = _written_matrices(outputs, row, poles, value_path)
-    rank = _common_rank(written)
-    near, far = _score_matrices(outputs, written, rng)
+    asked = _separating_rows(outputs, d, rng, precision)
+    step = max(_STEP, (_SHORT_STEP * precision.noise) ** 0.2)
+    counts = _SHORT_COUNTS if precision.short else np.arange(2 * len(asked[0].poles.rho) + 2)
+    written = _written_matrices(outputs, asked, value_path, counts, step)
+    rank = _common_rank(written, _SHORT_RANK if precision.short else _RANK)
     groups = group_by_rows(written, rank)
     if len({len(group) for group in groups}) != 1:
         raise Unresolved(
             f"heads share values in groups of {sorted(len(group) for group in groups)}, and not evenly"
         )
-    parts = [factor_scores([near[h] for h in group], [far[h] for h in group], rank) for group in groups]
-    theta = float(np.exp(np.mean([np.log(rotary_base(part.frequencies, rank)) for part in parts])))
+    written = _of_rank(written, groups, rank)
+    askers = _choose_askers(outputs, written, rng)
+    near, far = _score_matrices(outputs, written, askers, rng)
+    keys = [KeySpace.of([near[h] for h in group], [far[h] for h in group], rank) for group in groups]
+    further = _further_scores(outputs, written, askers, groups, keys, rng)
+    slow = _SHORT_SLOW if precision.short else _SLOW
+    parts = [factor_scores(key, more, _FURTHER, slow) for key, more in zip(keys, further, strict=True)]
+    counted = sum(part.weight for part in parts)
+    theta = float(
+        np.exp(
+            sum(part.weight * part.log_theta for part in parts) / counted if counted else parts[0].log_theta
+        )
+    )
     values, outs = zip(*(_value_factors(written[group], rank) for group in groups), strict=True)
     attention = Attention(
         np.concatenate([query for part in parts for query in part.queries]),
@@ -72,49 +108,139 @@ def learn_heads(outputs: AttentionOutputs, value_path: Array, rng: np.random.Gen
         len(written),
         len(groups),
     )
-    return HeadsStart(attention, theta, poles.condition)
+    return HeadsStart(attention, theta, asked[0].poles.condition)
 
 
-def _separating_row(outputs: AttentionOutputs, d: int, rng: np.random.Generator) -> tuple[Array, HeadPoles]:
-    """A row whose own scores differ between heads, with its poles."""
-    rows = unit_rows(rng, _TRIES, d)
-    samples = np.stack(
-        [outputs(np.zeros((_TRIES, int(k), d)), rows) for k in _ZEROS], axis=1
-    )  # (tries, K, d)
+@dataclass(frozen=True, eq=False)
+class _SeparatingRow:
+    """A row (d,) whose own scores differ between heads, with its poles."""
+
+    row: Array
+    poles: HeadPoles
+
+
+def _separating_rows(
+    outputs: AttentionOutputs, d: int, rng: np.random.Generator, precision: Precision
+) -> list[_SeparatingRow]:
+    """One row that tells heads apart, the best of several; where answers are rounded, the best few."""
+    tries = _SHORT_TRIES if precision.short else _TRIES
+    rows = unit_rows(rng, tries, d)
+    samples = np.stack([outputs(np.zeros((tries, int(k), d)), rows) for k in _ZEROS], axis=1)  # (tries, K, d)
+    across = samples - (samples * rows[:, None]).mean(axis=2, keepdims=True) * rows[:, None]
+    limit = max(_NOISE, _ROUNDED * precision.noise)
     for heads in range(1, len(_ZEROS) // 2 + 1):
-        found = [(row, find_poles(sample, _ZEROS, heads)) for row, sample in zip(rows, samples, strict=True)]
-        good = [(row, poles) for row, poles in found if poles is not None]
-        if 2 * len(good) >= _TRIES and max(poles.misfit for _, poles in good) < _NOISE:
-            return min(good, key=lambda pair: pair[1].condition)
+        found = [(i, find_poles(sample, _ZEROS, heads)) for i, sample in enumerate(across)]
+        good = [(i, poles) for i, poles in found if poles is not None]
+        if precision.short:  # poles that rounding could have moved anywhere tell nothing
+            good = [(i, poles) for i, poles in good if poles.condition * poles.misfit < _CONDITION]
+        few = 2 if precision.short else tries // 2
+        if len(good) >= few and max(poles.misfit for _, poles in good) < limit:
+            good.sort(key=lambda pair: pair[1].condition)
+            kept = good[: _SHORT_ROWS if precision.short else 1]
+            return [_SeparatingRow(rows[i], poles.with_outputs(samples[i], _ZEROS)) for i, poles in kept]
     raise Unresolved(f"no number of heads up to {len(_ZEROS) // 2} explains a row behind zero rows")
 
 
-def _written_matrices(outputs: AttentionOutputs, row: Array, poles: HeadPoles, value_path: Array) -> Array:
+def _of_rank(written: Array, groups: list[list[int]], rank: int) -> Array:
+    """What heads write, of the rank of a group's value."""
+    kept = np.empty_like(written)
+    for group in groups:
+        space = np.linalg.svd(written[group].reshape(-1, written.shape[2]), full_matrices=False)[2][:rank]
+        kept[group] = written[group] @ space.T @ space
+    return kept
+
+
+def _written_matrices(
+    outputs: AttentionOutputs,
+    asked: list[_SeparatingRow],
+    value_path: Array,
+    counts: NDArray[np.int64],
+    step: float,
+) -> Array:
     """output_h·value_h (H, d, d): linear in the derivatives in a row before `row`, with k zero rows in front,
-    once ρ is known."""
-    d, heads = len(row), len(poles.rho)
-    counts = np.arange(2 * heads + 2)
-    jacobians = np.array([_jacobian(outputs, row, int(k)) for k in counts])  # (K, d, d): [k, out, in]
-    near = 1.0 / (counts[:, None] + 1.0 + poles.rho)
-    bent = -poles.rho * near**2
-    # unknown for every column: what H heads write, and H entries of the slopes of their scores
-    design = np.zeros((len(counts) + 1, d, heads * d + heads))
-    for h in range(heads):
+    once ρ is known. Further rows, whose heads are matched by what they write, tell apart what one leaves
+    open."""
+    measured = [
+        np.array([_jacobian(outputs, each.row, int(k), step) for k in counts]) for each in asked
+    ]  # (K, d, d): [k, out, in]
+    known = _WrittenFit(asked[:1], measured[:1], counts, value_path)
+    for number, each in enumerate(asked[1:], start=1):
+        known = min(
+            (
+                _WrittenFit(
+                    [*known.asked, _SeparatingRow(each.row, poles)],
+                    measured[: number + 1],
+                    counts,
+                    value_path,
+                )
+                for poles in _orders(each, known.written)
+            ),
+            key=lambda fit: fit.misfit,
+        )
+    return known.written
+
+
+def _orders(each: _SeparatingRow, written: Array) -> list[HeadPoles]:
+    """The heads of a row in the order of `written`: in all orders while they are few, else in the
+    likeliest."""
+    heads = len(written)
+    if heads <= _ALL_ORDERS:
+        return [each.poles.ordered(np.array(order)) for order in permutations(range(heads))]
+    distances = np.linalg.norm((written @ each.row)[:, None] - each.poles.residues, axis=2)
+    return [each.poles.ordered(linear_sum_assignment(distances)[1])]
+
+
+@dataclass(frozen=True, eq=False)
+class _WrittenFit:
+    """Rows with their heads in one order, and the derivatives (K, d, d) measured before each of them."""
+
+    asked: list[_SeparatingRow]
+    measured: list[Array]
+    counts: NDArray[np.int64]
+    value_path: Array
+
+    @cached_property
+    def _solved(self) -> tuple[Array, float]:
+        d, heads = len(self.value_path), len(self.asked[0].poles.rho)
+        unknowns = heads * (d + len(self.asked))
         i = np.arange(d)
-        design[:-1, i, h * d + i] = near[:, h][:, None]
-        design[-1, i, h * d + i] = 1.0
-        design[:-1, :, heads * d + h] = bent[:, h][:, None] * poles.residues[h]
-    right = np.concatenate([jacobians, value_path[None]]).reshape(-1, d)
-    solved = np.linalg.lstsq(design.reshape(-1, heads * (d + 1)), right, rcond=None)[0]
-    return np.asarray(solved[: heads * d].reshape(heads, d, d))
+        designs = []
+        for number, each in enumerate(self.asked):
+            near = 1.0 / (self.counts[:, None] + 1.0 + each.poles.rho)
+            bent = -each.poles.rho * near**2
+            # unknown for every column: what H heads write, and for every row H entries of the slopes of
+            # their scores
+            design = np.zeros((len(self.counts), d, unknowns))
+            for h in range(heads):
+                design[:, i, h * d + i] = near[:, h][:, None]
+                design[:, :, heads * (d + number) + h] = bent[:, h][:, None] * each.poles.residues[h]
+            designs.append(design)
+        total = np.zeros((1, d, unknowns))
+        for h in range(heads):
+            total[0, i, h * d + i] = _TOTAL
+        left = np.concatenate([*designs, total]).reshape(-1, unknowns)
+        right = np.concatenate([*self.measured, _TOTAL * self.value_path[None]]).reshape(-1, d)
+        solved = np.linalg.lstsq(left, right, rcond=None)[0]
+        return solved, float(np.linalg.norm(left @ solved - right))
+
+    @property
+    def written(self) -> Array:
+        """output_h·value_h, (H, d, d)."""
+        d, heads = len(self.value_path), len(self.asked[0].poles.rho)
+        return np.asarray(self._solved[0][: heads * d].reshape(heads, d, d))
+
+    @property
+    def misfit(self) -> float:
+        """Of the derivatives, in all."""
+        return self._solved[1]
 
 
-def _jacobian(outputs: AttentionOutputs, row: Array, zeros: int) -> Array:
+def _jacobian(outputs: AttentionOutputs, row: Array, zeros: int, first: float) -> Array:
     """Derivative of the output in a normed row at zero, just before `row`: central differences at two
     sizes."""
     d = len(row)
     found = []
-    for step in (_STEP, 2.0 * _STEP):
+    for step in (first, 2.0 * first):
         before = np.zeros((2 * d, zeros + 1, d))
         before[:, -1] = step * np.concatenate([np.eye(d), -np.eye(d)])
         up, down = np.split(outputs(before, np.broadcast_to(row, (2 * d, d))), 2)
@@ -122,15 +248,16 @@ def _jacobian(outputs: AttentionOutputs, row: Array, zeros: int) -> Array:
     return np.asarray((4.0 * found[0] - found[1]) / 3.0)
 
 
-def _common_rank(written: Array) -> int:
-    """d_h: the even rank that most heads have."""
-    ranks = []
-    for matrix in written:
-        values = np.linalg.svd(matrix, compute_uv=False)
-        ranks.append(int((values > _RANK_GAP * values[0]).sum()))
-    rank = max(set(ranks), key=ranks.count)
-    if rank % 2 or len(set(ranks)) > 1:
-        raise Unresolved(f"what heads write has ranks {ranks}; heads of one even width were expected")
+def _common_rank(written: Array, floor: float) -> int:
+    """d_h: the even rank after which the singular values of all heads fall most, those below the floor as
+    one."""
+    values = np.linalg.svd(written, compute_uv=False)
+    values = np.maximum(values / values[:, :1], floor)
+    pooled = np.exp(np.log(values).mean(axis=0))
+    falls = pooled / np.append(pooled[1:], floor)
+    rank = int(falls.argmax()) + 1
+    if rank % 2:
+        raise Unresolved(f"what heads write has rank {rank}; heads of one even width were expected")
     return rank
 
 
@@ -148,43 +275,101 @@ def _own_scores(outputs: AttentionOutputs, written: Array, rows: Array) -> Array
     return np.asarray(np.take_along_axis(rho, best[None], axis=0)[0])
 
 
+@dataclass(frozen=True, eq=False)
+class _Askers:
+    """Last rows (n, d) of which scores are read, and exp of their own scores (n, H)."""
+
+    rows: Array
+    own: Array
+
+
+def _choose_askers(outputs: AttentionOutputs, written: Array, rng: np.random.Generator) -> _Askers:
+    """Rows with moderate own scores, a quarter more than dimensions."""
+    d = written.shape[1]
+    rows = unit_rows(rng, _ASKERS * d, d)
+    own = _own_scores(outputs, written, rows)
+    chosen = np.argsort(np.abs(np.log(own)).max(axis=1))[: d + d // 4 + 2]
+    return _Askers(rows[chosen], own[chosen])
+
+
 def _score_matrices(
-    outputs: AttentionOutputs, written: Array, rng: np.random.Generator
+    outputs: AttentionOutputs, written: Array, askers: _Askers, rng: np.random.Generator
 ) -> tuple[Array, Array]:
     """K(1) and K(2), each (H, d, d), in units where the score of normed rows z before b is zᵀ·K·b."""
-    d = written.shape[1]
-    askers = unit_rows(rng, _ASKERS * d, d)
-    own = _own_scores(outputs, written, askers)
-    chosen = np.argsort(np.abs(np.log(own)).max(axis=1))[: d + d // 4 + 2]
-    columns = np.stack(
-        [_scores_of(outputs, written, askers[i], own[i], rng) for i in chosen], axis=3
-    )  # (2, H, d, askers)
-    solved = columns @ np.linalg.pinv(askers[chosen].T)
+    heads, d, _ = written.shape
+    count = int(_SPARE * d) + 2
+    columns = []
+    for row, own in zip(askers.rows, askers.own, strict=True):
+        z = _SIZE * unit_rows(rng, 2 * count, d).reshape(count, 2, d)  # [:, 0] at distance one
+        scores, trust = _scores(outputs, written, row, own, z, z[:, ::-1])
+        found = np.empty((2, heads, d))
+        for s in range(2):
+            for h in range(heads):
+                found[s, h] = _weighted(z[:, s], scores[:, s, h], trust[:, s, h])
+        columns.append(found)
+    solved = np.stack(columns, axis=3) @ np.linalg.pinv(askers.rows.T)
     return solved[0], solved[1]
 
 
-def _scores_of(
-    outputs: AttentionOutputs, written: Array, row: Array, own: Array, rng: np.random.Generator
-) -> Array:
-    """K·row at distances one and two, (2, H, d): shares of two random rows before `row`, solved for, and
-    their logarithms."""
+def _further_scores(
+    outputs: AttentionOutputs,
+    written: Array,
+    askers: _Askers,
+    groups: list[list[int]],
+    keys: list[KeySpace],
+    rng: np.random.Generator,
+) -> list[Array]:
+    """K(1 + gap) of every group in the basis of its key, heads side by side: one row far before the asker,
+    and zero rows
+    between them."""
     heads, d, _ = written.shape
-    count = int(_SPARE * d) + 2
-    z = _SIZE * unit_rows(rng, 2 * count, d).reshape(count, 2, d)  # [:, 0] at distance one
-    out = outputs(z[:, ::-1], np.broadcast_to(row, (count, d)))
+    rank = keys[0].basis.shape[1]
+    count = int(_SPARE * rank) + 6
+    found = np.empty((heads, rank, len(askers.rows)))
+    for number, (row, own) in enumerate(zip(askers.rows, askers.own, strict=True)):
+        z = _SIZE * unit_rows(rng, count, d)[:, None]
+        before = np.zeros((count, 1 + _FURTHER, d))
+        before[:, 0] = z[:, 0]
+        scores, trust = _scores(outputs, written, row, own, z, before)
+        for group, key in zip(groups, keys, strict=True):
+            for h in group:
+                found[h, :, number] = _weighted(z[:, 0] @ key.basis, scores[:, 0, h], trust[:, 0, h])
+    solved = found @ np.linalg.pinv(askers.rows.T)
+    return [np.concatenate([solved[h] for h in group], axis=1) for group in groups]
+
+
+def _weighted(rows: Array, scores: Array, weight: Array) -> Array:
+    return np.asarray(np.linalg.lstsq(rows * weight[:, None], scores * weight, rcond=None)[0])
+
+
+def _scores(
+    outputs: AttentionOutputs, written: Array, row: Array, own: Array, z: Array, before: Array
+) -> tuple[Array, Array]:
+    """Scores (n, S, H) of rows z (n, S, d) with an asker, and how far they can be trusted. before: whole
+    prompts but the
+    asker, in which zero rows may be; the shares of rows in the output are solved for, and their logarithms
+    are scores."""
+    count, several, d = z.shape
+    heads = len(written)
     mine = written @ row  # (H, d)
-    design = (np.einsum("hij,nsj->nshi", written, z) - mine).reshape(count, 2 * heads, d).transpose(0, 2, 1)
-    shares = np.einsum("nkd,nd->nk", np.linalg.pinv(design), out - mine.sum(axis=0)).reshape(count, 2, heads)
-    shares = np.clip(shares, 1e-5, 1.0)
-    rest = np.clip(1.0 - shares.sum(axis=1), 1e-5, 1.0)
+    rows = np.concatenate(
+        [np.einsum("hij,nsj->nshi", written, z), np.broadcast_to(mine, (count, 1, heads, d))], axis=1
+    )
+    out = outputs(before, np.broadcast_to(row, (count, d)))
+    if before.shape[1] == several:  # without zero rows shares add up to one
+        rows = rows[:, :several] - mine
+        out = out - mine.sum(axis=0)
+    design = rows.reshape(count, -1, d).transpose(0, 2, 1)
+    shares = np.einsum("nkd,nd->nk", np.linalg.pinv(design), out).reshape(count, -1, heads)
+    shares = np.clip(shares, _LEAST_SHARE, 1.0)
+    rest = (
+        shares[:, several]
+        if before.shape[1] > several
+        else np.clip(1.0 - shares.sum(axis=1), _LEAST_SHARE, 1.0)
+    )
+    shares = shares[:, :several]
     scores = np.log(shares) - np.log(rest)[:, None] + np.log(own)
-    trust = np.minimum(shares, rest[:, None])
-    found = np.empty((2, heads, d))
-    for s in range(2):
-        for h in range(heads):
-            weight = trust[:, s, h]
-            found[s, h] = np.linalg.lstsq(z[:, s] * weight[:, None], scores[:, s, h] * weight, rcond=None)[0]
-    return found
+    return scores, np.minimum(shares, rest[:, None])
 
 
 def _value_factors(written: Array, rank: int) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from unsoftmax.learners.language_model.unembedding import Unembedding, Unembeddi
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.network_values import NetworkValues
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision, measure_precision
 from unsoftmax.meters.language_model.prompts import Prompts
 from unsoftmax.meters.language_model.value_path import measure_value_path
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
@@ -38,7 +39,11 @@ _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 le
 _WORST_CONDITION = 1e8  # of the unembedding: beyond, half of the digits of a hidden state are lost
 # misfit of the size of the value path; one layer in float64 leaves 1e-9, two layers of any size more than
 # 1e-2
-_VALUE_PATH = 1e-3
+_VALUE_PATH, _ROUGH_PATH = (
+    1e-3,
+    1e4,
+)  # the second in units of the noise of a state: float32 leaves 2e-4 to 6e-4
+_SHORTEST = 5e-6  # noise of a state that the steps of all stages are tried with; float32 has 2e-7 to 1e-6
 _SPARE = 2.0  # answers over unknowns in a fit
 # of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
 _ROW_SIZE = 2.0
@@ -47,11 +52,15 @@ _LENGTHS = (2, 3, 6, 24)
 _FRESH_LENGTHS = (2, 4, 9, 30)
 _FRESH = 16
 _FITTED = 1e-9  # largest misfit of a fresh state that counts as recovered; float64 leaves 1e-13
+# the same in units of the measured noise: where a row nearly cancels what attention adds, rounding is ten
+# times larger
+_FITTED_NOISE = 100.0
 _SAFETY = 4.0  # of the difference of two fits to different prompts, as a bound on the error of either
 # size T of the last row over the norm of the value path, for attention outputs: eps of the norm adds eps/T,
 # rounding T², and
 # at this eps both are below 1e-8
 _NEAR, _USUAL_EPS = 6.0, 1e-6
+_SHORT_NEAR = 1.5  # the same where rounding counts more than eps: the least at which the output is found
 
 _FIRST = RefinementOptions(
     iterations=8,
@@ -91,18 +100,14 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
     try:
         found = UnembeddingLearner().learn_part(prompts, rng)
         parts["unembedding"] = found
-        if found.certificate.relative > _ROUNDED:
-            raise Unresolved(
-                f"answers carry errors of {found.certificate.relative:.1g} of the largest logit; the stages "
-                "after the unembedding need "
-                "answers in float64"
-            )
-        model, bound = _OneLayer(prompts, found.value, found.error_bound, rng, parts).learn()
+        layer = _OneLayer(prompts, found, rng, parts)
+        model, bound = layer.learn()
     except BudgetSpent:
         raise
     except Stop as stop:
         return LanguageModelFindings(parts, None, stop.status, stop.reason)
-    return LanguageModelFindings(parts, model, Status.EXACT, "", bound)
+    status = Status.WITHIN_BOUND if layer.precision.short else Status.EXACT
+    return LanguageModelFindings(parts, model, status, "", bound)
 
 
 @dataclass
@@ -110,10 +115,15 @@ class _OneLayer:
     """The stages after the unembedding."""
 
     prompts: Prompts
-    unembedding: Unembedding
-    unembedding_bound: float
+    first: RecoveredPart[Unembedding]
     rng: np.random.Generator
     parts: dict[str, RecoveredPart[object]]
+    precision: Precision = FLOAT64
+
+    @property
+    def unembedding(self) -> Unembedding:
+        """What the first stage found."""
+        return self.first.value
 
     def learn(self) -> tuple[LanguageModel, float]:
         if not isinstance(self.unembedding.norm, RMSNorm):
@@ -127,6 +137,8 @@ class _OneLayer:
                 f"{self.unembedding.width}, so hidden states "
                 "are seen in part only"
             )
+        if self.first.certificate.relative > _ROUNDED:
+            self._measure(state)
         rows, rows_bound = self._one_row(state)
         attention, theta, heads_bound = self._heads(state, rows)
         eps = np.exp(rows.log_eps)
@@ -140,21 +152,32 @@ class _OneLayer:
         model = LanguageModel(
             [layer], RMSNorm(ones, None, float(eps[2])), self.unembedding.matrix, Rotary(theta)
         )
-        return model, max(rows_bound, heads_bound, self.unembedding_bound)
+        return model, max(rows_bound, heads_bound, self.first.error_bound)
+
+    def _measure(self, state: HiddenState) -> None:
+        with self.prompts.phase("precision"):
+            self.precision = measure_precision(state, self.rng)
+        if self.precision.noise > _SHORTEST:
+            raise Unresolved(
+                f"hidden states carry errors of {self.precision.noise:.1g}; the stages after the unembedding "
+                "need "
+                f"{_SHORTEST:.0g}, which float32 gives and shorter arithmetic does not"
+            )
 
     def _one_row(self, state: HiddenState) -> tuple[OneRowState, float]:
         """Value path, network and eps, from prompts that show no scores."""
         d = self.prompts.width
         with self.prompts.phase("value path"):
-            path = measure_value_path(state, self.rng)
-        if path.misfit > _VALUE_PATH:
+            path = measure_value_path(state, self.rng, self.precision)
+        if path.misfit > max(_VALUE_PATH, _ROUGH_PATH * self.precision.noise):
             raise OutsideClass(
                 _DEPTH_TEST,
                 f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
                 "the model deeper?",
             )
         with self.prompts.phase("network"):
-            network, _ = learn_gated_network(NetworkValues(state, path.matrix, path.first_eps), d, self.rng)
+            values = NetworkValues(state, path.matrix, path.first_eps)
+            network, _ = learn_gated_network(values, d, self.rng, self.precision)
         log_eps = np.log([path.first_eps, path.first_eps, path.last_eps])
         start = OneRowState(path.matrix, network.gate, network.up, network.down, log_eps)
         with self.prompts.phase("fit of network and value path"):
@@ -198,19 +221,19 @@ class _OneLayer:
         fresh = self._rows(2 * _FRESH, float(np.exp(found.log_eps[0])))
         with self.prompts.phase("verification"):
             seen = state(fresh[:, None, :])
-        return _certified(np.abs(states_of_rows(found, fresh) - seen), "value path and network")
+        return self._certified(np.abs(states_of_rows(found, fresh) - seen), "value path and network")
 
     def _heads(self, state: HiddenState, rows: OneRowState) -> tuple[Attention, float, float]:
         eps = np.exp(rows.log_eps)
         network = GatedNetwork(rows.gate, rows.up, rows.down)
         near = (
-            _NEAR
+            (_SHORT_NEAR if self.precision.short else _NEAR)
             * max(float(np.linalg.norm(rows.value_path, 2)), 1.0)
             * max(1.0, float(eps[0]) / _USUAL_EPS) ** (1 / 3)
         )
         outputs = AttentionOutputs(state, network, float(eps[0]), float(eps[1]), near)
         with self.prompts.phase("heads"):
-            start = learn_heads(outputs, rows.value_path, self.rng)
+            start = learn_heads(outputs, rows.value_path, self.rng, self.precision)
         after = AfterAttention(network, float(eps[1]), float(eps[2]))
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
@@ -247,22 +270,20 @@ class _OneLayer:
     ) -> PartCertificate:
         with self.prompts.phase("verification"):
             fresh = [self._prompted(state, _FRESH, length, eps) for length in _FRESH_LENGTHS]
-        return _certified(np.abs(AttentionFit(fresh, after).residual(found)), "heads")
+        return self._certified(np.abs(AttentionFit(fresh, after).residual(found)), "heads")
+
+    def _certified(self, errors: Array, what: str) -> PartCertificate:
+        """The certificate of states, whose size is one; `Unresolved` when fresh prompts are not predicted."""
+        worst, allowed = float(errors.max()), max(_FITTED, _FITTED_NOISE * self.precision.noise)
+        if not worst <= allowed:
+            raise Unresolved(
+                f"the fit of {what} is {worst:.2g} off on fresh prompts, where {allowed:.2g} is allowed; "
+                "the answers may be rounded, or the model is no layer of RMSNorm, rotary attention and SwiGLU"
+            )
+        return PartCertificate(worst, int(errors.size), 1.0)
 
     def _keep(self, name: str, value: object, bound: float, gauge: str, certificate: PartCertificate) -> None:
         self.parts[name] = RecoveredPart(name, value, bound, gauge, certificate)
-
-
-def _certified(errors: Array, what: str) -> PartCertificate:
-    """The certificate of states, whose size is one; `Unresolved` when fresh prompts are not predicted."""
-    worst = float(errors.max())
-    if not worst <= _FITTED:
-        raise Unresolved(
-            f"the fit of {what} is {worst:.2g} off on fresh prompts, where float64 leaves 1e-13; the "
-            "answers may be rounded, or the model "
-            "is no layer of RMSNorm, rotary attention and SwiGLU"
-        )
-    return PartCertificate(worst, int(errors.size), 1.0)
 
 
 def _canonical_network(state: OneRowState) -> GatedNetwork:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.meters.language_model.precision import FLOAT64
 
 __all__ = ["CircleDerivatives", "measure_circle"]
 
-# radians: errors of second differences are 1e-7 (the step squared) and 4e-7 (rounding over the step squared)
-_STEP = 3e-4
-_TURN = 0.3  # of a spacing: the points are no mirror images of each other in any special direction
+# radians between a point and the next, the golden section of the circle: any number of points is spread
+# evenly, and no
+# two are opposite, which would tell the same, because silu'(-a) = 1 - silu'(a)
+_TURN = np.pi * (3.0 - np.sqrt(5.0))
 
 Function = Callable[[Array], Array]
 
@@ -38,6 +40,14 @@ class CircleDerivatives:
     values: Array
     hessians: Array
     gradients: Array
+    step: float
+
+    @property
+    def across(self) -> Array:
+        """The Hessians (P, d - 2, q, q) of the outputs across the plane of the circle: a value is known
+        worse along its
+        point than across it, and all points are near that plane."""
+        return np.asarray(np.einsum("ok,poij->pkij", self.frame[:, 2:], self.hessians))
 
     @property
     def directions(self) -> Array:
@@ -62,39 +72,62 @@ class CircleDerivatives:
 
     def further_gradients(self, function: Function) -> Array:
         """Gradients (P, d - 2 - q, out) along the rest, by central differences: 2 values each."""
-        return np.stack([_gradients(function, point, self.rest) for point in self.points])
+        return np.stack([_gradients(function, point, self.rest, self.step) for point in self.points])
 
 
 def measure_circle(
-    function: Function, frame: Array, n_points: int, q: int, before: CircleDerivatives | None = None
+    function: Function,
+    frame: Array,
+    n_points: int,
+    q: int,
+    before: CircleDerivatives | None = None,
+    step: float = FLOAT64.angle,
 ) -> CircleDerivatives:
-    """Derivatives at `n_points` points along q directions; what `before` holds, for fewer directions, is not
-    asked again."""
-    angles = 2.0 * np.pi * (np.arange(n_points) + _TURN) / n_points
+    """Derivatives at `n_points` points along q directions; what `before` holds, for fewer points and
+    directions, is
+    not asked again. step: radians of the differences."""
+    angles = _TURN * np.arange(n_points)
     d = len(frame)
-    known = 0
-    if before is not None and len(before.angles) == n_points and before.hessians.shape[2] <= q:
-        known = before.hessians.shape[2]
     points = np.sqrt(d) * np.column_stack([np.cos(angles), np.sin(angles)]) @ frame[:, :2].T
-    values = before.values if before is not None and known else function(points)
-    out = values.shape[1]
-    hessians, gradients = np.zeros((n_points, out, q, q)), np.zeros((n_points, q, out))
-    if before is not None and known:
-        hessians[:, :, :known, :known], gradients[:, :known] = before.hessians, before.gradients
+    old, known = (0, 0) if before is None else (len(before.angles), before.hessians.shape[2])
+    values = np.empty((0, d)) if before is None else before.values
+    if old < n_points:
+        values = np.concatenate([values, function(points[old:])])
+    hessians, gradients = (
+        np.zeros((n_points, values.shape[1], q, q)),
+        np.zeros((n_points, q, values.shape[1])),
+    )
+    if before is not None:
+        hessians[:old, :, :known, :known], gradients[:old, :known] = before.hessians, before.gradients
     directions = frame[:, 2 : 2 + q]
     for p, point in enumerate(points):
-        _fill(function, point, values[p], directions, known, hessians[p], gradients[p])
-    return CircleDerivatives(frame, angles, values, hessians, gradients)
+        stencil = _Stencil(function, point, step)
+        _fill(stencil, values[p], directions, known if p < old else 0, hessians[p], gradients[p])
+    return CircleDerivatives(frame, angles, values, hessians, gradients, step)
+
+
+@dataclass(frozen=True, eq=False)
+class _Stencil:
+    """Values a step along and against directions from one point."""
+
+    function: Function
+    point: Array
+    step: float
+
+    def __call__(self, along: Array) -> tuple[Array, Array]:
+        radius = np.sqrt(len(self.point))
+        moved = np.concatenate(
+            [
+                np.cos(self.step) * self.point + sign * np.sin(self.step) * radius * along
+                for sign in (1.0, -1.0)
+            ]
+        )
+        up, down = np.split(self.function(moved), 2)
+        return up, down
 
 
 def _fill(
-    function: Function,
-    point: Array,
-    value: Array,
-    directions: Array,
-    known: int,
-    hessian: Array,
-    gradient: Array,
+    stencil: _Stencil, value: Array, directions: Array, known: int, hessian: Array, gradient: Array
 ) -> None:
     """Adds the rows and columns from `known` on."""
     d, q = directions.shape
@@ -102,11 +135,13 @@ def _fill(
     new = j >= known
     i, j = i[new], j[new]
     along = np.where((i == j)[:, None], directions.T[i], (directions.T[i] + directions.T[j]) / np.sqrt(2.0))
-    up, down = _pair(function, point, along)
-    second = (up + down - 2.0 * value) / (d * _STEP**2)
+    if not len(along):
+        return
+    up, down = stencil(along)
+    second = (up + down - 2.0 * value) / (d * stencil.step**2)
     diagonal = i == j
     hessian[:, i[diagonal], i[diagonal]] = second[diagonal].T
-    gradient[i[diagonal]] = ((up - down) / (2.0 * _STEP * np.sqrt(d)))[diagonal]
+    gradient[i[diagonal]] = ((up - down) / (2.0 * stencil.step * np.sqrt(d)))[diagonal]
     own = np.einsum("oii->io", hessian)
     mixed = ~diagonal
     entries = second[mixed] - (own[i[mixed]] + own[j[mixed]]) / 2.0
@@ -114,18 +149,8 @@ def _fill(
     hessian[:, j[mixed], i[mixed]] = entries.T
 
 
-def _gradients(function: Function, point: Array, directions: Array) -> Array:
+def _gradients(function: Function, point: Array, directions: Array, step: float) -> Array:
     if not directions.shape[1]:
         return np.zeros((0, len(point)))
-    up, down = _pair(function, point, directions.T)
-    return np.asarray((up - down) / (2.0 * _STEP * np.sqrt(len(point))))
-
-
-def _pair(function: Function, point: Array, along: Array) -> tuple[Array, Array]:
-    """Values a step along and against every direction."""
-    radius = np.sqrt(len(point))
-    moved = np.concatenate(
-        [np.cos(_STEP) * point + sign * np.sin(_STEP) * radius * along for sign in (1.0, -1.0)]
-    )
-    up, down = np.split(function(moved), 2)
-    return up, down
+    up, down = _Stencil(function, point, step)(directions.T)
+    return np.asarray((up - down) / (2.0 * step * np.sqrt(len(point))))

@@ -23,17 +23,21 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.meters.language_model.hidden_state import HiddenState
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ValuePath", "measure_value_path"]
 
-_TINY = 2e-5  # size of the states of tiny rows: the cubic part is 1e-7 of the linear one, rounding 1e-10
 _LADDER = 10.0 ** -np.arange(1.0, 25.0, 2.0)
 _COPIES = (1, 2, 3, 4)
 _ROWS = 5  # c = 1/5 .. 4/5
 _LARGE = 1e6  # size of rows whose norm is to be free of eps
-_FAR = (500.0, 1000.0, 2000.0, 4000.0)  # T: a polynomial in 1/T through four of them leaves 1e-11
+_FIRST_FAR = 1000.0  # T at which the size of what a layer adds is read roughly
+_FAR = np.array([1.0, 2.0, 4.0, 8.0])  # T over the least one: a polynomial in 1/T goes through four of them
+# size of the states at which the cubic part of tiny rows is read: there it is a hundredth or more of the
+# linear one
+_BENT = 5e-3
 _FACTOR_ROWS = 6
 
 
@@ -48,31 +52,49 @@ class ValuePath:
     misfit: float
 
 
-def measure_value_path(state: HiddenState, rng: np.random.Generator) -> ValuePath:
-    """A to about 1e-7 in float64, from 4·d + 60 queries and at most 12 to find how small a tiny row is."""
+def measure_value_path(
+    state: HiddenState, rng: np.random.Generator, precision: Precision = FLOAT64
+) -> ValuePath:
+    """A to about 1e-9 in float64 and 2e-4 in float32, from 4·d + 66 queries and at most 30 to find how small
+    a tiny row
+    is."""
     d = state.prompts.width
-    size = _tiny_size(state, unit_rows(rng, 1, d))
+    size = _tiny_size(state, unit_rows(rng, 1, d)[0], precision)
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0] * np.sqrt(d)
     slope = 2.0 * np.linalg.solve(basis, _slopes(state, size * basis, zeros=1) / size).T  # A/√(e1·e3)
     rows = unit_rows(rng, _FACTOR_ROWS, d)
     alone = _slopes(state, size * rows, zeros=0) / size - rows @ slope.T  # x/√e3
     root_last = float((rows * rows).sum() / (rows * alone).sum())
-    factor, misfit = _factor(state, slope, rows)
+    factor, misfit = _factor(state, slope, rows, precision)
     return ValuePath(factor * slope, (factor / root_last) ** 2, root_last**2, misfit)
 
 
-def _tiny_size(state: HiddenState, row: Array) -> float:
-    """The size of a row whose state, before a zero row, is as small as `_TINY`."""
+def _tiny_size(state: HiddenState, row: Array, precision: Precision) -> float:
+    """The size of a row, before a zero row, whose state is tiny."""
     for size in _LADDER:
-        batch = np.zeros((2, 2, row.shape[1]))
-        batch[0, 0], batch[1, 0] = size * row[0], -size * row[0]
-        seen = state(batch)
-        strength = float(np.sqrt((((seen[0] - seen[1]) / 2.0) ** 2).mean()))
+        strength = _odd_part(state, size * row)[0]
         if strength == 0.0:
             break
-        if strength < 1e-2:
-            return float(size * _TINY / strength)
-    raise Unresolved("rows near zero give no answers in proportion to their size; is eps of the norms zero?")
+        if strength < 2.0 * _BENT:
+            break
+    if strength == 0.0 or strength >= 2.0 * _BENT:
+        raise Unresolved(
+            "rows near zero give no answers in proportion to their size; is eps of the norms zero?"
+        )
+    bent = size * _BENT / strength
+    strength, whole = _odd_part(state, bent * row)
+    half = _odd_part(state, bent / 2.0 * row)[1]
+    bend = float(np.linalg.norm(whole - 2.0 * half) / np.linalg.norm(whole)) / strength**2
+    return float(bent * precision.tiny(bend) / strength)
+
+
+def _odd_part(state: HiddenState, row: Array) -> tuple[float, Array]:
+    """Half the difference of the states of a row and its opposite before a zero row, and its size."""
+    batch = np.zeros((2, 2, len(row)))
+    batch[0, 0], batch[1, 0] = row, -row
+    seen = state(batch)
+    odd = (seen[0] - seen[1]) / 2.0
+    return float(np.sqrt((odd**2).mean())), odd
 
 
 def _slopes(state: HiddenState, rows: Array, *, zeros: int) -> Array:
@@ -87,14 +109,16 @@ def _slopes(state: HiddenState, rows: Array, *, zeros: int) -> Array:
     return np.asarray((4.0 * found[1] - found[0]) / 3.0)
 
 
-def _factor(state: HiddenState, slope: Array, rows: Array) -> tuple[float, float]:
+def _factor(state: HiddenState, slope: Array, rows: Array, precision: Precision) -> tuple[float, float]:
     """A over `slope`, and the misfit of what determines it."""
     d = state.prompts.width
     directions, offsets = _lines(state, rows, slope)
     n = directions / np.sqrt((directions * directions).mean(axis=1, keepdims=True))
-    far = np.array([_across(state, size, n) for size in _FAR])
-    powers = np.vander(1.0 / np.array(_FAR), len(_FAR), increasing=True)
-    across = np.linalg.solve(powers, far.reshape(len(_FAR), -1))[0].reshape(n.shape)
+    added = float(np.sqrt((_across(state, _FIRST_FAR, n) ** 2).mean()))
+    sizes = _FAR * max(precision.far(added), 2.0 * added)
+    far = np.array([_across(state, size, n) for size in sizes])
+    powers = np.vander(sizes[0] / sizes, len(sizes), increasing=True)
+    across = np.linalg.solve(powers, far.reshape(len(sizes), -1))[0].reshape(n.shape)
     expected = n @ slope.T + offsets
     expected = expected - (expected * n).sum(axis=1, keepdims=True) / d * n
     factor = float((expected * across).sum() / (expected * expected).sum())

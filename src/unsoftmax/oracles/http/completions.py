@@ -10,6 +10,7 @@ import base64
 import io
 import threading
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
@@ -22,6 +23,7 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec, check_width, checked_answers
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.oracles.http.json_text import read_json, write_json
+from unsoftmax.oracles.http.logit_bias import Bias, Told, find_bias
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import in_parallel
 from unsoftmax.oracles.http.sender import Reply, Request, Sender
@@ -29,7 +31,16 @@ from unsoftmax.oracles.http.sender import Reply, Request, Sender
 __all__ = ["CompletionsLook", "CompletionsOracle", "completions_oracle", "look_at_completions"]
 
 _ALL = -1  # what vLLM takes for all log-probabilities
-_FEWER = (100, 20, 5, 1)  # asked for when all are refused; 5 and 20 are the limits of public servers
+_FEWER = (
+    100,
+    50,
+    20,
+    10,
+    5,
+    3,
+    2,
+    1,
+)  # asked for when all are refused; 5 and 20 are the limits of public servers
 _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
 _BYTES_A_REPLY = 1 << 20
@@ -42,26 +53,57 @@ class CompletionsLook:
     whole vocabulary.
 
     embeddings: whether prompts may be vectors (None: not tried, because the width is not known). said: why
-    not, in its words.
+    not, in its words. bias: what a logit bias does, where answers do not hold all tokens (None: nothing).
+    requests: sent to
+    find that out.
     """
 
     logprobs: int
     all_tokens: bool
     embeddings: bool | None
     said: str = ""
+    bias: Bias | None = None
+    requests: int = 2
+
+    @property
+    def readable(self) -> bool:
+        """Whether all log-probabilities of a prompt can be had."""
+        return self.all_tokens or (self.bias is not None and self.bias.readable)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the vocabulary; those that are told, where it is not known."""
+        return self.logprobs if self.bias is None else self.bias.tokens
+
+    @property
+    def requests_a_prompt(self) -> int:
+        """How often a prompt is sent until all of its log-probabilities are known."""
+        return len(self.bias.groups) if self.bias is not None and self.bias.readable else 1
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The findings in words."""
         offers = (
-            "all log-probabilities" if self.all_tokens else f"the {self.logprobs} largest log-probabilities"
+            f"all log-probabilities ({self.logprobs} tokens)"
+            if self.all_tokens
+            else f"the {self.logprobs} largest log-probabilities"
         )
         takes = {
             True: "Prompts may be vectors (prompt_embeds).",
             False: f"Prompts may not be vectors ({self.said}).",
             None: "Whether prompts may be vectors was not tried; pass the width.",
         }[self.embeddings]
-        return (f"An answer holds {offers}{f' ({self.logprobs} tokens)' if self.all_tokens else ''}.", takes)
+        told = [f"An answer holds {offers}." if self.logprobs else "An answer holds no log-probabilities."]
+        if self.bias is not None:
+            costs = f"all {self.bias.tokens} of a prompt take {self.requests_a_prompt} requests"
+            costs = costs if self.bias.readable else "one an answer is too few to compare"
+            told.append(
+                f"A logit bias of {self.bias.size:g} is taken, and log-probabilities are told "
+                f"{self.bias.shows.value}: {costs}."
+            )
+        elif not self.all_tokens:
+            told.append("A logit bias is refused or does nothing, so the others stay hidden.")
+        return (*told, takes)
 
 
 class _Dialect:
@@ -72,13 +114,16 @@ class _Dialect:
         query = dict(parse_qsl(parts.query))
         if not query.get("model"):
             raise UsageError(f"{target!r} names no model; write openai+http(s)://host/v1?model=NAME")
-        if strange := set(query) - {"model", "width"}:
-            raise UsageError(f"the target has the unknown option {min(strange)!r}; it takes model and width")
+        if strange := set(query) - {"model", "width", "vocabulary"}:
+            raise UsageError(
+                f"the target has the unknown option {min(strange)!r}; it takes model, width and vocabulary"
+            )
         self.model = query["model"]
         self.width = int(query["width"]) if query.get("width", "").isdecimal() else None
+        self.vocabulary = int(query["vocabulary"]) if query.get("vocabulary", "").isdecimal() else None
         self.url = urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/completions", "", ""))
 
-    def encode(self, prompts: Array, logprobs: int) -> bytes:
+    def encode(self, prompts: Array, logprobs: int, bias: Mapping[int, float] | None = None) -> bytes:
         """The body that asks for the token after each prompt: rows (B, N, d) or ids (B, N)."""
         body: dict[str, Any] = {
             "model": self.model,
@@ -87,6 +132,8 @@ class _Dialect:
             "logprobs": logprobs,
             "return_tokens_as_token_ids": True,
         }
+        if bias is not None:
+            body["logit_bias"] = {str(token): size for token, size in bias.items()}
         if prompts.ndim == 3:
             body["prompt_embeds"] = [_tensor_text(rows) for rows in prompts]
         else:
@@ -144,11 +191,11 @@ class CompletionsOracle:
         name = blake2b(f"{dialect.url} {dialect.model}".encode(), digest_size=8).hexdigest()
         self.spec = OracleSpec(
             width=dialect.width if look.embeddings else None,
-            outputs=look.logprobs,
+            outputs=max(look.tokens, 2),
             max_batch=_REQUESTS_A_BATCH * options.batch,
             name=f"{sender.shown} ({dialect.model})",
             fingerprint=f"openai:{name}:{'rows' if look.embeddings else 'ids'}",
-            domain=None if look.embeddings else TokenIds(look.logprobs),
+            domain=None if look.embeddings else TokenIds(max(look.tokens, 2)),
             log_probabilities=True,
         )
 
@@ -164,17 +211,28 @@ class CompletionsOracle:
             return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
 
     def _ask(self, piece: Array, stop: threading.Event) -> Array:
-        found = _exchange(self._dialect, self._sender, piece, self.look.logprobs, stop)
-        tokens = range(self.look.logprobs)
-        if any(len(each) < self.look.logprobs for each in found):
+        look = self.look
+        if not look.readable:
+            raise OracleFault(" ".join(look.sentences))
+        if look.bias is not None:
+            groups = [
+                _exchange(
+                    self._dialect, self._sender, piece, look.logprobs, stop, bias=look.bias.request(group)
+                )
+                for group in look.bias.groups
+            ]
+            answers = [look.bias.combine([group[i] for group in groups]) for i in range(len(piece))]
+            return checked_answers(answers, len(piece), self.spec.outputs)
+        found = _exchange(self._dialect, self._sender, piece, look.logprobs, stop)
+        if any(len(each) < look.logprobs for each in found):
             raise OracleFault(
-                f"an answer holds fewer than {self.look.logprobs} log-probabilities, unlike the first one"
+                f"an answer holds fewer than {look.logprobs} log-probabilities, unlike the first one"
             )
         try:
-            answers = [[each[token] for token in tokens] for each in found]
+            full = [[each[token] for token in range(look.logprobs)] for each in found]
         except KeyError as error:
             raise OracleFault(f"an answer has no log-probability of token {error}") from error
-        return checked_answers(answers, len(piece), self.spec.outputs)
+        return checked_answers(full, len(piece), self.spec.outputs)
 
 
 def _exchange(
@@ -183,7 +241,7 @@ def _exchange(
     prompts: Array,
     logprobs: int,
     stop: threading.Event | None = None,
-    retries: int | None = None,
+    bias: Mapping[int, float] | None = None,
 ) -> list[dict[int, float]]:
     largest = _BYTES_A_REPLY + len(prompts) * _BYTES_A_TOKEN * max(
         logprobs, 1 << 17 if logprobs == _ALL else 1
@@ -192,45 +250,64 @@ def _exchange(
     request = Request(
         "POST",
         dialect.url,
-        dialect.encode(prompts, asked),
+        dialect.encode(prompts, asked, bias),
         {"Content-Type": "application/json"},
         n_queries=len(prompts),
-        retries=retries,
         largest=largest,
     )
     return dialect.decode(sender.send(request, stop), len(prompts))
 
 
 def look_at_completions(dialect: _Dialect, sender: Sender) -> CompletionsLook:
-    """What the endpoint offers: at most six requests of one prompt each."""
+    """What the endpoint offers: at most ten requests of one prompt each, and where answers hold few tokens,
+    about forty to
+    find out what a logit bias does, and the vocabulary."""
+    look = _Look(dialect, sender)
     first: Any = np.zeros((1, 1), dtype=np.int64)
-    said = ""
-    told: dict[int, float] = {}
+    told: Told = {}
     for logprobs in (_ALL, *_FEWER):
+        answer = look.try_to(first, logprobs)
+        if answer is not None:
+            told = answer
+            break
+    else:
+        return CompletionsLook(0, False, None, look.said, None, look.requests)
+    every = logprobs == _ALL and (dialect.vocabulary is None or len(told) >= dialect.vocabulary)
+    bias = None
+    if not every and told:
+        bias = find_bias(lambda asked: look.try_to(first, len(told), asked), told, dialect.vocabulary)
+    embeddings, said = None, ""
+    if dialect.width is not None:
+        look.said = ""
+        embeddings = look.try_to(np.zeros((1, 1, check_width(dialect.width))), len(told)) is not None
+        said = look.said
+    return CompletionsLook(len(told), every, embeddings, said, bias, look.requests)
+
+
+class _Look:
+    """Requests that may be refused. said: the first refusal in the server's words."""
+
+    def __init__(self, dialect: _Dialect, sender: Sender) -> None:
+        self._dialect, self._sender = dialect, sender
+        self.said, self.requests = "", 0
+
+    def try_to(
+        self, prompt: Array, logprobs: int, bias: Mapping[int, float] | None = None
+    ) -> dict[int, float] | None:
+        """What is told for one prompt, or None when the request is refused."""
+        self.requests += 1
         try:
-            told = _exchange(dialect, sender, first, logprobs)[0]
+            return _exchange(self._dialect, self._sender, prompt, logprobs, bias=bias)[0]
         except OracleFault as fault:
-            said = said or str(fault)
             if "(400" not in str(fault) and "(422" not in str(fault):
                 raise
-            continue
-        if logprobs != _ALL:
-            return CompletionsLook(len(told), False, None, said)
-        break
-    if not told:
-        raise OracleFault(f"the server tells no log-probabilities at all: {said}")
-    if dialect.width is None:
-        return CompletionsLook(len(told), True, None)
-    try:
-        _exchange(dialect, sender, np.zeros((1, 1, check_width(dialect.width))), len(told))
-    except OracleFault as fault:
-        return CompletionsLook(len(told), True, False, str(fault))
-    return CompletionsLook(len(told), True, True)
+            self.said = self.said or str(fault)
+            return None
 
 
 def completions_oracle(target: str, options: HttpOptions | None = None) -> CompletionsOracle:
     """The oracle behind openai+http(s)://host/v1?model=NAME, `&width=d` for prompts of embeddings of d
-    numbers."""
+    numbers, `&vocabulary=V` where a server that tells few tokens does not show their number."""
     options = options if options is not None else HttpOptions()
     dialect = _Dialect(target)
     if dialect.width is None and options.width is not None:
@@ -239,12 +316,6 @@ def completions_oracle(target: str, options: HttpOptions | None = None) -> Compl
     try:
         with sender.secrets.kept():
             look = look_at_completions(dialect, sender)
-        if not look.all_tokens:
-            raise OracleFault(
-                f"{sender.shown} tells the {look.logprobs} largest log-probabilities of a prompt, and not "
-                "all; that is what keeps "
-                "its unembedding from being read. Servers that tell all of them take logprobs=-1"
-            )
         return CompletionsOracle(dialect, sender, options, look)
     except BaseException:
         sender.close()

@@ -8,9 +8,10 @@ the shifted one has the poles -ρ_h.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import least_squares
@@ -27,6 +28,15 @@ class HeadPoles:
     residues: Array
     misfit: float
     condition: float
+
+    def ordered(self, order: NDArray[np.intp]) -> HeadPoles:
+        """The same heads in another order."""
+        return replace(self, rho=self.rho[order], residues=self.residues[order])
+
+    def with_outputs(self, outputs: Array, zeros: Array) -> HeadPoles:
+        """The same poles with the residues of other outputs."""
+        design = self.rho / (zeros[:, None] + self.rho)
+        return replace(self, residues=np.asarray(np.linalg.lstsq(design, outputs, rcond=None)[0]))
 
 
 def find_poles(outputs: Array, zeros: Array, heads: int) -> HeadPoles | None:

@@ -1,8 +1,10 @@
-"""Queries, keys and the rotary base from score matrices at two distances: K(Δ) = keyᵀ·R(Δ)·query/√d_h.
+"""Queries, keys and the rotary base from score matrices at several distances: K(Δ) = keyᵀ·R(Δ)·query/√d_h.
 
 Heads of one group share their key. In the row space of the key, K(2)·K(1)⁺ is similar to R(1): its
 eigenvalues are exp(±iθ_j), and
-its eigenvectors are the rotary planes, each up to one complex factor, which changes nothing.
+its eigenvectors are the rotary planes, each up to one complex factor, which changes nothing. Planes that
+turn too little
+for that are told apart at a larger distance, inside the space that the others leave.
 """
 
 from __future__ import annotations
@@ -13,19 +15,40 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["RotaryFactors", "factor_scores", "group_by_rows", "rotary_base"]
+__all__ = ["KeySpace", "RotaryFactors", "factor_scores", "group_by_rows"]
 
+_USUAL_BASE = float(np.log(10_000.0))  # where no plane but the first is seen to turn
 _SHARED = 0.9  # mean squared cosine between row spaces: one group above it; unrelated spaces have d_h/d
 
 
 @dataclass(frozen=True, eq=False)
 class RotaryFactors:
-    """key (d_h, d). queries: one (d_h, d) a head, 1/√d_h not included in them. frequencies: θ_j as measured,
-    descending."""
+    """key (d_h, d). queries: one (d_h, d) a head, 1/√d_h not included in them. log_theta: of the base, and
+    how much it
+    counts, because planes that hardly turn tell little."""
 
     key: Array
     queries: list[Array]
-    frequencies: Array
+    log_theta: float
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class KeySpace:
+    """basis (d, d_h): of the rows of a group's key. near, far: K(1) and K(2) of its heads side by side, in
+    that basis."""
+
+    basis: Array
+    near: Array
+    far: Array
+
+    @classmethod
+    def of(cls, near: list[Array], far: list[Array], rank: int) -> KeySpace:
+        """near, far: K(1) and K(2) of the heads of one group, d_h = rank, in units where the score is
+        rowᵀ·K·row."""
+        joined = np.concatenate([*near, *far], axis=1)
+        space = np.linalg.svd(joined, full_matrices=False)[0][:, :rank]
+        return cls(space, space.T @ np.concatenate(near, axis=1), space.T @ np.concatenate(far, axis=1))
 
 
 def group_by_rows(matrices: Array, rank: int) -> list[list[int]]:
@@ -40,23 +63,61 @@ def group_by_rows(matrices: Array, rank: int) -> list[list[int]]:
     return groups
 
 
-def factor_scores(near: list[Array], far: list[Array], rank: int) -> RotaryFactors:
-    """near, far: K(1) and K(2) of the heads of one group, d_h = rank, in units where the score is
-    rowᵀ·K·row."""
-    joined = np.concatenate([*near, *far], axis=1)
-    space = np.linalg.svd(joined, full_matrices=False)[0][:, :rank]
-    first, second = space.T @ np.concatenate(near, axis=1), space.T @ np.concatenate(far, axis=1)
-    turn = np.linalg.lstsq(first.T, second.T, rcond=None)[0].T
-    values, vectors = np.linalg.eig(turn)
-    order = np.argsort(-np.angle(values))[: rank // 2]  # one of every conjugate pair, fastest plane first
-    planes = vectors[:, order]
+def factor_scores(keys: KeySpace, further: Array, gap: int, slow: float) -> RotaryFactors:
+    """further: K(1 + gap), as the score matrices of `keys`. slow: radians below which a plane counts as not
+    told apart."""
+    rank = keys.basis.shape[1]
+    half = rank // 2
+    planes, angles = _planes_of(_turn(keys.near, keys.far), slow)
+    weights = angles**2
+    if len(angles) < half:
+        rest = _rest(_turn(keys.near, keys.far), half - len(angles))
+        inside = np.linalg.pinv(rest) @ _turn(keys.near, further) @ rest
+        slower, turned = _planes_of(inside, slow)
+        planes = np.column_stack([planes, rest @ slower])
+        angles, weights = np.append(angles, turned / gap), np.append(weights, turned**2)
+        if left := half - len(angles):
+            slowest = _rest(inside, left)
+            within = np.linalg.pinv(slowest) @ inside @ slowest
+            planes = np.column_stack([planes, rest @ slowest @ _likely_planes(within)])
+    log_theta, weight = _base(angles, weights, half)
+    frequencies = np.exp(-log_theta * np.arange(half) / half)
     mixed = np.column_stack([planes.real, -planes.imag])  # R(1) turns coordinate j towards j + d_h/2
-    key = (space @ mixed).T
-    back = _rotation(np.angle(values[order]), -1.0)
-    queries = np.sqrt(rank) * back @ np.linalg.solve(mixed, first)
+    key = (keys.basis @ mixed).T
+    queries = np.sqrt(rank) * _rotation(frequencies, -1.0) @ np.linalg.lstsq(mixed, keys.near, rcond=None)[0]
     width = key.shape[1]
-    split = [queries[:, h * width : (h + 1) * width] for h in range(len(near))]
-    return RotaryFactors(*_balanced(key, split), np.abs(np.angle(values[order])))
+    split = [queries[:, h : h + width] for h in range(0, queries.shape[1], width)]
+    return RotaryFactors(*_balanced(key, split), log_theta, weight)
+
+
+def _turn(near: Array, far: Array) -> Array:
+    return np.asarray(np.linalg.lstsq(near.T, far.T, rcond=None)[0].T)
+
+
+def _planes_of(turn: Array, slow: float) -> tuple[Array, Array]:
+    """Eigenvectors, one of every conjugate pair, and angles of the planes that turn by more than `slow`,
+    fastest
+    first."""
+    values, vectors = np.linalg.eig(turn)
+    angles = np.angle(values)
+    fast = np.flatnonzero((values.imag > 0.0) & (angles > slow))
+    order = fast[np.argsort(-angles[fast])]
+    return vectors[:, order].astype(complex), angles[order]
+
+
+def _likely_planes(turn: Array) -> Array:
+    """Planes of a matrix that turns too little to tell them apart: those of its antisymmetric part, which at
+    least
+    tell in which sense they turn. A plane of the wrong sense would be a dead end of a fit."""
+    values, vectors = np.linalg.eig((turn - turn.T) / 2.0)
+    return np.asarray(vectors[:, np.argsort(-values.imag)[: len(turn) // 2]])
+
+
+def _rest(turn: Array, count: int) -> Array:
+    """A basis of the invariant space of the `count` slowest planes, (n, 2·count)."""
+    values, vectors = np.linalg.eig(turn)
+    kept = vectors[:, np.argsort(np.abs(np.angle(values)), kind="stable")[: 2 * count]]
+    return np.linalg.svd(np.column_stack([kept.real, kept.imag]), full_matrices=False)[0][:, : 2 * count]
 
 
 def _balanced(key: Array, queries: list[Array]) -> tuple[Array, list[Array]]:
@@ -82,18 +143,14 @@ def _rotation(angles: Array, rows: float) -> Array:
     return out
 
 
-def rotary_base(frequencies: Array, rank: int) -> float:
-    """theta of θ_j = theta^(-2j/d_h), from the planes after the first, whose θ is one; each weighted by its
-    θ.
+def _base(angles: Array, weights: Array, half: int) -> tuple[float, float]:
+    """log theta of θ_j = theta^(-j/half), from the planes after the first, whose θ is one, and its weight.
 
-    >>> round(rotary_base(np.array([1.0, 0.1]), 4), 6)
-    100.0
+    >>> round(_base(np.array([1.0, 0.1]), np.ones(2), 2)[0] / np.log(100.0), 9)
+    1.0
     """
-    half = rank // 2
-    if half < 2:
-        return 10_000.0  # one plane turns by one radian a row whatever the base is
-    j = np.arange(1, half)
-    logs = np.log(np.maximum(frequencies[1:half], 1e-12))
-    weights = frequencies[1:half] ** 2
-    slope = float((weights * j * logs).sum() / (weights * j * j).sum())
-    return float(np.exp(-slope * rank / 2.0))
+    if len(angles) < 2:
+        return _USUAL_BASE, 0.0  # one plane turns by one radian a row whatever the base is
+    j = np.arange(1, len(angles)) / half
+    weight = float((weights[1:] * j * j).sum())
+    return float(-(weights[1:] * j * np.log(angles[1:])).sum() / weight), weight

@@ -41,9 +41,11 @@ class Gates:
     tried: int
 
 
-def find_gates(space: Array, n: int, count: int, rng: np.random.Generator) -> Gates:
+def find_gates(
+    space: Array, n: int, count: int, rng: np.random.Generator, climbed: float = _CLIMBED
+) -> Gates:
     """Up to `count` gates in the span of the orthonormal columns of `space`, symmetric n×n matrices as
-    vectors."""
+    vectors. climbed: how far below one the projection of a gate may be."""
     gates = np.empty((0, n))
     ups = np.empty((0, n))
     tried = 0
@@ -51,7 +53,7 @@ def find_gates(space: Array, n: int, count: int, rng: np.random.Generator) -> Ga
         starts = _starts(space, n, count, gates, ups, rng)
         tried += len(starts)
         ends, values = _climb(space, starts)
-        for end in ends[values > 1.0 - _CLIMBED]:
+        for end in ends[values > 1.0 - climbed]:
             if len(gates) and np.abs(gates @ end).max() > _SAME:
                 continue
             refined = _refined(space, end)
