@@ -71,8 +71,14 @@ def install() -> Path:
     return FOLDER / "bin" / "mlserver"
 
 
+class Addresses(dict[str, str]):
+    """Addresses over HTTP by datatype, and the port for gRPC."""
+
+    grpc_port: int
+
+
 @contextmanager
-def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[dict[str, str]]:
+def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[Addresses]:
     """Serves the head as 'FP64' and as 'FP32'; their addresses."""
     command = install()
     http, grpc, metrics = _free_ports(3)
@@ -105,7 +111,8 @@ def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[dict[str, str
         ) as process,
     ):
         try:
-            urls = {kind: f"http://127.0.0.1:{http}/v2/models/{kind}" for kind in ("FP64", "FP32")}
+            urls = Addresses({kind: f"http://127.0.0.1:{http}/v2/models/{kind}" for kind in ("FP64", "FP32")})
+            urls.grpc_port = grpc
             _wait(urls, process, log)
             yield urls
         finally:

@@ -42,7 +42,8 @@ Target = Annotated[
     typer.Argument(
         metavar="TARGET",
         help="demo:single-head?d=64&r=8&seed=0, a .safetensors or .onnx file, http(s)://host/v2/models/NAME, "
-        "openai+http(s)://host/v1?model=NAME, a .json file that describes an endpoint, or "
+        "grpc(s)://host:port/v2/models/NAME, openai+http(s)://host/v1?model=NAME, "
+        "a .json file that describes an endpoint, or "
         "package.module:callable",
         show_default=False,
     ),

@@ -26,7 +26,8 @@ __all__ = ["as_oracle", "demo_model"]
 _FORMS = (
     "a callable (B, N, d) -> (B,), a model, a torch module, 'demo:single-head?d=64&r=8&seed=0', a "
     ".safetensors or .onnx file, "
-    "'http(s)://host/v2/models/NAME', 'openai+http(s)://host/v1?model=NAME', "
+    "'http(s)://host/v2/models/NAME', 'grpc(s)://host:port/v2/models/NAME', "
+    "'openai+http(s)://host/v1?model=NAME', "
     "a .json file that describes an endpoint, or 'package.module:callable'"
 )
 
@@ -121,6 +122,8 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
         from unsoftmax.oracles.http.completions import completions_oracle
 
         return completions_oracle(target, HttpOptions(**(http or {})))
+    if target.startswith(("grpc://", "grpcs://")):
+        return _called(target, http, outputs)
     if target.startswith(("http://", "https://")) or target.endswith(".json"):
         return _served(target, http, outputs)
     if http:
@@ -141,6 +144,19 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
     if Path(target).exists():
         raise UsageError(f"cannot read {target} as a model file; a target is {_FORMS}")
     raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
+
+
+def _called(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:
+    """The model behind a gRPC address."""
+    try:
+        from unsoftmax.oracles.grpc import grpc_oracle
+    except ImportError as error:
+        raise UsageError(
+            f"{target!r} needs grpcio and protobuf; install them with pip install unsoftmax[grpc]"
+        ) from error
+    from unsoftmax.oracles.http import HttpOptions
+
+    return grpc_oracle(target, HttpOptions(**(http or {})), outputs=outputs)
 
 
 def _served(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:

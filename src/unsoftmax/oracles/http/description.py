@@ -37,7 +37,11 @@ class Description:
     @classmethod
     def read(cls, body: bytes, wanted: str | None, who: str) -> Description:
         """The description in a reply. wanted: the output that the user chose. who: the address."""
-        told = read_object(body, who)
+        return cls.of(read_object(body, who), wanted, who)
+
+    @classmethod
+    def of(cls, told: dict[str, Any], wanted: str | None, who: str) -> Description:
+        """The description in the words of the protocol: name, versions, platform, inputs, outputs."""
         try:
             name, datatype, width, one_at_a_time = _input(told, who)
             output, outputs = _output(told, wanted, who)

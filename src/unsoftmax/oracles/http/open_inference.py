@@ -15,7 +15,7 @@ from unsoftmax.oracles.http.json_text import write_json
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.sender import Reply, Request, Sender
 
-__all__ = ["MODEL_ADDRESS", "OpenInference"]
+__all__ = ["MODEL_ADDRESS", "NUMBER_TYPES", "OpenInference", "as_sent"]
 
 MODEL_ADDRESS = re.compile(
     r"(?P<server>https?://[^?#]+?|https?:/)/v2/models/(?P<name>[^/?#]+)"
@@ -24,7 +24,7 @@ MODEL_ADDRESS = re.compile(
 
 _TRIES = 3  # attempts for a description: a user waits for the first sign that the address is right
 _LENGTH_HEADER = "Inference-Header-Content-Length"
-_TYPES: dict[str, str] = {
+NUMBER_TYPES: dict[str, str] = {
     "FP64": "<f8", "FP32": "<f4", "FP16": "<f2", "BOOL": "?",
     "INT8": "<i1", "INT16": "<i2", "INT32": "<i4", "INT64": "<i8",
     "UINT8": "<u1", "UINT16": "<u2", "UINT32": "<u4", "UINT64": "<u8",
@@ -79,13 +79,7 @@ class OpenInference:
 
     def encode(self, batch: Array) -> tuple[bytes, dict[str, str]]:
         """Body and headers that ask for the answers to a batch."""
-        with np.errstate(over="ignore"):
-            array = np.ascontiguousarray(batch, dtype=_TYPES[self.told.datatype])
-        if not np.isfinite(array).all():
-            raise OracleFault(
-                f"a row has entries that {self.told.datatype} cannot hold; "
-                "pass input_bound, the largest norm of a row"
-            )
+        array = as_sent(batch, self.told.datatype)
         tensor: dict[str, Any] = {
             "name": self.told.input_name,
             "shape": list(array.shape),
@@ -136,6 +130,17 @@ class OpenInference:
         raise OracleFault(f"the server's reply has no output {self.told.output_name!r}")
 
 
+def as_sent(batch: Array, datatype: str) -> Array:
+    """A batch in the datatype of a server's input, or a fault that says what does not fit."""
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(batch, dtype=NUMBER_TYPES[datatype])
+    if not np.isfinite(array).all():
+        raise OracleFault(
+            f"a row has entries that {datatype} cannot hold; pass input_bound, the largest norm of a row"
+        )
+    return array
+
+
 def _offers_binary(sender: Sender, server: str) -> bool:
     try:
         told = read_object(sender.send(Request("GET", server, retries=0)).body, "the server")
@@ -148,19 +153,19 @@ def _offers_binary(sender: Sender, server: str) -> bool:
 def _tensor(tensor: dict[str, Any], raw: bytes | None) -> Any:
     """The numbers of one output tensor; what cannot be one is a fault."""
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
-    if datatype not in _TYPES:
+    if datatype not in NUMBER_TYPES:
         raise OracleFault(f"the server answered with datatype {datatype!r}, which is no number")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise OracleFault(f"the server answered with the shape {shape!r}")
     try:
         if raw is not None:
-            return np.frombuffer(raw, dtype=_TYPES[datatype]).reshape(shape)
+            return np.frombuffer(raw, dtype=NUMBER_TYPES[datatype]).reshape(shape)
         values = np.asarray(tensor.get("data"))
         if values.dtype.kind not in "fiub":
             raise OracleFault("the server answered with null or text among the numbers")
         if datatype.startswith("FP"):
             # a server may write the shortest text that names a float32; it is exact only in that format
-            values = values.astype(_TYPES[datatype])
+            values = values.astype(NUMBER_TYPES[datatype])
         return values.reshape(shape)
     except ValueError as error:
         raise OracleFault(f"the server announced shape {shape}, but sent other data ({error})") from error

@@ -15,9 +15,10 @@ from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.open_inference import MODEL_ADDRESS, OpenInference
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.pace import in_parallel
+from unsoftmax.oracles.http.secrets import Secrets
 from unsoftmax.oracles.http.sender import Reply, Request, Sender
 
-__all__ = ["HttpOracle", "http_oracle"]
+__all__ = ["HttpOracle", "ServedOracle", "http_oracle", "spec_of"]
 
 # One batch of the ledger is this many requests. All of them are asked again if the run is killed meanwhile.
 _REQUESTS_A_BATCH = 16
@@ -29,72 +30,108 @@ _NUMBERS_A_REQUEST = (
 _BYTES_A_REPLY, _BYTES_A_SEQUENCE, _BYTES_A_NUMBER = 1 << 20, 1 << 16, 64
 
 
-class _Dialect(Protocol):
-    """How requests to one kind of server are written and its replies are read."""
+class _Told(Protocol):
+    """What a server says of the target."""
 
-    @property
-    def url(self) -> str: ...
     @property
     def width(self) -> int | None: ...
     @property
     def outputs(self) -> int | None: ...
     @property
-    def one_at_a_time(self) -> bool: ...
-    @property
     def fingerprint(self) -> str: ...
+
+
+class _Sender(Protocol):
+    """What requests are sent with."""
+
+    secrets: Secrets
+
+    @property
+    def retries(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class _Dialect(_Told, Protocol):
+    """How requests to one kind of server are written and its replies are read."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def one_at_a_time(self) -> bool: ...
     def encode(self, batch: Array) -> tuple[bytes, dict[str, str]]: ...
     def decode(self, reply: Reply, n_queries: int) -> Any: ...
 
 
-class HttpOracle:
+class ServedOracle:
     """Answers of a server. `retries` counts requests that had to be sent again; the ledger counts queries
     that were answered. `close()` ends the connections; they also end with the oracle.
 
     How batches are cut does not depend on `concurrency`, so a run may go on with another one.
     """
 
+    def __init__(self, spec: OracleSpec, per_request: int, sender: _Sender, options: HttpOptions) -> None:
+        self.spec, self._per_request, self._options = spec, per_request, options
+        self._served_by = sender
+        self.close = weakref.finalize(self, sender.close)
+
+    @property
+    def retries(self) -> int:
+        """Requests sent again until now."""
+        return self._served_by.retries
+
+    def __call__(self, batch: Array, /) -> Array:
+        numbers = max(1, batch[:1].size)  # of a sequence
+        size = max(1, min(self._per_request, _NUMBERS_A_REQUEST // numbers))
+        pieces = [batch[i : i + size] for i in range(0, len(batch), size)]
+        with self._served_by.secrets.kept():
+            return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
+
+    def _ask(self, piece: Array, stop: threading.Event) -> Array:
+        raise NotImplementedError  # pragma: no cover - abstract
+
+    def largest_reply(self, n_queries: int) -> int:
+        """Most bytes of a reply that are read."""
+        return _BYTES_A_REPLY + n_queries * (_BYTES_A_SEQUENCE + _BYTES_A_NUMBER * (self.spec.outputs or 1))
+
+
+def spec_of(
+    told: _Told, per_request: int, options: HttpOptions, outputs: int | None, name: str
+) -> OracleSpec:
+    """What is known of a target from its server's description and the user. outputs: as the user says."""
+    if None not in (outputs, told.outputs) and outputs != told.outputs:
+        raise UsageError(f"outputs={outputs}, but the target has {told.outputs}; pass outputs={told.outputs}")
+    return OracleSpec(
+        width=told.width if told.width is not None else options.width,
+        outputs=told.outputs if outputs is None else outputs,
+        max_batch=_REQUESTS_A_BATCH * per_request,
+        name=name,
+        fingerprint=told.fingerprint,
+    )
+
+
+class HttpOracle(ServedOracle):
+    """Answers of a server over HTTP."""
+
     def __init__(
         self, dialect: _Dialect, sender: Sender, options: HttpOptions, *, outputs: int | None = None
     ) -> None:
-        if None not in (outputs, dialect.outputs) and outputs != dialect.outputs:
-            raise UsageError(
-                f"outputs={outputs}, but the target has {dialect.outputs}; pass outputs={dialect.outputs}"
-            )
-        self._dialect = dialect
-        self._sender = sender
-        self._options = options
-        self.close = weakref.finalize(self, sender.close)
-        self._per_request = 1 if dialect.one_at_a_time else options.batch
-        self.spec = OracleSpec(
-            width=dialect.width if dialect.width is not None else options.width,
-            outputs=dialect.outputs if outputs is None else outputs,
-            max_batch=_REQUESTS_A_BATCH * self._per_request,
-            name=sender.shown,
-            fingerprint=dialect.fingerprint,
+        per_request = 1 if dialect.one_at_a_time else options.batch
+        super().__init__(
+            spec_of(dialect, per_request, options, outputs, sender.shown), per_request, sender, options
         )
+        self._dialect, self._sender = dialect, sender
 
     @property
     def takes_ids(self) -> bool:
         """Whether the server wants token ids; how many there are, it does not say."""
         return isinstance(self._dialect, OpenInference) and self._dialect.told.takes_ids
 
-    @property
-    def retries(self) -> int:
-        """Requests sent again until now."""
-        return self._sender.retries
-
-    def __call__(self, batch: Array, /) -> Array:
-        numbers = max(1, batch[:1].size)  # of a sequence
-        size = max(1, min(self._per_request, _NUMBERS_A_REQUEST // numbers))
-        pieces = [batch[i : i + size] for i in range(0, len(batch), size)]
-        with self._sender.secrets.kept():
-            return np.concatenate(in_parallel(self._ask, pieces, self._options.concurrency))
-
     def _ask(self, piece: Array, stop: threading.Event) -> Array:
         n = len(piece)
         content, headers = self._dialect.encode(piece)
-        largest = _BYTES_A_REPLY + n * (_BYTES_A_SEQUENCE + _BYTES_A_NUMBER * (self.spec.outputs or 1))
-        request = Request("POST", self._dialect.url, content, headers, n_queries=n, largest=largest)
+        request = Request(
+            "POST", self._dialect.url, content, headers, n_queries=n, largest=self.largest_reply(n)
+        )
         reply = self._sender.send(request, stop)
         return checked_answers(self._dialect.decode(reply, n), n, self.spec.outputs)
 

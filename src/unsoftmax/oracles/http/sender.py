@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import random
 import threading
 import time
 from collections.abc import Mapping
@@ -15,17 +13,16 @@ import httpx
 
 from unsoftmax import __version__
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.http.attempts import Attempts
 from unsoftmax.oracles.http.deadline import DeadlineBackend
 from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
 from unsoftmax.oracles.http.options import HttpOptions
-from unsoftmax.oracles.http.pace import RateLimit
 from unsoftmax.oracles.http.proxies import connection_pool
-from unsoftmax.oracles.http.retries import TRY_AGAIN, Again, pause_before, retry_after
-from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets, one_line
+from unsoftmax.oracles.http.retries import TRY_AGAIN, Again, retry_after
+from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets
 
 __all__ = ["Reply", "Request", "Sender"]
 
-_log = logging.getLogger(__name__)
 _LARGEST_DESCRIPTION = 4 << 20  # bytes; descriptions of models have some kilobytes
 _LARGEST_REFUSAL = 1 << 16  # bytes of an error page that are read; 200 characters of it are shown
 _EXCERPT = 200
@@ -77,12 +74,9 @@ class Sender:
             raise UsageError(f"{url!r} is no web address; it begins with http:// or https://")
         self.secrets = Secrets(os.environ, options.headers)
         self.shown = str(parsed.copy_with(query=None, fragment=None))  # a query may hold a key
-        self.retries = 0
+        self._attempts = Attempts(options, self.secrets, self.shown)
         self._options = options
         self._addresses: dict[str, httpcore.URL] = {}
-        self._limit = RateLimit(options.rate)
-        self._count = threading.Lock()
-        self._jitter = random.Random()  # noqa: S311 - only spreads retries, answers do not depend on it
         self._headers = {  # whoever reads the server's log can tell who asked
             "User-Agent": f"unsoftmax/{__version__}",
             "Accept": "*/*",
@@ -95,29 +89,19 @@ class Sender:
         """Ends the connections."""
         self._pool.close()
 
+    @property
+    def retries(self) -> int:
+        """Requests sent again until now."""
+        return self._attempts.retries
+
     def send(self, request: Request, stop: threading.Event | None = None) -> Reply:
         """The reply with status 200, after as many attempts as it takes; `OracleFault` when patience ends."""
-        stop = stop if stop is not None else threading.Event()
-        most = self._options.retries if request.retries is None else request.retries
-        end = time.monotonic() + self._options.patience
-        attempt = 0
-        while True:
-            if request.n_queries:
-                self._limit.wait(request.n_queries, stop)
-            if stop.is_set():
-                raise OracleFault("stopped, because another request failed")
-            try:
-                return self._attempt(request, end)
-            except Again as again:
-                pause = pause_before(attempt, self._options.backoff, again.pause, self._jitter)
-                if attempt >= most or time.monotonic() + pause > end:
-                    raise self._give_up(again, attempt) from again.__cause__
-                attempt += 1
-                with self._count:
-                    self.retries += 1
-                reason = self.secrets.redact(one_line(again.reason))
-                _log.info("%s: %s; attempt %d in %.2g s", self.shown, reason, attempt + 1, pause)
-                stop.wait(pause)
+        return self._attempts.run(
+            lambda end: self._attempt(request, end),
+            n_queries=request.n_queries,
+            retries=request.retries,
+            stop=stop,
+        )
 
     def _attempt(self, request: Request, end: float) -> Reply:
         seconds = min(self._options.timeout, max(_SHORTEST_TIMEOUT, end - time.monotonic()))
@@ -196,16 +180,6 @@ class Sender:
                 scheme=parsed.raw_scheme, host=parsed.raw_host, port=parsed.port, target=parsed.raw_path
             )
         return self._addresses[url]
-
-    def _give_up(self, again: Again, attempt: int) -> OracleFault:
-        if again.pause is not None and again.pause > self._options.patience:
-            return OracleFault(
-                f"{self.shown} asks to wait {again.pause:.0f} s; run again then, with the same ledger"
-            )
-        return OracleFault(
-            f"{self.shown} gave no answer in {attempt + 1} attempts: {again.reason}. Is the server running? "
-            "What was answered is kept in the ledger, if there is one: run again with the same"
-        )
 
     def _refusal(self, reply: Reply, request: Request) -> OracleFault:
         """One sentence that says what to change."""

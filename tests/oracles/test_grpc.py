@@ -1,0 +1,160 @@
+"""Models over gRPC: a small server of our own, mlserver, and what goes wrong between."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from tests.oracles.mlserver_process import mlserver
+from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.http import HttpOptions
+from unsoftmax.outcomes import Status
+
+grpc = pytest.importorskip("grpc")
+
+from tests.oracles.grpc_server import Behaviour, serving  # noqa: E402
+from unsoftmax.oracles.grpc import grpc_oracle  # noqa: E402
+from unsoftmax.oracles.grpc.messages import message  # noqa: E402
+
+HEAD = unsoftmax.random_single_head(6, seed=11)
+QUICK = HttpOptions(backoff=0.01, patience=20.0, batch=8)
+Code = grpc.StatusCode
+
+
+@pytest.mark.parametrize("datatype", ["FP64", "FP32"])
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_head_is_recovered(datatype: str, raw: bool) -> None:
+    with serving(HEAD, Behaviour(datatype=datatype, raw=raw)) as (target, told):
+        result = unsoftmax.recover(target)
+        assert told.queries == result.queries.total
+    assert result.status is (Status.EXACT if datatype == "FP64" else Status.WITHIN_BOUND)
+    assert result.error_bound is not None
+    assert HEAD.distance(result.model) <= max(result.error_bound, 1e-9)  # type: ignore[arg-type]
+
+
+def test_mlserver_over_grpc_answers_as_over_http(tmp_path: Path) -> None:
+    with mlserver(tmp_path, HEAD) as urls:
+        rows = np.random.default_rng(0).standard_normal((21, 3, 6))
+        for kind, url in urls.items():
+            target = f"grpc://127.0.0.1:{urls.grpc_port}/v2/models/{kind}"
+            np.testing.assert_array_equal(grpc_oracle(target, QUICK)(rows), unsoftmax.as_oracle(url)(rows))
+        result = unsoftmax.recover(f"grpc://127.0.0.1:{urls.grpc_port}/v2/models/FP64")
+        with pytest.raises(OracleFault, match="NOT_FOUND"):
+            grpc_oracle(f"grpc://127.0.0.1:{urls.grpc_port}/v2/models/other", QUICK)
+    assert result.status is Status.EXACT
+
+
+def test_faults_are_retried_and_billed_once() -> None:
+    faults = [Code.UNAVAILABLE, Code.RESOURCE_EXHAUSTED, Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE]
+    with serving(HEAD, Behaviour(faults=faults)) as (target, told):
+        oracle = grpc_oracle(target, QUICK)
+        rows = np.random.default_rng(0).standard_normal((40, 2, 6))
+        np.testing.assert_array_equal(oracle(rows), HEAD(rows))
+        assert (oracle.retries, told.queries) == (4, 40)
+        assert told.last_metadata["user-agent"].startswith("unsoftmax/")
+
+
+def test_what_no_retry_mends_is_told_at_once() -> None:
+    with serving(HEAD) as (target, told):
+        oracle = grpc_oracle(target, QUICK)
+        rows = np.zeros((1, 2, 6))
+        for code, words in (
+            (Code.INVALID_ARGUMENT, "check the width"),
+            (Code.PERMISSION_DENIED, "access"),
+            (Code.INTERNAL, "server's log"),
+        ):
+            told.faults.append(code)
+            with pytest.raises(OracleFault, match=words):
+                oracle(rows)
+        assert oracle.retries == 0
+        told.faults.extend([Code.UNAVAILABLE] * 20)
+        with pytest.raises(OracleFault, match="gave no answer in 3 attempts"):
+            grpc_oracle(target, HttpOptions(backoff=0.01, retries=2))(rows)
+
+
+def _cut(reply: Any) -> None:
+    reply.raw_output_contents[0] = reply.raw_output_contents[0][:-8]
+
+
+def _renamed(reply: Any) -> None:
+    reply.outputs[0].name = "others"
+
+
+def _texts(reply: Any) -> None:
+    reply.outputs[0].datatype = "BYTES"
+
+
+def _infinite(reply: Any) -> None:
+    reply.raw_output_contents[0] = np.full(3, np.inf).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [(_cut, "other data"), (_renamed, "no output"), (_texts, "no number"), (_infinite, "infin|finite")],
+)
+def test_spoiled_replies_are_faults(spoil: Any, words: str) -> None:
+    with serving(HEAD, Behaviour(spoil=spoil)) as (target, _), pytest.raises(OracleFault, match=words):
+        grpc_oracle(target, QUICK)(np.zeros((3, 2, 6)))
+
+
+def test_the_token_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(HEAD, Behaviour(token="open-sesame")) as (target, _):
+        with pytest.raises(OracleFault, match="wants a token"):
+            grpc_oracle(target, QUICK)
+        monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", "wrong-secret")
+        with pytest.raises(OracleFault, match="does not accept the token") as caught:
+            grpc_oracle(target, QUICK)
+        assert "wrong-secret" not in str(caught.value)
+        monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", "open-sesame")
+        assert grpc_oracle(target, QUICK).spec.width == 6
+
+
+def test_killed_and_resumed_from_the_ledger(tmp_path: Path) -> None:
+    ledger = tmp_path / "run.ledger"
+    once = HttpOptions(backoff=0.01, retries=0, batch=1)
+    with serving(HEAD) as (target, told):
+        oracle = grpc_oracle(target, once)
+
+        def stop_after_some(reply: Any) -> None:
+            if told.queries == 30:
+                told.faults.append(Code.UNAVAILABLE)
+
+        told.spoil = stop_after_some
+        with pytest.raises(OracleFault):
+            unsoftmax.recover(oracle, ledger=ledger)
+        told.spoil = None
+        result = unsoftmax.recover(grpc_oracle(target, once), ledger=ledger)
+        assert told.queries < result.queries.total + 20
+    assert result.status is Status.EXACT
+
+
+def test_the_pace_is_kept() -> None:
+    with serving(HEAD) as (target, _):
+        oracle = grpc_oracle(target, HttpOptions(batch=10, concurrency=1, rate=100.0))
+        began = time.monotonic()
+        oracle(np.zeros((30, 2, 6)))
+        assert time.monotonic() - began >= 0.19
+
+
+def test_addresses_that_are_none() -> None:
+    for target in ("grpc://host", "grpc://host:1/v2/models/", "grpc://user:pass@host:1/v2/models/a"):
+        with pytest.raises(UsageError, match="grpc://host:port/v2/models/NAME"):
+            unsoftmax.as_oracle(target)
+    with pytest.raises(OracleFault, match="gave no answer"):
+        grpc_oracle("grpc://127.0.0.1:9/v2/models/a", HttpOptions(backoff=0.01, retries=1, patience=5.0))
+
+
+def test_messages_on_the_wire() -> None:
+    """Bytes by the rules of protocol buffers: tag = number·8 + wire type."""
+    asked = message("ModelInferRequest")(model_name="m", raw_input_contents=[b"\x01\x02"])
+    asked.inputs.add(name="x", datatype="FP64", shape=[2, -1])
+    shape = bytes([0x1A, 11, 2]) + b"\xff" * 9 + b"\x01"
+    tensor = b"\n\x01x\x12\x04FP64" + shape
+    assert asked.SerializeToString() == b"\n\x01m*" + bytes([len(tensor)]) + tensor + b":\x02\x01\x02"
+    double = message("InferTensorContents")(fp64_contents=[1.0]).SerializeToString()
+    assert double == bytes([0x3A, 8]) + np.float64(1.0).tobytes()
