@@ -97,6 +97,7 @@ _DEFENCE_ROW = _object(
     distortion=_NUMBER,
     refused=_NUMBER,
     attacked=_YES,
+    adapted=_TEXT,
 )
 _DEFENCES = _object(
     advice=_TEXT, parameters=_COUNT, honest=_TEXT, stand_in=_YES, seed=_COUNT, rows=_list(_DEFENCE_ROW)

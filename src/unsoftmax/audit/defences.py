@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.audit.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import (
     BoundedInputs,
@@ -23,8 +24,22 @@ from unsoftmax.oracles import (
 
 __all__ = ["Defence", "LimitedLength", "honest_ids", "honest_sequences", "usual_defences"]
 
-KINDS = ("decimals", "tolerance", "noise", "precision", "labels", "input-bound", "max-length", "budget")
-_WHOLE = ("decimals", "max-length", "budget")
+KINDS = (
+    "decimals",
+    "tolerance",
+    "noise",
+    "precision",
+    "labels",
+    "input-bound",
+    "max-length",
+    "budget",
+    "accounts",
+    "prada",
+    "structured-rows",
+    "similar-neurons",
+)
+_WHOLE = ("decimals", "max-length", "budget", "accounts")
+DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
 _NAMED = ("precision",)  # the value is the name of a float format
 _ALONE = ("labels",)  # no value: answers are no numbers any more
 
@@ -83,15 +98,38 @@ class Defence:
         return " + ".join(_label(kind, value) for kind, value in self.parts) or "no defence"
 
     @property
+    def accounts(self) -> int:
+        """How many accounts the attacker has."""
+        return next((int(float(value)) for kind, value in self.parts if kind == "accounts"), 1)
+
+    @property
     def budget(self) -> int | None:
-        """The query budget, when it is part of the defence."""
-        return next((int(float(value)) for kind, value in self.parts if kind == "budget"), None)
+        """The queries of all accounts together, when a budget is part of the defence."""
+        each = next((int(float(value)) for kind, value in self.parts if kind == "budget"), None)
+        return None if each is None else each * self.accounts
+
+    @property
+    def detects(self) -> bool:
+        """Whether queries are watched."""
+        return any(kind in DETECTORS for kind, _ in self.parts)
+
+    @property
+    def similarity(self) -> float | None:
+        """How similar neurons were made, if they were."""
+        return next((float(value) for kind, value in self.parts if kind == "similar-neurons"), None)
 
     def around(self, oracle: Oracle, seed: int = 0) -> Oracle:
-        """The target behind the defence."""
+        """The target behind the defence. Detectors are new, as for new accounts."""
         for kind, value in self.parts:
-            oracle = _AROUND[kind](oracle, value, seed)
+            if kind in DETECTORS:
+                oracle = Watched(oracle, [DETECTORS[kind](float(value)) for _ in range(self.accounts)])
+            else:
+                oracle = _AROUND[kind](oracle, value, seed)
         return oracle
+
+    def unwatched(self) -> Defence:
+        """The same without detectors: what it does to answers."""
+        return Defence(tuple(part for part in self.parts if part[0] not in DETECTORS))
 
     def price_for_users(self, model: Oracle, sequences: Array, seed: int = 0) -> tuple[float, float]:
         """Distortion of honest answers (root mean square, relative to the answers') and the share of honest
@@ -106,17 +144,23 @@ class Defence:
         taken = (norms <= bound) & (sequences.shape[1] <= longest)
         if not taken.any():
             return 1.0, 1.0
-        given = self.around(model, seed)(sequences[taken])
+        given = self.unwatched().around(model, seed)(sequences[taken])
         size = float(np.sqrt(np.mean(true[taken] ** 2))) or 1.0
         if any(kind in _ALONE for kind, _ in self.parts):
             design = np.column_stack([np.ones(len(given)), given])
             given = design @ np.linalg.lstsq(design, true[taken], rcond=None)[0]
-        return float(np.sqrt(np.mean((given - true[taken]) ** 2))) / size, float(1.0 - taken.mean())
+        refused = float(1.0 - taken.mean())
+        for kind, value in self.parts:
+            if kind in DETECTORS:
+                refused = max(refused, false_alarms(DETECTORS[kind](float(value)), sequences[taken]))
+        return float(np.sqrt(np.mean((given - true[taken]) ** 2))) / size, refused
 
 
-def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defence]:
+def usual_defences(
+    honest: Array, answers: Array, parameters: int, *, detectors: bool = False
+) -> list[Defence]:
     """No defence, each usual one, and pairs with the input bound. Sizes follow the honest sequences and their
-    answers.
+    answers. detectors: also those that watch queries, which take longest to get around.
 
     The input bound is the longest honest row: the tightest that refuses nobody.
     """
@@ -144,7 +188,13 @@ def usual_defences(honest: Array, answers: Array, parameters: int) -> list[Defen
     singles = [Defence((part,)) for part in [*alone, *others]]
     pairs = [Defence((part, limit)) for part in alone]
     pairs.append(Defence((("decimals", 2.0), ("tolerance", small))))
-    return [Defence(), *singles, *pairs]
+    pairs.append(Defence((("budget", float(parameters // 2)), ("accounts", 16.0))))
+    watched = [
+        Defence((("prada", 0.9),)),
+        Defence((("structured-rows", 0.05),)),
+        Defence((("prada", 0.9), ("accounts", 16.0))),
+    ]
+    return [Defence(), *singles, *pairs, *(watched if detectors else [])]
 
 
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
@@ -174,6 +224,20 @@ def _checked_budget(oracle: Oracle, value: float | str, seed: int) -> Oracle:
     return oracle
 
 
+def _checked_accounts(oracle: Oracle, value: float | str, seed: int) -> Oracle:
+    """Accounts change no answer; they multiply budgets and detectors."""
+    if float(value) < 1:
+        raise UsageError(f"an attacker has at least 1 account, not {float(value):g}")
+    return oracle
+
+
+def _checked_similarity(oracle: Oracle, value: float | str, seed: int) -> Oracle:
+    """Similar neurons are made in the model itself, before it answers."""
+    if not 0.0 <= float(value) < 1.0:
+        raise UsageError(f"neurons are similar by a number from 0 to below 1, not {float(value):g}")
+    return oracle
+
+
 _AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
     "decimals": lambda oracle, value, seed: Rounded(oracle, int(float(value))),
     "tolerance": lambda oracle, value, seed: WithinTolerance(oracle, float(value), seed),
@@ -183,6 +247,8 @@ _AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
     "input-bound": lambda oracle, value, seed: BoundedInputs(oracle, float(value)),
     "max-length": lambda oracle, value, seed: LimitedLength(oracle, int(float(value))),
     "budget": _checked_budget,
+    "accounts": _checked_accounts,
+    "similar-neurons": _checked_similarity,
 }
 
 
@@ -222,4 +288,8 @@ def _label(kind: str, value: float | str) -> str:
         "input-bound": f"rows of norm ≤ {number:.4g}",
         "max-length": f"at most {number:.0f} rows",
         "budget": f"at most {number:,.0f} queries",
+        "accounts": f"against {number:,.0f} accounts",
+        "prada": f"PRADA at {number:g}",
+        "structured-rows": f"alarm above {number:.0%} structured queries",
+        "similar-neurons": f"neurons made similar by {number:g}",
     }[kind]

@@ -13,14 +13,15 @@ from typing import Any, cast
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.audit.adapted_attack import attack_adapted
 from unsoftmax.audit.defences import Defence, honest_ids, honest_sequences, usual_defences
+from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import UsageError
 from unsoftmax.html_tables import facts_table, table
-from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, load
+from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, Transformer, load
 from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
-from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.targets import as_oracle, demo_model
 
 __all__ = ["DefenceRow", "Defences", "defend", "model_of"]
@@ -29,6 +30,10 @@ _HARMLESS = 0.01  # what honest users may lose: relative distortion, and share o
 _SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
 _NOTHING = 1e-9  # a relative error of the parameters that bothers no attacker
 _ROWS = 3  # without so many rows in a sequence there is no attack here
+_LEAVE_ANSWERS = frozenset(
+    ("input-bound", "max-length", "budget", "accounts", "prada", "structured-rows", "similar-neurons")
+)
+_DETECTED = 500  # parameters up to which detectors are tried unasked: getting around one takes many queries
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
 
 
@@ -39,6 +44,7 @@ class DefenceRow:
     parameter_error: relative, against the defended model (direction of v only, for labels); functional_error:
     on honest sequences, relative. Both are None where nothing was recovered. attacked: False where this
     library has no attack for such answers of such a model; then nothing recovered is no evidence of safety.
+    adapted: what the attack changed to get past a detector; its queries count all that it sent.
     """
 
     label: str
@@ -53,6 +59,7 @@ class DefenceRow:
     refused: float
     seconds: float
     attacked: bool = True
+    adapted: str = ""
 
     @property
     def leak(self) -> float:
@@ -154,9 +161,9 @@ def defend(
     if workers < 1:
         raise UsageError(f"workers must be at least 1, not {workers!r}")
     honest, told = _honest(model, sequences, seed)
-    chosen = (
-        usual_defences(honest, model(honest), model.parameters) if defences is None else _parsed(defences)
-    )
+    chosen = _usual(model, honest, detectors=not stand_in) if defences is None else _parsed(defences)
+    if isinstance(model, TokenHeads) and any(defence.detects for defence in chosen):
+        raise UsageError("detectors watch rows of numbers, and this model takes token ids; leave them out")
     jobs = [(model, defence, honest, seed) for defence in chosen]
     rows: dict[int, DefenceRow] = {}
     for index, row in _run(jobs, workers):
@@ -166,6 +173,15 @@ def defend(
     of = "tokens" if isinstance(model, TokenHeads) else "rows"
     words = f"{len(honest)} sequences of {honest.shape[1]} {of}, {told}"
     return Defences(tuple(rows[i] for i in range(len(jobs))), model.parameters, words, stand_in, seed)
+
+
+def _usual(model: Model, honest: Array, *, detectors: bool) -> list[Defence]:
+    """The usual defences of such a model. detectors: whether they are tried where the model is small."""
+    small = model.parameters <= _DETECTED and not isinstance(model, TokenHeads)
+    chosen = usual_defences(honest, model(honest), model.parameters, detectors=detectors and small)
+    if isinstance(model, Transformer):
+        chosen.append(Defence((("similar-neurons", 0.9),)))
+    return chosen
 
 
 def model_of(target: object) -> Model:
@@ -184,40 +200,42 @@ def model_of(target: object) -> Model:
 def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceRow:
     """One row of the table."""
     started = time.perf_counter()
-    oracle = as_oracle(model)
     budget = _MOST * max(model.parameters, 100)
-    if defence.budget is not None:
-        budget = min(budget, defence.budget)
-    distortion, refused = defence.price_for_users(oracle, honest, seed)
-    try:
-        result = recover(defence.around(oracle, seed), seed=seed, budget=budget)
-    except OracleFault as fault:  # the attack sent something that the defence refuses, and has no other way
-        took = time.perf_counter() - started
+    deployed = model
+    if defence.similarity is not None:
+        deployed = with_similar_neurons(model, defence.similarity, honest)
+    distortion, refused = defence.price_for_users(as_oracle(deployed), honest, seed)
+    if deployed is not model:
+        distortion = max(distortion, _moved(model, deployed, honest))
+    ended = attack_adapted(as_oracle(deployed), defence, honest, seed, budget)
+    result = ended.result
+    if result is None:  # the attack sent something that the defence refuses, and has no other way
         return DefenceRow(
-            defence.label,
-            defence.parts,
-            "REFUSED",
-            str(fault),
-            0,
-            None,
-            None,
-            None,
-            distortion,
-            refused,
-            took,
-            attacked=False,
+            label=defence.label,
+            parts=defence.parts,
+            status="REFUSED",
+            reason=ended.why,
+            queries=ended.sent,
+            parameter_error=None,
+            functional_error=None,
+            error_bound=None,
+            distortion=distortion,
+            refused=refused,
+            seconds=time.perf_counter() - started,
+            attacked=defence.detects,
+            adapted=ended.how,
         )
     off, wrong = (
         (None, None)
         if result.model is None
-        else errors_of(model, result.model, honest, labels="labels" in dict(defence.parts))
+        else errors_of(deployed, result.model, honest, labels="labels" in dict(defence.parts))
     )
     return DefenceRow(
         label=defence.label,
         parts=defence.parts,
         status=str(result.status),
         reason=result.reason,
-        queries=result.queries.total,
+        queries=ended.sent,
         parameter_error=off,
         functional_error=wrong,
         error_bound=result.error_bound,
@@ -225,8 +243,16 @@ def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceR
         refused=refused,
         seconds=time.perf_counter() - started,
         attacked=result.model is not None
-        or (_attackable(model, defence) and result.status is not Status.OUTSIDE_CLASS),
+        or (_attackable(deployed, defence) and result.status is not Status.OUTSIDE_CLASS),
+        adapted=ended.how,
     )
+
+
+def _moved(model: Model, deployed: Model, honest: Array) -> float:
+    """How far honest answers of the deployed model are from those of the original, relative."""
+    true = model(honest)
+    size = float(np.sqrt(np.mean(true**2))) or 1.0
+    return float(np.sqrt(np.mean((deployed(honest) - true) ** 2))) / size
 
 
 def errors_of(true: Model, found: Model, honest: Array, *, labels: bool = False) -> tuple[float, float]:
@@ -251,7 +277,7 @@ def _attackable(model: Model, defence: Defence) -> bool:
     kinds = {kind for kind, _ in defence.parts}
     if any(kind == "max-length" and float(value) < _ROWS for kind, value in defence.parts):
         return False
-    if kinds <= {"input-bound", "max-length", "budget"}:
+    if kinds <= _LEAVE_ANSWERS:
         return True
     if isinstance(model, TokenHeads):
         return kinds <= {"precision", "max-length", "budget"}
@@ -275,11 +301,7 @@ def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterato
 def _advice(table: Defences) -> str:
     rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
     harmless = [row for row in rows if _harmless(row)]
-    budget = (
-        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
-        "kind, "
-        "as long as accounts cannot add up theirs"
-    )
+    budget = _about_budgets(table)
     if not rows:
         return f"None of these defences could be put to the test on this model; {budget}."
     if not harmless:
@@ -308,6 +330,16 @@ def _advice(table: Defences) -> str:
         cheapest = min(stopped, key=lambda row: row.distortion + row.refused)
         text += f", while '{cheapest.label}' stops it at a distortion of {cheapest.distortion:.1g}"
     return f"{text}; {budget}."
+
+
+def _about_budgets(table: Defences) -> str:
+    """What the rows with a budget show, accounts included."""
+    text = (
+        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
+        "kind, unless an attacker pools several accounts"
+    )
+    pooled = [row for row in table.rows if {"budget", "accounts"} <= set(row.kinds) and row.leak < _SAFE]
+    return f"{text}, as in '{pooled[0].label}', which did not stop it" if pooled else text
 
 
 def _harmless(row: DefenceRow) -> bool:

@@ -105,6 +105,7 @@ def describe(table: Defences) -> str:
             f"{row.label:<52} {ended:<16} {row.queries:>9,} {numbers[0]:>11} {numbers[1]:>9} "
             f"{row.distortion:>11.1e} {row.refused:>8.1%}"
         )
+    lines += [f"  {row.label}: the attack adapted by {row.adapted}" for row in table.ranked if row.adapted]
     if any(not row.attacked for row in table.rows):
         lines.append(
             "not attacked: there is no attack on such answers of such a model here, which is no evidence of "
