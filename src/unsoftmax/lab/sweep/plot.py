@@ -1,5 +1,5 @@
-"""Pictures of a table: the median of a column over an axis, a line for each value of another, with the range
-of all seeds behind it."""
+"""Pictures of a table: the median of a column over an axis, a line for each family and each value of another
+axis, with the range of all seeds behind it. Cells that failed are counted below, never left out."""
 
 from __future__ import annotations
 
@@ -82,18 +82,15 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows:
-        figure_of_row = MEASURES[plot.y](row)
-        if figure_of_row is not None:
-            lines[None if plot.by is None else row[plot.by]][row[plot.x]].append(float(figure_of_row))
+    table = list(rows)
+    lines, lost = _lines(table, plot)
     if not lines:
         raise NothingToDraw(f"no row of the table has a figure for {plot.y!r}; choose another y")
     figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    places, ticks = _places({x for points in lines.values() for x in points})
-    for name in sorted(lines, key=_order):
+    places, ticks = _places({row[plot.x] for row in table})
+    for index, name in enumerate(sorted(lines, key=lambda key: tuple(map(_order, key)))):
         points = lines[name]
         xs = sorted(points, key=lambda x: places[x])
         middle = [_middle(points[x], mean=plot.y in _MEANS) for x in xs]
@@ -102,8 +99,12 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
             middle,
             marker="o",
             markersize=4,
-            label=None if plot.by is None else f"{plot.by} = {name}",
+            label=", ".join(
+                f"{axis} = {value}" for axis, value in zip(_axes(plot, table), name, strict=True)
+            ),
         )
+        for x, failed in lost.get(name, {}).items():
+            _mark_failures(axes, places[x], index, f"{failed} failed", line.get_color())
         if plot.y not in _MEANS:
             low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
             axes.fill_between([places[x] for x in xs], low, high, alpha=0.15, color=line.get_color())
@@ -121,11 +122,47 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     axes.set_xlabel(plot.x)
     axes.set_ylabel(f"{plot.y} ({'mean' if plot.y in _MEANS else 'median, and range'})")
     axes.grid(alpha=0.3)
-    if plot.by is not None:
+    if _axes(plot, table):
         axes.legend(fontsize=8)
     content = BytesIO()
     figure.savefig(content, format="png", metadata={"Software": None})
     return write_atomically(Path(path), content.getvalue())
+
+
+Key = tuple[Any, ...]  # the values that tell a line from the others
+
+
+def _axes(plot: Plot, rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """What tells lines apart: the axis asked for, and the family wherever there are several."""
+    several = len({row.get("family") for row in rows}) > 1 and plot.x != "family"
+    by = () if plot.by is None else (plot.by,)
+    return (*by, "family") if several and plot.by != "family" else by
+
+
+def _lines(
+    rows: list[dict[str, Any]], plot: Plot
+) -> tuple[dict[Key, dict[Any, list[float]]], dict[Key, dict[Any, int]]]:
+    """The figures of each line by place, and how many cells have none because they failed."""
+    lines: dict[Key, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    lost: dict[Key, dict[Any, int]] = defaultdict(lambda: defaultdict(int))
+    names = _axes(plot, rows)
+    for row in rows:
+        key, x = tuple(row[name] for name in names), row[plot.x]
+        figure = MEASURES[plot.y](row)
+        if plot.y not in _MEANS and not MEASURES["recovered"](row):
+            lost[key][x] += 1
+        elif figure is not None:
+            lines[key][x].append(float(figure))
+    for key in lost:
+        lines[key]  # a line of failures alone has its place in the legend too
+    return (lines, lost) if any(lines.values()) else ({}, {})
+
+
+def _mark_failures(axes: Any, place: float, line: int, text: str, colour: Any) -> None:
+    """A word at the lower edge, the lines above one another."""
+    at = (place, 0.02 + 0.05 * line)
+    style = {"fontsize": 7, "color": colour, "ha": "center", "va": "bottom"}
+    axes.text(*at, f"× {text}", transform=axes.get_xaxis_transform(), **style)
 
 
 def _middle(values: list[float], *, mean: bool) -> float:
