@@ -69,20 +69,20 @@ def run(case: Case, seed: int) -> dict[str, Any]:
         result.queries.by_phase.get(phase, 0) for phase in ("identify", "verification")
     )
     double = TorchOracle(copy.deepcopy(layer).double(), readout=readout)
-    truth = _truth(layer, readout)
+    truth = truth_of(layer, readout)
     price = learning / truth.parameters * (case.width if case.vector else 1)
     row: dict[str, Any] = {"status": str(result.status), "price": price, "seconds": spent}
     if result.model is not None and result.error_bound is not None:
         exact = truth if case.heads > 1 else _alone(truth)
         error = result.model.distance(exact)
         row |= {"error": error, "covered": error <= result.error_bound}
-        row["over_own"] = _deviation_over_own(
+        row["over_own"] = deviation_over_own(
             result.model, oracle, double, case.width, layer.out_proj.weight.dtype
         )
     return row
 
 
-def _deviation_over_own(
+def deviation_over_own(
     model: Any, layer: TorchOracle, double: TorchOracle, d: int, dtype: torch.dtype
 ) -> float:
     rng = np.random.default_rng(77)
@@ -95,7 +95,7 @@ def _deviation_over_own(
     return float(np.linalg.norm(np.concatenate(mine)) / np.linalg.norm(np.concatenate(own)))
 
 
-def _truth(layer: torch.nn.MultiheadAttention, readout: Array | None) -> MultiHead:
+def truth_of(layer: torch.nn.MultiheadAttention, readout: Array | None) -> MultiHead:
     d, H = int(layer.embed_dim), int(layer.num_heads)
     r = d // H
     named = {name: part.detach().double().numpy() for name, part in layer.named_parameters()}

@@ -36,6 +36,7 @@ from unsoftmax.answers.kinds import (
 )
 from unsoftmax.answers.looks_exact import CANCELS
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.errors import OracleFault
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
@@ -53,6 +54,9 @@ _CURVED = 6.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
+_SHORT_ROWS = (
+    64.0  # norm of rows where longer ones overflow: scores of the usual size are then far below 65504
+)
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,13 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     noisy = None if near.repeats else near.thrice
     on_grid = decimals_of(near.all) is not None
     largest = near.rows[int(np.abs(near.thrice.mean(axis=0)).argmax())]
-    clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
+    try:
+        clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
+    except OracleFault:  # long rows overflow inside the target, which float16 does early
+        if farthest <= _SHORT_ROWS:
+            raise
+        farthest = _SHORT_ROWS
+        clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
     if near.repeats and len(inside) >= 4 and (found := _short_numbers(inside)) is not None:
         return _clipped(_inside(asker, rng, farthest, found), clip)
@@ -146,8 +156,16 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
 
 
 def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
-    """Whether every step inside the target rounds, from 60 single rows."""
-    return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
+    """Whether every step inside the target rounds, from 60 single rows; shorter ones where those overflow
+    inside it.
+    """
+    try:
+        return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
+    except OracleFault:
+        shorter = 4.0 * float(np.sqrt(asker.width))
+        if longest <= shorter:
+            raise
+    return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, shorter)))
 
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:

@@ -40,6 +40,7 @@ _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
 _NOT_OVER = 0.25  # of the same, where the learner says nothing: a readout of half its size does not overflow
 _ROUGH = 0.01  # relative error from which a bound is raised to what fresh answers could have shown
+_TOKENS = 4.0  # rows over √d: no certificate of a layer looks at tokens alone
 _ROWS = 8  # single rows that measure v
 _LONG = 1e3  # norm of these rows where there is no bound
 _FEW = 2.0  # eight random rows see an error of v at half its usual size once in 10^4 times (d = 4 and more)
@@ -108,6 +109,8 @@ def judge(
 def _view(asker: Asker, learned: Learned, answers: Answers) -> Asker:
     """Rows that stay inside the target's limits, where it has some. The learner says how long they are, and
     is believed as far as the limits explain it: much shorter rows would show nothing of the scores."""
+    if isinstance(answers, Computed) and answers.format is FloatFormat.FLOAT16 and learned.within is not None:
+        return asker.within(max(learned.within, _TOKENS * float(np.sqrt(asker.width))))
     largest = _largest_answer(answers)
     size = float(np.linalg.norm([np.linalg.norm(part) for part in _readouts(learned.model)]))
     if largest is None or size == 0.0 or (learned.within is None and isinstance(answers, Clipped)):

@@ -51,10 +51,23 @@ def test_bfloat16() -> None:
     assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
 
 
-def test_float16_overflow_is_an_outcome() -> None:
-    result = unsoftmax.recover(TorchOracle(random_layer(16, 2, 0).to(torch.float16)))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("vector", [False, True])
+def test_coarse_formats(dtype: torch.dtype, vector: bool) -> None:
+    layer = random_layer(16, 2, 3)
+    readout = None if vector else np.random.default_rng(3).standard_normal(16)
+    target = FloatLayer(layer, dtype, readout).stored()
+    result = unsoftmax.recover(TorchOracle(target.layer, readout=target.readout))
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
+    assert target.deviation_over_own(result.unwrap()) < 1.0
+
+
+def test_strong_scores_in_float16_are_an_outcome() -> None:
+    layer = random_layer(16, 2, 0, gain=100.0).to(torch.float16)
+    result = unsoftmax.recover(TorchOracle(layer, readout=np.ones(16)))
     assert result.status is unsoftmax.Status.UNRESOLVED
-    assert "float16" in result.reason
+    assert "11-bit" in result.reason
 
 
 @pytest.mark.parametrize("vector", [False, True])

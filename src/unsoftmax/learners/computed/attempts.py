@@ -7,13 +7,19 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from unsoftmax.errors import OracleFault
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["ATTEMPTS", "Candidate", "first_believed"]
+__all__ = ["ATTEMPTS", "FLOAT16_BITS", "Candidate", "first_believed"]
 
 ATTEMPTS = 3
 _COARSE_ATTEMPTS = 6  # in coarse arithmetic, where one start in four shows too few or too many heads
 _COARSE_BITS = 12
+FLOAT16_BITS = 11  # significant bits: the one format in use whose numbers overflow at 65504
+_OVERFLOW = (
+    "rows long enough to saturate the scores overflow in float16 inside the target; ask the same layer in "
+    "bfloat16 or float32"
+)
 # attempts that may end before a fit: what stands in the way of two random starts stands in that of a third
 _SAME_OBSTACLE = 2
 
@@ -40,6 +46,11 @@ def first_believed(attempt: Callable[[], Found], bits: int) -> Found:
             obstacles.append(str(obstacle))
             if len(obstacles) == _SAME_OBSTACLE and not coarse:
                 break
+            continue
+        except OracleFault:
+            if bits != FLOAT16_BITS:
+                raise
+            obstacles.append(_OVERFLOW)
             continue
         if found.why_not is None:
             return found

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.attempts import FLOAT16_BITS
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, sizes_of, unit
 from unsoftmax.outcomes import Unresolved
 
@@ -27,6 +28,9 @@ _MOST_POINTS = 1000  # along one line; a line whose levels never settle is not o
 _AGREEING = 60.0
 # the lengths at which levels first agree leave single heads in transition; this much more leaves none
 _BEYOND_SATURATION = 1024.0
+# float16 holds scores up to 65504 only: there rows may not be much longer than saturation takes, nor end as
+# close to a right angle
+_BEYOND_IN_FLOAT16, _FARTHEST_IN_FLOAT16 = 1.5, 1.4
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,8 @@ def saturating_scale(
         near, far = far, replace(line, scale=4.0 * scale).levels(angles)
         close = sizes_of(near - far) < _AGREEING * baseline.noise * sizes_of(near).max()
         if np.mean(close) > 0.85:
-            return min(scale * _BEYOND_SATURATION, highest)
+            short = queries.bits == FLOAT16_BITS
+            return min(scale * (_BEYOND_IN_FLOAT16 if short else _BEYOND_SATURATION), highest)
         scale *= 4.0
     raise Unresolved(
         f"no head saturates with rows up to length {limit:.3g}: the readouts of a layer that rounds are read "
@@ -96,7 +101,8 @@ def find_switches(
     line: PlateauLine, tolerance: float, points: int = 24, finest: float = _FINEST
 ) -> list[tuple[float, float]]:
     """Intervals of θ in which a level changes, each narrower than the finest step that is told apart."""
-    angles = np.linspace(-_FARTHEST, _FARTHEST, points)
+    farthest = _FARTHEST_IN_FLOAT16 if line.queries.bits == FLOAT16_BITS else _FARTHEST
+    angles = np.linspace(-farthest, farthest, points)
     levels = line.levels(angles)
     while True:
         wide = (sizes_of(np.diff(levels, axis=0)) > tolerance) & (np.diff(angles) > finest)

@@ -11,7 +11,7 @@ from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks
 from unsoftmax.learners.computed.vector_route import FittedVectorHeads, fit_vector_heads
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_refinement import Spread
+from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["recover_vector_heads"]
@@ -19,7 +19,9 @@ __all__ = ["recover_vector_heads"]
 # Outputs of one sequence share the rounding of its weights, so the plain 99 % bound is too small: the largest
 # error was 1.6 times it over 40 layers of width 8, 1.4 times over 50 of width 16.
 FACTOR = 2.0
-_DRAWS, _FEW_DRAWS = 200, 30  # few where every draw is a system of equations
+# few where every draw is a system of equations: errors of thousands of parameters have nearly one size
+_DRAWS, _FEW_DRAWS = 200, 10
+_DRAWN = RefinementOptions(inner_iterations=80, inner_tolerance=1e-2)
 
 
 def recover_vector_heads(
@@ -34,7 +36,9 @@ def recover_vector_heads(
 def _judged(asker: Asks, fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
     model, baseline = _as_model(fitted.heads), fitted.baseline
     check = check_fresh(asker, model, bits, baseline.noise, rng)
-    return RecoveredHeads(model, _errors(fitted, rng), check, baseline.noise, fitted.left, baseline.coarse)
+    return RecoveredHeads(
+        model, _errors(fitted, bits, rng), check, baseline.noise, fitted.left, baseline.coarse
+    )
 
 
 def _as_model(heads: VectorHeads) -> MultiHead:
@@ -45,10 +49,12 @@ def _as_model(heads: VectorHeads) -> MultiHead:
     return MultiHead(singles, heads.c)
 
 
-def _errors(fitted: FittedVectorHeads, rng: np.random.Generator) -> HeadErrors:
-    """99 % bounds from the covariance of the fit, relative to W, V and the constants."""
+def _errors(fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> HeadErrors:
+    """99 % bounds from the covariance of the fit, relative to W, V and the constants, and one rounding: fixed
+    factors inside the layer are rounded alike in every answer.
+    """
     heads = fitted.heads
-    spread = Spread.of(fitted.fit, heads, gauge=heads.gauge)
+    spread, rounding = Spread.of(fitted.fit, heads, gauge=heads.gauge, options=_DRAWN), 2.0**-bits
     count = _DRAWS if heads.unknowns <= spread.options.dense_limit else _FEW_DRAWS
     sizes = np.linalg.norm(heads.matrices[:, :, :-1], axis=(1, 2))
     values = np.linalg.norm(heads.values, axis=(1, 2))
@@ -61,8 +67,8 @@ def _errors(fitted: FittedVectorHeads, rng: np.random.Generator) -> HeadErrors:
         constant = float(np.linalg.norm(dc)) / max(float(np.linalg.norm(heads.c)), float(values.max()))
         largest.append(max(float(in_W[-1].max()), float(in_v[-1].max()), constant))
     return HeadErrors(
-        FACTOR * np.quantile(in_W, LEVEL, axis=0),
-        FACTOR * np.quantile(in_v, LEVEL, axis=0),
-        FACTOR * float(np.quantile(largest, LEVEL)),
+        FACTOR * np.quantile(in_W, LEVEL, axis=0) + rounding,
+        FACTOR * np.quantile(in_v, LEVEL, axis=0) + rounding,
+        FACTOR * float(np.quantile(largest, LEVEL)) + rounding,
         FACTOR * float(np.quantile(in_c, LEVEL)),
     )
