@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
+from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
 from unsoftmax.audit.defences import LimitedLength
 from unsoftmax.audit.facts import facts_of
@@ -237,3 +238,27 @@ def test_the_user_may_override(tmp_path: Path) -> None:
     vectors = unsoftmax.audit_target("demo:multi-head?d=8&heads=2&outputs=4&seed=1")
     assert findings(vectors)["answers"] == "vectors of 4 numbers"
     assert vectors.result.status.recovered
+
+
+@pytest.mark.parametrize("answers", ["exact", "noise", "clipped", "tolerance", "float32", "labels"])
+def test_recover_and_audit_end_alike(answers: str) -> None:
+    """An audit asks as recover does, and tells more: the same model to the last bit, whatever its luck."""
+    for seed in range(2):
+        head = unsoftmax.random_single_head(5, seed=seed, biases=bool(seed))
+        found = unsoftmax.recover(ANSWERS[answers](unsoftmax.as_oracle(head), seed), seed=seed)
+        done = unsoftmax.audit_target(ANSWERS[answers](unsoftmax.as_oracle(head), seed), seed=seed)
+        assert (found.status, found.family) == (done.result.status, done.result.family)
+        assert (found.model is None) == (done.result.model is None)
+        if answers != "noise" and found.model is not None and done.result.model is not None:
+            # of noise the first look draws some
+            for name, part in found.model.tensors().items():
+                assert np.array_equal(part, done.result.model.tensors()[name])
+
+
+def test_a_limit_far_out_is_seen_by_both() -> None:
+    head = unsoftmax.random_single_head(6, seed=4)
+    box = unsoftmax.Clipped(unsoftmax.as_oracle(head), 100.0)
+    found, done = unsoftmax.recover(box), unsoftmax.audit_target(box)
+    for result in (found, done.result):
+        assert isinstance(result.model, unsoftmax.SingleHead)
+        assert result.model.clip == (-100.0, 100.0)

@@ -19,7 +19,9 @@ CANCELS = 1e-14  # answers so small against their rows are rounding of values th
 _STRAIGHT = 1e-13
 _FAR_ROWS = 12  # the answer to a random row moves where a neuron is on: for half of them, with one neuron
 _FAR_SEGMENTS = 4
-_ON_A_LINE = 1e-11  # of the answers: three along a ray, the farthest 32 times as far as the nearest
+_ON_A_LINE = 1e-11  # of the answers: three along a ray
+_FAR = 32.0  # against plain rows: how far out networks move whose neurons are all off near the origin
+_FARTHEST = 1024.0  # against the nearest of three rows along a ray: a limit of answers below that shows
 
 
 @dataclass(frozen=True)
@@ -41,24 +43,25 @@ def looks_exact(asker: Asker, rng: np.random.Generator) -> LooksExact | None:
     >>> looks_exact(ledger, np.random.default_rng(0)).finding.queries
     3
     """
-    size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 32)
+    size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / _FAR)
+    farthest = _FARTHEST * size if asker.input_bound is None else min(_FARTHEST * size, asker.input_bound)
     x = random_rows(rng, 1, asker.width)
     with asker.phase(IDENTIFY):
-        near, middle, far = ask_rows(asker, np.concatenate([x, 2.0 * x, 32.0 * x]) * size)
+        near, middle, far = ask_rows(asker, np.concatenate([size * x, 2.0 * size * x, farthest * x]))
     answers = np.array([near, middle, far])
     largest = float(np.abs(answers).max())
-    bend = abs(float((far - middle) - 30.0 * (middle - near)))
+    bend = abs(float((far - middle) - (farthest / size - 2.0) * (middle - near)))
     if near == middle == far or (near == middle and bend > _ON_A_LINE * largest):
         with asker.phase(IDENTIFY):
-            return _look_far_out(asker, rng, 32.0 * size, float(near))
-    if 0.0 < largest < CANCELS * 32.0 * size:
+            return _look_far_out(asker, rng, _FAR * size, float(near))
+    if 0.0 < largest < CANCELS * farthest:
         return _found("three answers along a ray are rounding of values that cancel", 3)
     if largest == 0.0 or decimals_of(answers) is not None or smallest_format(answers) is not None:
         return None
     if bend <= _ON_A_LINE * largest:
         return _found("three answers along a ray use all float64 digits and lie on a line", 3)
     with asker.phase(IDENTIFY):
-        return _look_at_pieces(asker, rng, size, 32.0 * size * x[0], float(far))
+        return _look_at_pieces(asker, rng, size, farthest * x[0], float(far))
 
 
 def _look_at_pieces(
@@ -76,7 +79,7 @@ def _look_at_pieces(
     straight = (bends <= limit) & (moves > 1e3 * limit)
     resting = np.ptp(on_segments, axis=0) == 0.0
     if straight.sum() < 2 and resting.any():
-        return _look_far_out(asker, rng, 32.0 * size, float(on_segments[0, resting][0]))
+        return _look_far_out(asker, rng, _FAR * size, float(on_segments[0, resting][0]))
     if straight.sum() < 2 or before_end == answer:
         return None
     if decimals_of(answers) is not None or smallest_format(answers) is not None:

@@ -45,27 +45,25 @@ class _Preparation:
     family: Family | None
     price_per_thousand: float | None
     approve: Callable[[AuditPlan], bool]
-    recorder: Recorder = field(default_factory=Recorder)
     look: FirstLook | None = None
     plan: AuditPlan | None = None
 
     def __call__(self, ledger: Ledger, known: Known, rng: np.random.Generator) -> tuple[Known, Stop | None]:
-        ledger.watch(self.recorder)
         started = time.perf_counter()
-        asker = FirstLookAsker(ledger, np.random.default_rng(rng.integers(2**63)))
+        asker = FirstLookAsker(ledger, rng)
+        before = next((finding for finding in known.findings if finding.subject == "answers"), None)
         try:
-            look = take_look(asker, known.answers, known.findings[0].evidence if known.told else "")
+            look = take_look(asker, known.answers, "" if before is None else before.evidence)
         except Stop as stop:  # what it had found until then was paid for
-            return replace(known, findings=tuple(asker.findings)), stop
-        self.look = look
-        known = replace(known, look=look, answers=look.answers, identified=True, findings=look.findings)
-        known = replace(known, bends=look.guess is Family.TRANSFORMER and known.exact)
+            return replace(known, findings=_with_price(tuple(asker.findings), before)), stop
+        self.look = look = replace(look, findings=_with_price(look.findings, before))
+        known = replace(known, look=look, findings=look.findings)
         if self.family is None and (ending := no_learner(look)) is not None:
             return known, ending
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
         self.plan = plan = make_plan(
-            known,
+            replace(known, bends=known.bends or (known.exact and look.guess is Family.TRANSFORMER)),
             self.family,
             ledger.width,
             paid,
@@ -75,6 +73,26 @@ class _Preparation:
         if not self.approve(plan):
             return known, BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
         return known, None
+
+
+def _latest(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """One finding a subject, the last one, with the price of all of them: answers that are looked at again
+    are told once."""
+    found: dict[str, Finding] = {}
+    for each in findings:
+        paid = found[each.subject].queries if each.subject in found else 0
+        found[each.subject] = replace(each, queries=each.queries + paid)
+    return tuple(found.values())
+
+
+def _with_price(findings: tuple[Finding, ...], answers: Finding | None) -> tuple[Finding, ...]:
+    """The findings, with what it took to find out what kind of answers these are."""
+    if answers is None:
+        return findings
+    return tuple(
+        replace(each, queries=each.queries + answers.queries) if each.subject == answers.subject else each
+        for each in findings
+    )
 
 
 def now() -> str:
@@ -186,7 +204,8 @@ def audit_target(
                 sequences=sequences,
                 progress=progress,
             )
-            result = recover_from(oracle, job, preparation, "audit")
+            recorder = Recorder()
+            result = recover_from(oracle, job, preparation, "audit", recorder)
             if result.status is not Status.BUDGET_SPENT or not limited or not gate.may_go_on(result):
                 break
             on_plan = None
@@ -194,9 +213,9 @@ def audit_target(
     look = preparation.look
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:
-        curve = learning_curve(preparation.recorder, result.model, None if look is None else look.answers)
+        curve = learning_curve(recorder, result.model, None if look is None else look.answers)
     # a first look that was stopped has found something too
-    findings = merge_findings(result.findings if look is None else look.findings, result)
+    findings = merge_findings(result.findings if look is None else _latest(result.findings), result)
     name = target if isinstance(target, str) else oracle.spec.name
     options = {
         "width": width,

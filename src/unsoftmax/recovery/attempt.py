@@ -24,6 +24,7 @@ from unsoftmax.answers.identify import look_at_arithmetic
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
+from unsoftmax.first_look.look import FirstLook
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
 from unsoftmax.learners.language_model.parts import RecoveredPart
@@ -40,6 +41,7 @@ from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
 
 __all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers"]
 
+# what else to find out before learning: what is known then, with a first look, and a reason to end here
 Prepare = Callable[[Ledger, Known, np.random.Generator], tuple[Known, Stop | None]]
 
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
@@ -85,10 +87,11 @@ class Attempt:
         self, ledger: Ledger, known: Known, family: Family | None, streams: Streams, number: int = 0
     ) -> None:
         self._ledger = ledger
-        self._known = known
         self._family = family
         self._streams = streams
         self._learning, self._checking = streams(1, number), streams(2, number)
+        self._look: FirstLook | None = known.look  # explains a failure, and steers no choice
+        self._known = replace(known, look=None)
         self._learner: Learner | None = None
         self._learned: Learned | None = None
         self._verdict: Verdict | None = None
@@ -96,10 +99,10 @@ class Attempt:
     def run(self, prepare: Prepare | None = None) -> Outcome:
         """The attempt with the learners that `choose` names, in turn. prepare: see `recovery.run`."""
         try:
-            if prepare is None:
-                self._known = look_at_answers(self._ledger, self._known, self._learning)
-            else:
-                self._known, stop = prepare(self._ledger, self._known, self._learning)
+            self._known = look_at_answers(self._ledger, self._known, self._learning)
+            if prepare is not None:
+                seen, stop = prepare(self._ledger, self._known, self._streams(5))
+                self._look, self._known = seen.look, replace(seen, look=None)
                 if stop is not None:
                     return self._stopped(stop)
             self._known = _look_for_bends(self._ledger, self._known, self._family)
@@ -177,9 +180,8 @@ class Attempt:
         return replace(self._outcome(stop.status, stop.reason, changed=changed), parts=stop.parts)
 
     def _outcome(self, status: Status, reason: str, changed: bool = False) -> Outcome:
-        return Outcome(
-            self._known, status, reason, self._learner, self._learned, self._verdict, changed=changed
-        )
+        known = replace(self._known, look=self._look)
+        return Outcome(known, status, reason, self._learner, self._learned, self._verdict, changed=changed)
 
 
 def _ruler_for(model: Model, answers: Answers) -> Answers:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from unsoftmax.answers import Exact, Finding, Within
+from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
@@ -158,9 +159,15 @@ def recover(
     return recover_from(target, job)
 
 
-def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind: str = "recover") -> Result:
-    """`recover` for a job. prepare: what to find out before a learner is chosen, instead of the usual look at
-    the answers."""
+def recover_from(
+    target: object,
+    job: Job,
+    prepare: Prepare | None = None,
+    kind: str = "recover",
+    watch: Callable[[str, Array, Array], None] | None = None,
+) -> Result:
+    """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
+    every batch; see `Ledger.watch`."""
     oracle = as_oracle(
         target, outputs=job.outputs, vocabulary=job.vocabulary, row=job.row, readout=job.readout
     )
@@ -170,6 +177,8 @@ def recover_from(target: object, job: Job, prepare: Prepare | None = None, kind:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
         ledger = job.books(oracle, stack, kind)
+        if watch is not None:
+            ledger.watch(watch)
         if job.learner is None and _speaks(oracle, job.family):
             return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):

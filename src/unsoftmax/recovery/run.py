@@ -32,7 +32,7 @@ def run(
     fails too, a first look says what the target is.
 
     told: what the user says. family: what the user asks for, None to find out. learner: one that the user
-    chose, which is not replaced. prepare: what to find out first, instead of the usual look at the answers.
+    chose, which is not replaced. prepare: what else to find out before learning, which steers no choice.
     """
     known = replace(told, domain=ledger.domain, outputs=ledger.outputs, max_length=ledger.max_length)
     streams = Streams(seed)
@@ -56,9 +56,7 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
     known = replace(first.known.with_answers(found.answers, found.finding), identified=True)
     if known.exact:
         return replace(first, known=known)
-    return Attempt(ledger, replace(known, refuted=()), family, streams, 1).run(
-        lambda ledger, known, rng: (known, None)
-    )
+    return Attempt(ledger, replace(known, refuted=(), look=None), family, streams, 1).run()
 
 
 def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.random.Generator) -> Outcome:
