@@ -147,10 +147,11 @@ def _shaking(block: EncoderBlock) -> Callable[[Array], Array]:
 
 
 @pytest.mark.parametrize("hostile", [_part_of_the_row, _stranger, _network_twice, _shaking])
+@pytest.mark.parametrize("norm_first", [True, False])
 def test_hostile_blocks_are_never_a_success(
-    hostile: Callable[[EncoderBlock], Callable[[Array], Array]],
+    hostile: Callable[[EncoderBlock], Callable[[Array], Array]], norm_first: bool
 ) -> None:
-    function = hostile(block_from_torch(torch_layer(5, norm_first=True)))
+    function = hostile(block_from_torch(torch_layer(5, norm_first=norm_first)))
     result = unsoftmax.recover(function, width=8, outputs=8, seed=3, learner=EncoderBlockLearner(attempts=1))
     assert not result.status.recovered
     assert result.model is None
@@ -169,3 +170,39 @@ def test_post_norm_layers_of_torch(activation: str) -> None:
     X = np.random.default_rng(0).standard_normal((40, 5, 8))
     answers = layer(torch.tensor(X))[:, -1].detach().numpy()
     assert np.abs(result.model(X) - answers).max() < 1e-10
+
+
+def _rows_of(layer: torch.nn.TransformerEncoderLayer) -> Callable[[Array], Array]:
+    return lambda X: layer(torch.tensor(X)).detach().numpy()
+
+
+@pytest.mark.parametrize(
+    ("answer", "outputs", "reason"),
+    [
+        (lambda rows, X: rows(X)[:, 0], 8, "the first row asks"),
+        (lambda rows, X: rows(X).mean(axis=1), 8, "every order of rows"),
+        (lambda rows, X: rows(X + np.arange(X.shape[1])[:, None])[:, -1], 8, "order of the rows"),
+        (lambda rows, X: rows(X)[:, -1, :3], 3, "a LayerNorm follows the attention"),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    answer: Callable[[Callable[[Array], Array], Array], Array], outputs: int, reason: str
+) -> None:
+    rows = _rows_of(torch_layer(7, norm_first=False))
+    result = unsoftmax.recover(lambda X: answer(rows, X), width=8, outputs=outputs, family="encoder-block")
+    assert not result.status.recovered
+    assert reason in result.reason
+    assert result.queries.total < 400
+
+
+def test_a_causal_mask_does_not_matter_to_the_last_row() -> None:
+    layer = torch_layer(8, norm_first=False)
+
+    def answer(X: Array) -> Array:
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(X.shape[1], dtype=torch.float64)
+        return np.asarray(layer(torch.tensor(X), src_mask=mask).detach().numpy()[:, -1])
+
+    result = unsoftmax.recover(answer, width=8, outputs=8, family="encoder-block", seed=1)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    assert block_from_torch(layer).distance(result.model) < 1e-8

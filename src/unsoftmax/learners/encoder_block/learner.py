@@ -28,6 +28,7 @@ _LEAST_WIDTH = 6
 _FITS = (
     1e-9  # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
 )
+_SAME_ORDER = 1e-9  # of the answers: sums over rows in another order are off by 1e-15
 _GROWS = 30.0  # answers to rows a thousand times larger: behind a last norm they stay as they are
 
 
@@ -78,9 +79,9 @@ class EncoderBlockLearner:
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
-        _check_asker(asker)
-        asks, d = sequences_of(asker), asker.width
         with asker.phase("order of norms"):
+            _check_asker(asker, rng)
+            asks, d = sequences_of(asker), asker.width
             find = _start_of(asks, d, rng)
         reasons: list[str] = []
         for _ in range(self.attempts):
@@ -111,16 +112,16 @@ def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
     """Why a block cannot be recovered from this target, by the learner's own first tests; None where nothing
     stands in the way of trying. A few queries."""
     try:
-        _check_asker(asker)
+        _check_asker(asker, rng)
         _start_of(sequences_of(asker), asker.width, rng)
     except Stop as stop:
         return stop
     return None
 
 
-def _check_asker(asker: Asker) -> None:
+def _check_asker(asker: Asker, rng: np.random.Generator) -> None:
     if asker.outputs != asker.width:
-        raise OutsideClass(WIDTH_TEST, f"rows have {asker.width} numbers, answers {asker.outputs or 1}")
+        raise OutsideClass(WIDTH_TEST, _too_narrow(asker, rng))
     if asker.width < _LEAST_WIDTH:
         raise Unresolved(
             f"blocks are told apart from width {_LEAST_WIDTH} on, and this one has {asker.width}"
@@ -133,12 +134,55 @@ def _check_asker(asker: Asker) -> None:
         )
 
 
+def _too_narrow(asker: Asker, rng: np.random.Generator) -> str:
+    """What is known of a target whose answers are not as wide as its rows."""
+    sizes = f"rows have {asker.width} numbers, answers {asker.outputs or 1}"
+    if asker.input_bound is not None:
+        return sizes
+    if asker.outputs is not None and not _grows(asker, rng):
+        return (
+            f"{sizes}, and answers to a row stay the same when it grows a thousandfold: a LayerNorm follows "
+            "the attention; its block is recovered where all its columns are answered"
+        )
+    return sizes
+
+
+def _grows(asker: Asker, rng: np.random.Generator) -> bool:
+    row = rng.standard_normal(asker.width)
+    near, far = asker.ask(np.stack([1e3 * row, 1e6 * row])[:, None])
+    return float(np.abs(far).max()) > _GROWS * float(np.abs(near).max())
+
+
+def _check_order(asks: AsksSequences, width: int, rng: np.random.Generator) -> None:
+    """Raises unless the last row asks and the order of the others does not matter."""
+    rows = rng.standard_normal((3, width))
+    plain, others, last = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
+    scale = _SAME_ORDER * float(np.abs(plain).max())
+    moved_others, moved_last = (float(np.abs(there - plain).max()) > scale for there in (others, last))
+    if moved_others and not moved_last:
+        raise Unresolved(
+            "the first row asks, not the last one; reverse the rows of every sequence before they reach the "
+            "target"
+        )
+    if moved_others:
+        raise Unresolved(
+            "the order of the rows before the last one matters, as with positions or windows: such a block "
+            "is not recovered; take positions out, or add them yourself"
+        )
+    if not moved_last:
+        raise Unresolved(
+            "answers are the same for every order of rows, as those of a mean over rows are; a block is "
+            "recovered from one of its rows"
+        )
+
+
 def _start_of(
     asks: AsksSequences, width: int, rng: np.random.Generator
 ) -> Callable[[], tuple[BlockShape, BlockState]]:
     """How to begin: with a norm that comes last, or with norms that come first. Raises where large rows are
     not
     passed on."""
+    _check_order(asks, width, rng)
     row = rng.standard_normal(width)
     far = np.stack([1e3 * row, 1e6 * row])[:, None]
     answers = asks(far)

@@ -210,6 +210,8 @@ def _fitted(
     """Orientation by the affine part, then a joint fit of all neurons."""
     neurons.tidy()
     J, m, k = len(neurons.inner), asks.outputs, asks.width
+    if J == 0:
+        raise OutsideClass(KINK_TEST, "no kink was found along any chord")
     count = max(int(1.5 * (J * (k + 1 + m) / m + k + 1)), int(1.6 * (J + k + 1))) + 10
     points = spread_points(rng, count, k, _EDGE * asks.radius)
     answers = np.concatenate([asks(points), asked[1]])
