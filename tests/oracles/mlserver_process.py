@@ -11,10 +11,14 @@ import sys
 import time
 import venv
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 import unsoftmax
 
@@ -47,6 +51,65 @@ class Head(MLModel):
 """
 
 
+LAYER_RUNTIME = """
+import numpy as np
+from mlserver import MLModel
+from mlserver.codecs import NumpyCodec
+from mlserver.types import InferenceResponse
+
+
+class Layer(MLModel):
+    async def load(self):
+        with np.load(self.settings.parameters.uri) as archive:
+            self.parts = {name: archive[name] for name in archive}
+        return True
+
+    async def predict(self, payload):
+        X, part = NumpyCodec.decode_input(payload.inputs[0]), self.parts
+        heads = part["queries"].shape[0]
+        q = np.einsum("bd,hrd->bhr", X[:, -1], part["queries"]) + part["query_bias"]
+        k = np.einsum("bnd,hrd->bhnr", X, part["keys"]) + part["key_bias"][:, None]
+        v = np.einsum("bnd,hrd->bhnr", X, part["values"]) + part["value_bias"][:, None]
+        scores = np.einsum("bhnr,bhr->bhn", k, q) * np.float32(q.shape[2] ** -0.5)
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        weights /= weights.sum(axis=2, keepdims=True)
+        mixed = np.einsum("bhn,bhnr->bhr", weights, v).reshape(len(X), -1)
+        answers = mixed @ part["out"].T + part["out_bias"]
+        if "readout" in part:
+            answers = answers @ part["readout"]
+        return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("answers", answers)])
+"""
+
+
+@dataclass(frozen=True)
+class Served:
+    """A model of a server: the code that answers, its class there, its arrays, and the shapes."""
+
+    runtime: str
+    implementation: str
+    arrays: Path
+    datatype: str
+    width: int
+    outputs: int | None = None
+
+
+def float32_layer(
+    layer: torch.nn.MultiheadAttention, path: Path, readout: NDArray[np.float64] | None = None
+) -> Served:
+    """A layer of torch whose every step the server computes in float32, with numpy."""
+    d, H = int(layer.embed_dim), int(layer.num_heads)
+    named = {name: part.detach().float().numpy() for name, part in layer.named_parameters()}
+    weights = named["in_proj_weight"].reshape(3, H, d // H, d)
+    biases = named["in_proj_bias"].reshape(3, H, d // H)
+    arrays = dict(zip(("queries", "keys", "values"), weights, strict=True))
+    arrays |= dict(zip(("query_bias", "key_bias", "value_bias"), biases, strict=True))
+    arrays |= {"out": named["out_proj.weight"], "out_bias": named["out_proj.bias"]}
+    if readout is not None:
+        arrays["readout"] = readout.astype(np.float32)
+    np.savez(path, allow_pickle=False, **arrays)
+    return Served(LAYER_RUNTIME, "runtime.Layer", path, "FP32", d, d if readout is None else None)
+
+
 def install() -> Path:
     """The command `mlserver` in its environment; installed once into the checkout, in about a minute."""
     ready = FOLDER / "ready"
@@ -77,9 +140,17 @@ class Addresses(dict[str, str]):
     grpc_port: int
 
 
-@contextmanager
-def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[Addresses]:
+def mlserver(folder: Path, head: unsoftmax.SingleHead) -> AbstractContextManager[Addresses]:
     """Serves the head as 'FP64' and as 'FP32'; their addresses."""
+    arrays = head.save_npz(folder / "head.npz")
+    return serve(
+        folder, {kind: Served(RUNTIME, "runtime.Head", arrays, kind, head.width) for kind in ("FP64", "FP32")}
+    )
+
+
+@contextmanager
+def serve(folder: Path, models: dict[str, Served]) -> Iterator[Addresses]:
+    """Serves models by name; their addresses."""
     command = install()
     http, grpc, metrics = _free_ports(3)
     settings = {
@@ -90,16 +161,17 @@ def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[Addresses]:
         "parallel_workers": 0,
     }
     (folder / "settings.json").write_text(json.dumps(settings))
-    for kind in ("FP64", "FP32"):
-        place = folder / kind
+    for name, served in models.items():
+        place = folder / name
         place.mkdir()
-        (place / "runtime.py").write_text(RUNTIME)
+        (place / "runtime.py").write_text(served.runtime)
+        answer = [-1] if served.outputs is None else [-1, served.outputs]
         model = {
-            "name": kind,
-            "implementation": "runtime.Head",
-            "parameters": {"uri": str(head.save_npz(place / "head.npz"))},
-            "inputs": [{"name": "sequences", "datatype": kind, "shape": [-1, -1, head.width]}],
-            "outputs": [{"name": "answers", "datatype": kind, "shape": [-1]}],
+            "name": name,
+            "implementation": served.implementation,
+            "parameters": {"uri": str(served.arrays)},
+            "inputs": [{"name": "sequences", "datatype": served.datatype, "shape": [-1, -1, served.width]}],
+            "outputs": [{"name": "answers", "datatype": served.datatype, "shape": answer}],
         }
         (place / "model-settings.json").write_text(json.dumps(model))
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -111,7 +183,7 @@ def mlserver(folder: Path, head: unsoftmax.SingleHead) -> Iterator[Addresses]:
         ) as process,
     ):
         try:
-            urls = Addresses({kind: f"http://127.0.0.1:{http}/v2/models/{kind}" for kind in ("FP64", "FP32")})
+            urls = Addresses({name: f"http://127.0.0.1:{http}/v2/models/{name}" for name in models})
             urls.grpc_port = grpc
             _wait(urls, process, log)
             yield urls

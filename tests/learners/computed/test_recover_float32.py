@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
 import unsoftmax
 from tests.learners.computed.float_layers import FloatLayer, random_layer
+from tests.learners.computed.onnx_layer import save_float32_layer
 from unsoftmax.arrays import Array
 from unsoftmax.learners import Size
 from unsoftmax.oracles.torch_module import TorchOracle
@@ -60,7 +63,9 @@ def test_coarse_formats(dtype: torch.dtype, vector: bool) -> None:
     result = unsoftmax.recover(TorchOracle(target.layer, readout=target.readout))
     assert result.status is unsoftmax.Status.WITHIN_BOUND
     assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
-    assert target.deviation_over_own(result.unwrap()) < 1.0
+    model = result.unwrap()
+    assert isinstance(model, unsoftmax.MultiHead)
+    assert target.deviation_over_own(model) < 1.0
 
 
 def test_strong_scores_in_float16_are_an_outcome() -> None:
@@ -99,3 +104,16 @@ def test_another_function_in_float32_is_never_called_recovered() -> None:
         return np.asarray(mixed @ v, dtype=np.float64)
 
     assert not unsoftmax.recover(linear_attention, width=8).status.recovered
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_the_same_layer_in_onnx_runtime(tmp_path: Path, vector: bool) -> None:
+    """Another implementation of float32 arithmetic ends as the one in process does."""
+    layer = random_layer(16, 2, 8)
+    readout = None if vector else np.round(8.0 * np.random.default_rng(8).standard_normal(16)) / 8.0
+    path = save_float32_layer(layer, tmp_path / "layer.onnx", readout)
+    result = unsoftmax.recover(path)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    truth = FloatLayer(layer, torch.float32, readout).truth()
+    assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 1e-5
+    assert any("computed in float32" in finding.value for finding in result.findings)
