@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.certify import Certificate
+from unsoftmax.learners.deep_decoder.claim import DEEP_MODEL
+from unsoftmax.learners.deep_decoder.learner import learn_deep_decoder, may_be_deeper
 from unsoftmax.learners.language_model.findings import findings_of
 from unsoftmax.learners.language_model.one_layer import LanguageModelFindings, learn_language_model
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
@@ -52,7 +54,7 @@ def recover_language_model(ledger: Ledger, seed: int) -> Result:
         queries=ledger.bill,
         family=LanguageModel.family,
         width=ledger.width,
-        claim=WHOLE_MODEL,
+        claim=DEEP_MODEL if "layers" in found.parts else WHOLE_MODEL,
         model=found.model if status.recovered else None,
         certificate=certificate,
         error_bound=found.error_bound,
@@ -66,7 +68,8 @@ def _learn(ledger: Ledger, rng: np.random.Generator) -> LanguageModelFindings:
     if look is not None and not look.readable:
         return LanguageModelFindings(status=Status.UNRESOLVED, reason=" ".join(look.sentences))
     if not isinstance(ledger.domain, TokenIds):
-        return learn_language_model(ledger, rng)
+        found = learn_language_model(ledger, rng)
+        return learn_deep_decoder(ledger, found, rng) if may_be_deeper(found) else found
     part = TokenPromptLearner().learn_part(ledger, rng)
     return LanguageModelFindings(
         {part.name: part},

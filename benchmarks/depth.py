@@ -1,0 +1,164 @@
+"""Deep pre-norm stacks and decoders through `recover`: how many seeds are right, queries, errors.
+
+python -m benchmarks.depth                 GELU and SwiGLU stacks of two to four layers
+python -m benchmarks.depth --only gelu-2   one row
+python -m benchmarks.depth bounds          a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth float32         a stack that computes in float32
+python -m benchmarks.depth llama           whole two-layer decoders through log-probabilities
+
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+import unsoftmax
+from unsoftmax.arrays import Array
+from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
+
+STACKS: dict[str, tuple[int, int, int, dict[str, Any], int]] = {
+    # name: width, neurons a layer, layers, kind, queries of the prototype
+    "gelu-2": (16, 12, 2, {}, 109_000),
+    "gelu-3": (24, 12, 3, {}, 230_000),
+    "gelu-4": (32, 12, 4, {}, 426_000),
+    "swiglu-2": (16, 12, 2, {"gated": True, "paths": True}, 210_000),
+    "swiglu-3": (24, 12, 3, {"gated": True, "paths": True}, 385_000),
+}
+BOUNDS = (1e8, 1e6, 1e5, 1e4, 3e3, 1e3, 300.0, 100.0, 30.0)
+
+
+def stacks(only: str | None, seeds: range) -> None:
+    """Every seed of every row, and a summary."""
+    for name, (d, m, layers, kind, before) in STACKS.items():
+        if only not in (None, name):
+            continue
+        right, queries, errors = 0, [], []
+        for seed in seeds:
+            stack = random_residual_stack(d, m, layers=layers, seed=seed, **kind)
+            began = time.process_time()
+            result = unsoftmax.recover(
+                lambda X, f=stack: f(X), width=d, outputs=d, family="network", seed=seed
+            )
+            found = isinstance(result.model, ResidualStack)
+            error = stack.distance(result.model) if isinstance(result.model, ResidualStack) else np.inf
+            right += found and error < 1e-10
+            queries.append(result.queries.total)
+            errors.append(error)
+            spent = time.process_time() - began
+            print(
+                f"  {name} seed {seed}: {result.status} {queries[-1]:,} queries, error {error:.1e}, bound "
+                f"{result.error_bound or np.inf:.1e}, {spent:.0f} s {'' if found else result.reason[:160]}",
+                flush=True,
+            )
+        print(
+            f"{name} d={d} m={m}: {right} of {len(seeds)} to 1e-10, queries {min(queries):,} to "
+            f"{max(queries):,} (prototype {before:,}), median error {np.median(errors):.1e}",
+            flush=True,
+        )
+
+
+def bounds(seeds: range) -> None:
+    """The largest norm of a row against what is recovered."""
+    for bound in BOUNDS:
+        ends, errors = [], []
+        for seed in seeds:
+            stack = random_residual_stack(12, 5, seed=seed)
+            result = unsoftmax.recover(
+                lambda X, f=stack: f(X), width=12, outputs=12, family="network", seed=seed, input_bound=bound
+            )
+            ends.append(str(result.status))
+            model = result.model
+            errors.append(stack.distance(model) if isinstance(model, ResidualStack) else np.inf)
+        print(
+            f"rows up to {bound:g}: {', '.join(ends)}; errors {', '.join(f'{e:.1e}' for e in errors)}",
+            flush=True,
+        )
+
+
+class Float32Stack:
+    """A stack of torch that computes in float32."""
+
+    def __init__(self, stack: ResidualStack) -> None:
+        import torch
+
+        self.torch, self.stack = torch, stack
+
+    def __call__(self, X: Array) -> Array:
+        torch = self.torch
+        x = torch.from_numpy(X[:, -1]).float()
+        for layer in self.stack.layers:
+            part: Any = layer.network
+            gain, inner, outer = (
+                torch.tensor(a).float() for a in (layer.network_norm.gain, part.inner, part.outer)
+            )
+            n = torch.nn.functional.rms_norm(x, (len(gain),), gain, layer.network_norm.eps)
+            x = x + torch.nn.functional.gelu(n @ inner.T + torch.tensor(part.inner_bias).float()) @ outer.T
+        last: Any = self.stack.final_norm
+        return np.asarray(
+            torch.nn.functional.rms_norm(
+                x, (len(last.gain),), torch.tensor(last.gain).float(), last.eps
+            ).double()
+        )
+
+
+def float32(seeds: range) -> None:
+    """L=2 d=24 m=12 in float32."""
+    for seed in seeds:
+        stack = random_residual_stack(24, 12, seed=seed)
+        target = Float32Stack(stack)
+        result = unsoftmax.recover(
+            lambda X, f=target: f(X), width=24, outputs=24, family="network", seed=seed
+        )
+        model = result.model
+        error = stack.distance(model) if isinstance(model, ResidualStack) else np.inf
+        print(
+            f"seed {seed}: {result.status} {result.queries.total:,} error {error:.1e} {result.reason[:200]}",
+            flush=True,
+        )
+
+
+def llama(seeds: range, d: int, m: int, layers: int) -> None:
+    """Whole decoders, heads included."""
+    for seed in seeds:
+        model = random_language_model(d, m, heads=2, groups=1, layers=layers, seed=seed)
+        began = time.process_time()
+        result = unsoftmax.recover(model, family="language-model", seed=seed)
+        off = np.inf
+        if isinstance(result.model, LanguageModel):
+            fresh = np.random.default_rng(999 + seed).standard_normal((50, 20, d))
+            off = float(np.abs(result.model(fresh) - model(fresh)).max())
+        print(
+            f"seed {seed}: {result.status} {result.queries.total:,} queries; {', '.join(result.parts)}; "
+            f"20 rows off by {off:.1e}; {time.process_time() - began:.0f} s; {result.reason[:160]}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", default="stacks", choices=("stacks", "bounds", "float32", "llama"))
+    parser.add_argument("--only", choices=tuple(STACKS))
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--layers", type=int, default=2)
+    arguments = parser.parse_args()
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    match arguments.what:
+        case "bounds":
+            bounds(seeds)
+        case "float32":
+            float32(seeds)
+        case "llama":
+            llama(seeds, 16, 12, arguments.layers)
+        case _:
+            stacks(arguments.only, seeds)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Whole decoders of several layers: one-row part, heads of all layers, then all together."""

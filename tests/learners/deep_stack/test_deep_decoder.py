@@ -1,0 +1,79 @@
+"""Decoders of two layers through log-probabilities: whole, or in parts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+import unsoftmax
+from unsoftmax.arrays import Array
+from unsoftmax.meters.deep.collapsed_attention import CollapsedAttention
+from unsoftmax.meters.deep.collapsed_layer import Scales
+from unsoftmax.meters.language_model.hidden_state import HiddenState
+from unsoftmax.meters.language_model.prompts import unit_rows
+from unsoftmax.models import LanguageModel, ResidualStack, random_language_model
+from unsoftmax.models.language_model import Attention
+from unsoftmax.models.language_model.forward import attend
+from unsoftmax.outcomes import Status
+
+
+def _one_head_a_layer(model: LanguageModel) -> LanguageModel:
+    layers = []
+    for layer in model.layers:
+        part, width = layer.attention, layer.attention.head_width
+        first = Attention(
+            part.query[:width], part.key[:width], part.value[:width], part.output[:, :width], 1, 1
+        )
+        layers.append(replace(layer, attention=first))
+    return LanguageModel(layers, model.final_norm, model.unembedding, model.positions)
+
+
+def test_a_whole_decoder_of_two_layers_is_recovered() -> None:
+    model = _one_head_a_layer(random_language_model(12, 4, heads=3, layers=2, seed=1))
+    result = unsoftmax.recover(model, family="language-model")
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, LanguageModel)
+    fresh = np.random.default_rng(7).standard_normal((10, 20, 12))
+    assert np.abs(result.model(fresh) - model(fresh)).max() < 1e-8
+    assert len(result.model.layers) == 2
+
+
+def test_layers_are_a_part_where_heads_are_too_many() -> None:
+    model = random_language_model(12, 4, heads=3, layers=2, seed=1)  # six heads need 19 columns
+    result = unsoftmax.recover(model, family="language-model")
+    assert result.status is Status.UNRESOLVED
+    assert "layers" in result.parts, result.reason
+    stack = result.parts["layers"].value
+    assert isinstance(stack, ResidualStack)
+    true = model.canonical()
+    for found, layer in zip(stack.layers, true.layers, strict=True):
+        part = layer.attention
+        path = part.output @ np.repeat(
+            part.value.reshape(part.groups, part.head_width, -1), part.shared_by, axis=0
+        ).reshape(-1, 12)
+        assert found.path is not None
+        assert np.abs(found.path - path).max() < 1e-9
+
+
+def test_heads_of_all_layers_act_side_by_side() -> None:
+    model = random_language_model(8, 3, heads=2, layers=3, seed=4).canonical()
+
+    class Prompts:
+        width, outputs = 8, model.outputs
+
+        def ask(self, batch: Array) -> Array:
+            return model(batch)
+
+    state = HiddenState(Prompts(), model.unembedding)  # type: ignore[arg-type]
+
+    def networks(n: Array) -> Array:
+        return np.asarray(sum(layer.network(n) for layer in model.layers))
+
+    rows = unit_rows(np.random.default_rng(0), 12, 8).reshape(4, 3, 8)
+    found = CollapsedAttention(state, networks, Scales(4.0**-2, 6))(2, rows[:, :2], rows[:, 2])
+    prompt = np.concatenate([np.zeros((4, 2, 8)), rows], axis=1)
+    parts = [attend(layer.attention, prompt, model.positions, last_only=True)[:, 0] for layer in model.layers]
+    total = np.asarray(sum(parts))
+    last = rows[:, 2]
+    assert np.abs(found - (total - last * (total * last).mean(axis=1, keepdims=True))).max() < 1e-6
