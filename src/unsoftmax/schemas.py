@@ -141,6 +141,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         family=_TEXT,
         claim=_CLAIM,
         by_size=_list(_COST),
+        this_target=_or_null(_COST),
         budget=_or_null(_COUNT),
         rank_within_budget=_or_null(_COUNT),
     ),

@@ -11,6 +11,7 @@ import typer
 from unsoftmax.cli.command import command
 from unsoftmax.cli.options import Budget, Json, Seed, Shape, Target
 from unsoftmax.cli.output import print_json
+from unsoftmax.cli.stand_in import holds_model
 
 if TYPE_CHECKING:
     from unsoftmax.recovery.plan import Cost
@@ -58,12 +59,22 @@ def plan(
         )
         size = Size(d, (each,) * (known.heads or 1), known.neurons, biased=known.biases)
     planned = make_plan(target, width=shape.width, family=shape.family, outputs=shape.outputs, size=size)
+    mine = _of_this_target(target) if size is None and shape == Shape() else None
     affordable = [cost for cost in planned.costs if budget is not None and cost.total <= budget]
     if as_json:
         ranks = max((cost.size.rank for cost in affordable), default=0)
         within = None if budget is None else ranks
-        print_json("plan", planned.as_json() | {"budget": budget, "rank_within_budget": within})
+        own = None if mine is None else mine[1].as_json() | {"family": mine[0]}
+        facts = {"this_target": own, "budget": budget, "rank_within_budget": within}
+        print_json("plan", planned.as_json() | facts)
         return
+    if mine is not None:
+        family, cost = mine
+        typer.echo(
+            f"this target {family}, {_words(cost)}, {cost.parameters:,} parameters: usually {cost.total:,} "
+            f"queries, {cost.verification:,} of them for verification; the table is for targets that do not "
+            "tell what they are\n"
+        )
     typer.echo(f"{planned.claim.title} ({planned.claim.source})")
     typer.echo(f"queries     {planned.claim.queries.formula}; d = {planned.width}")
     typer.echo(f"{'':<24}{'parameters':>12}{'usually':>12}{'verification':>14}{'at most':>12}")
@@ -80,6 +91,24 @@ def plan(
     if budget is not None:
         enough = f"are usually enough up to {_words(affordable[-1])}" if affordable else "are not enough"
         typer.echo(f"budget      {budget:,} queries {enough}")
+
+
+def _of_this_target(target: str) -> tuple[str, Cost] | None:
+    """Family and cost of a target whose model is at hand; None for one that only answers."""
+    from unsoftmax.audit.defend import model_of
+    from unsoftmax.errors import UnsoftmaxError
+    from unsoftmax.learners import Size
+    from unsoftmax.outcomes import Stop
+    from unsoftmax.recovery.plan import plan as make_plan
+
+    if not holds_model(target):
+        return None
+    try:
+        model = model_of(target)
+        (cost,) = make_plan(target, family=model.family, size=Size.of(model)).costs
+    except (UnsoftmaxError, Stop):  # a family whose size is told in another way
+        return None
+    return model.family, cost
 
 
 def _words(cost: Cost) -> str:
