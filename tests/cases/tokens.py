@@ -55,6 +55,52 @@ def _hash_of_set(ids: Any) -> Any:
     return np.array([np.sin(float(np.unique(row).sum() ** 2)) for row in ids])
 
 
+_TWO_HEADS = unsoftmax.random_token_heads(VOCABULARY, 3, heads=2, seed=4)
+_FIVE_HEADS = unsoftmax.random_token_heads(VOCABULARY, 2, heads=5, seed=4)
+_PLACES = 0.5 * _RNG.standard_normal((64, 8))
+
+
+def _attended(keys: Any, queries: Any, values: Any) -> Any:
+    return (_softmax(np.einsum("bnd,bd->bn", keys, queries)) * values).sum(axis=1)
+
+
+def _turned(rows: Any) -> Any:
+    angles = np.arange(rows.shape[1])[:, None] / 10.0 ** np.arange(4)
+    left, right = rows[..., :4], rows[..., 4:]
+    return np.concatenate(
+        [left * np.cos(angles) - right * np.sin(angles), left * np.sin(angles) + right * np.cos(angles)], -1
+    )
+
+
+def _rotary(ids: Any) -> Any:
+    return _attended(_turned(_E[ids] @ _A), _turned(_E[ids])[:, -1], _U[ids])
+
+
+def _relative_bias(ids: Any) -> Any:
+    bias = np.sin(0.7 * np.arange(ids.shape[1])[::-1])
+    scores = np.einsum("bnd,bd->bn", _E[ids] @ _A, _E[ids][:, -1]) + bias
+    return (_softmax(scores) * _U[ids]).sum(axis=1)
+
+
+def _two_causal_layers(ids: Any) -> Any:
+    rows, length = _E[ids] + _PLACES[: ids.shape[1]], ids.shape[1]
+    mask = np.where(np.tril(np.ones((length, length))) > 0.0, 0.0, -np.inf)
+    rows = rows + _softmax(rows @ _A @ rows.transpose(0, 2, 1) + mask) @ rows
+    return _attended(rows @ _A, rows[:, -1], rows @ _A[0])
+
+
+def _positions(ids: Any, temperature: float = 1.0, *, normed: bool = False) -> Any:
+    rows = _E[ids] + _PLACES[: ids.shape[1]]
+    if normed:
+        rows = (rows - rows.mean(axis=-1, keepdims=True)) / rows.std(axis=-1, keepdims=True)
+    return _attended(rows @ _A / temperature, rows[:, -1], rows @ _A[0])
+
+
+def _with_a_silent_token(ids: Any) -> Any:
+    weights = np.exp(np.einsum("bnd,bd->bn", _E[ids] @ _A, _E[ids][:, -1]))
+    return (weights * _U[ids]).sum(axis=1) / (1.0 + weights.sum(axis=1))
+
+
 OUTSIDE: dict[str, Callable[[Any], Any]] = {
     "bag of words, summed": lambda ids: _U[ids].sum(axis=1),
     "bag of words, through tanh": lambda ids: np.tanh(_U[ids].mean(axis=1)),
@@ -76,4 +122,17 @@ OUTSIDE: dict[str, Callable[[Any], Any]] = {
     "a head that answers single tokens otherwise": lambda ids: _HEAD(ids) + 0.1 * (ids.shape[1] == 1),
     "a head with labels": lambda ids: (_HEAD(ids) > 0.0).astype(float),
     "a head beyond float64": unsoftmax.random_token_heads(VOCABULARY, 4, seed=3, scale=300.0),
+    "rotary positions": _rotary,
+    "a bias by distance": _relative_bias,
+    "two causal layers": _two_causal_layers,
+    "positions under a norm": lambda ids: _positions(ids, normed=True),
+    "positions, a temperature by length": lambda ids: _positions(ids, float(np.sqrt(ids.shape[1]))),
+    "positions, bent": lambda ids: np.tanh(_positions(ids)),
+    "a window of four tokens": lambda ids: _attended(_E[ids[:, -4:]] @ _A, _E[ids[:, -1]], _U[ids[:, -4:]]),
+    "softmax over one more than the tokens": _with_a_silent_token,
+    "five heads": _FIVE_HEADS,
+    "two heads, bent": lambda ids: np.tanh(_TWO_HEADS(ids) / 4.0),
+    "two heads and a little of the maximum": lambda ids: _TWO_HEADS(ids) + 1e-6 * _U[ids].max(axis=1),
+    "two heads that change at length 40": lambda ids: _TWO_HEADS(ids) + 1e-4 * (ids.shape[1] > 40),
+    "two heads and the last token": lambda ids: _TWO_HEADS(ids) + 0.3 * _U[ids[:, -1]],
 }

@@ -214,9 +214,9 @@ def test_the_users_own_sequences_of_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [{"heads": 2}, {"longest": 6}, {"heads": 2, "longest": 5, "outputs": 3}])
 def test_onnx_files_of_heads_and_positions_take_ids(kind: dict[str, int], tmp_path: Path) -> None:
-    import onnxruntime
+    import onnxruntime  # type: ignore[import-untyped]
 
-    model = unsoftmax.random_token_heads(30, 3, seed=5, **kind)  # type: ignore[arg-type]
+    model = unsoftmax.random_token_heads(30, 3, seed=5, **kind)
     session = onnxruntime.InferenceSession(str(model.save_onnx(tmp_path / "model.onnx")))
     ids = np.random.default_rng(0).integers(0, 30, (20, 5))
     np.testing.assert_allclose(session.run(None, {"ids": ids})[0], model(ids), atol=1e-13)
