@@ -52,6 +52,7 @@ def cover_tokens(
 
     Scores are compared for models of one head with single answers; for others only answers are. Where some
     scores are too strong to show, or the check shall be thorough, every token asks in longer sequences too.
+    Where fixed tokens stand around those that are asked, only answers are compared as well.
     """
     size = model.vocabulary
     asking = np.arange(size) if size <= most else rng.choice(size, most, replace=False)
@@ -59,7 +60,12 @@ def cover_tokens(
     pairs = np.stack([tokens, asking], axis=1)
     found = _ask(answers, pairs)
     worst = _largest(found - model(pairs))
-    if len(model.heads) > 1 or model.outputs is not None or model.longest is not None:
+    if (
+        len(model.heads) > 1
+        or model.outputs is not None
+        or model.longest is not None
+        or type(model) is not TokenHeads
+    ):
         return Coverage(worst, float("nan"), 0.0, len(pairs))
     coverage = _compared(model, pairs, found, worst, noise)
     repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))

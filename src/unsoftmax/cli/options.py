@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from unsoftmax.errors import UsageError
+
 __all__ = [
     "Asking",
     "Budget",
@@ -140,6 +142,45 @@ class Tokens:
             "--embeddings", help="A .npy file (V, d): the embeddings, if they are known.", show_default=False
         ),
     ] = None
+    prefix: Annotated[
+        str | None,
+        typer.Option("--prefix", help="Ids before every sequence, such as 101.", show_default=False),
+    ] = None
+    suffix: Annotated[
+        str | None,
+        typer.Option("--suffix", help="Ids after every sequence, such as 102.", show_default=False),
+    ] = None
+    padding: Annotated[
+        int | None,
+        typer.Option("--padding", help="Id that fills sequences up to --length.", min=0, show_default=False),
+    ] = None
+    length: Annotated[
+        int | None,
+        typer.Option("--length", help="Length of every sequence, with --padding.", min=1, show_default=False),
+    ] = None
+    longest: Annotated[
+        int | None,
+        typer.Option(
+            "--longest", help="Most tokens of a sequence, fixed ones too.", min=1, show_default=False
+        ),
+    ] = None
+
+    def frame(self) -> dict[str, Any]:
+        """The keyword arguments of `recover` that describe fixed tokens and lengths."""
+        return {
+            "prefix": _id_list("--prefix", self.prefix),
+            "suffix": _id_list("--suffix", self.suffix),
+            "padding": self.padding,
+            "length": self.length,
+            "longest": self.longest,
+        }
+
+
+def _id_list(flag: str, text: str | None) -> list[int]:
+    try:
+        return [int(word) for word in (text or "").replace(",", " ").split()]
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} must be token ids, such as {flag} 101") from None
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,7 @@ def recover(
                 sequences=method.sequences,
                 row=method.row,
                 readout=method.readout,
+                **method.frame(),
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None

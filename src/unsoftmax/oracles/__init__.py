@@ -5,6 +5,7 @@ from unsoftmax.oracles.base import Oracle, OracleSpec, check_width, checked_answ
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, TokenIds, check_vocabulary
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
+from unsoftmax.oracles.token_frame import Framed, TokenFrame
 from unsoftmax.oracles.wrappers import (
     BoundedInputs,
     Clipped,
@@ -24,6 +25,7 @@ __all__ = [
     "Domain",
     "FiniteRows",
     "FlippedLabels",
+    "Framed",
     "FunctionOracle",
     "Ids",
     "Labels",
@@ -33,6 +35,7 @@ __all__ = [
     "OracleSpec",
     "Rounded",
     "Space",
+    "TokenFrame",
     "TokenIds",
     "WithinTolerance",
     "check_vocabulary",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
-from unsoftmax.oracles import Oracle, TokenIds
+from unsoftmax.oracles import Framed, Oracle, TokenFrame, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
 from unsoftmax.recovery.language_model import recover_language_model
@@ -48,6 +48,7 @@ class Job:
     sequences: object = None
     row: str | None = None
     readout: object = None
+    frame: TokenFrame = field(default_factory=TokenFrame)
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -61,7 +62,7 @@ class Job:
         if self.ledger is not None:
             # refuses wrong usage before a file is begun for it
             Ledger(oracle, width=self.width, budget=self.budget, input_bound=self.input_bound)
-            options = {
+            options: dict[str, object] = {
                 "width": self.width or oracle.spec.width,
                 "tolerance": self.tolerance,
                 "outputs": self.outputs or oracle.spec.outputs,
@@ -71,6 +72,8 @@ class Job:
                 options |= {"vocabulary": oracle.spec.domain.width, "embeddings": self.embeddings is not None}
             if self.sequences is not None:
                 options["sequences"] = True
+            if not self.frame.empty:
+                options["frame"] = repr(self.frame)
             learner = self.learner if self.learner is not None else f"{kind}: {self.family or 'auto'}"
             journal = stack.enter_context(
                 open_journal(self.ledger, oracle, seed=int(self.seed), learner=learner, options=options)
@@ -111,6 +114,11 @@ def recover(
     sequences: object = None,
     row: str | None = None,
     readout: object = None,
+    prefix: Sequence[int] = (),
+    suffix: Sequence[int] = (),
+    padding: int | None = None,
+    length: int | None = None,
+    longest: int | None = None,
 ) -> Result:
     """Recovers the parameters of `target` from its answers alone, with a certificate and the bill.
 
@@ -132,6 +140,8 @@ def recover(
     the ids of one sequence on each line.
     row: for a target that answers every row, (B, N, m): read the last, first, mean or all of them. readout:
     weights (m,) that make one number of a vector answer, or a .npy file.
+    For token ids: prefix, suffix: fixed ids around every sequence, such as CLS and SEP. padding, length: the
+    id that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
@@ -155,6 +165,7 @@ def recover(
         sequences=sequences,
         row=row,
         readout=readout,
+        frame=TokenFrame.of(prefix, suffix, padding, length, longest),
     )
     return recover_from(target, job)
 
@@ -173,6 +184,8 @@ def recover_from(
     )
     if oracle.spec.domain is None and getattr(oracle, "takes_ids", False):
         raise UsageError("the target takes token ids and does not tell how many; pass vocabulary=V")
+    if not job.frame.empty:
+        oracle = Framed(oracle, job.frame)
     with ExitStack() as stack:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
@@ -182,13 +195,21 @@ def recover_from(
         if job.learner is None and _speaks(oracle, job.family):
             return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):
-            corpus = checked_id_sequences(job.sequences, ledger.width, ledger.max_length)
-            return recover_tokens(ledger, int(job.seed), job.family, job.embeddings, corpus)
+            return _recover_ids(ledger, job)
         if job.embeddings is not None or job.family is Family.TOKENS:
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         own = checked_sequences(job.sequences, ledger.width, ledger.input_bound)
         told = replace(job.known(), sequences=own)
         return run(ledger, told, job.family, job.learner, int(job.seed), prepare)
+
+
+def _recover_ids(ledger: Ledger, job: Job) -> Result:
+    """Free ids are asked: those of the vocabulary without the padding id, inside the frame."""
+    frame = job.frame
+    whole = ledger.width + (frame.padding is not None)
+    corpus = checked_id_sequences(job.sequences, whole, ledger.max_length)
+    free = None if corpus is None else [frame.free(each[each != frame.padding]) for each in corpus]
+    return recover_tokens(ledger, int(job.seed), job.family, job.embeddings, free, frame)
 
 
 def _speaks(oracle: Oracle, family: Family | None) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.models import TokenHeads, random_token_heads
+from unsoftmax.models import TokenHead, TokenHeads, random_token_heads
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
 
 __all__ = ["checked_embeddings", "demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
@@ -37,6 +37,19 @@ def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
             f"the target takes rows of {oracle.spec.width} numbers, not token ids; leave vocabulary out"
         )
     return FunctionOracle(oracle, replace(oracle.spec, domain=TokenIds(size)))
+
+
+def with_padding(model: TokenHeads, padding: int) -> TokenHeads:
+    """The model with a row of zeros for the padding id, which is never asked."""
+
+    def longer(part: Array) -> Array:
+        return np.insert(part, padding, 0.0, axis=0)
+
+    heads = [
+        TokenHead(longer(head.keys), longer(head.queries), longer(head.values), head.positions)
+        for head in model.heads
+    ]
+    return TokenHeads(heads, model.c)
 
 
 def of_token_model(model: TokenHeads, name: str) -> Oracle:

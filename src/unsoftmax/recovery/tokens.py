@@ -13,13 +13,13 @@ from unsoftmax.certify.token_certificate import certify_tokens
 from unsoftmax.certify.token_coverage import MOST_TOKENS, Coverage, cover_tokens
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
-from unsoftmax.learners.tokens import KnownEmbeddings, LearnedTokens, TokenLearner
+from unsoftmax.learners.tokens import FixedAsker, KnownEmbeddings, LearnedTokens, TokenLearner
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
-from unsoftmax.oracles import Ids, identity, pins_content
+from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.token_targets import checked_embeddings
+from unsoftmax.recovery.token_targets import checked_embeddings, with_padding
 
 __all__ = ["recover_tokens"]
 
@@ -30,6 +30,7 @@ _EXPLAINED = 1e4  # deviations up to so many predicted losses are the table's ow
 _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
 _STRONG_EXPLAINED = 1e-6  # where some scores are too strong to show, few columns are worse than predicted
 _NOISE_GROWTH = 300.0  # from the noise of answers to the errors of a fitted table, at most usually
+_FRAMED = "scores are those of the frame's asking token; other tokens never ask"
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 10.0  # of the measured errors: they are a sample ...
 _STRONG_BOUND = 100.0  # ... and where scores are strong, few columns are much worse than the others
@@ -49,13 +50,20 @@ def recover_tokens(
     family: Family | None = None,
     embeddings: object = None,
     corpus: list[Ids] | None = None,
+    frame: TokenFrame | None = None,
 ) -> Result:
     """Learns and certifies on an open ledger of a target that takes token ids.
+
+    frame: the fixed tokens around the ids that the ledger asks.
 
     embeddings: of every token, where they are known. corpus: sequences of the user's own, on which the model
     is compared as well.
     """
-    known = None if embeddings is None else checked_embeddings(embeddings, ledger.width)
+    padding = None if frame is None else frame.padding
+    vocabulary = ledger.width + (padding is not None)
+    known = None if embeddings is None else checked_embeddings(embeddings, vocabulary)
+    if known is not None and padding is not None:
+        known = np.delete(known, padding, axis=0)
     if family not in (None, Family.TOKENS, *([] if known is None else [Family.SINGLE_HEAD])):
         raise UsageError(
             f"the target takes token ids, and the family '{family}' takes rows; leave the family out"
@@ -68,7 +76,10 @@ def recover_tokens(
     model: Model | None = None
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            if known is None:
+            if frame is not None and frame.fixed:
+                learned, growth, note = FixedAsker().learn(ledger, frame, longest, learning), 1.0, _FRAMED
+                model = TokenHeads(learned.model.heads)
+            elif known is None:
                 learned, growth, note = learner.learn(ledger, longest, learning), 1.0, ""
                 model = learned.model
             else:
@@ -80,6 +91,9 @@ def recover_tokens(
         status, reason = _judge(evidence)
         _confirm(ledger, evidence, seed, longest)
         reason = f"{note}; {reason}" if note else reason
+        if padding is not None and isinstance(model, TokenHeads):
+            model = with_padding(model, padding)
+            reason = f"the padding id {padding} is no token of the model; {reason}"
     except Stop as stop:
         status, reason = stop.status, stop.reason
     return Result(
@@ -87,7 +101,7 @@ def recover_tokens(
         reason=reason,
         queries=ledger.bill,
         family=TokenHeads.family if model is None else model.family,
-        width=ledger.width,
+        width=vocabulary,
         claim=learner.claim if evidence is None else evidence.learned.claim,
         model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,

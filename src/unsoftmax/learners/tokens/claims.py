@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 
-__all__ = ["POSITIONS_CLAIM", "TOKEN_HEADS_CLAIM", "TOKEN_HEAD_CLAIM"]
+__all__ = ["FIXED_ASKER_CLAIM", "POSITIONS_CLAIM", "TOKEN_HEADS_CLAIM", "TOKEN_HEAD_CLAIM"]
 
 _CLASS_TESTS = 62  # 32 of equal sequences, 30 of triples
 _CANDIDATES = 6
@@ -110,5 +110,19 @@ POSITIONS_CLAIM = Claim(
     ),
     recovers="keys, queries and values of every token and every place",
     symmetry="shifts between tokens and places, of all keys, and an invertible matrix; not the first query",
+    verification=lambda size: size.width + 24 * 21,
+)
+
+
+FIXED_ASKER_CLAIM = Claim(
+    title="one attention head over token ids in a fixed frame, whose token asks",
+    source="this library: two numbers of copies of every token",
+    assumptions=(
+        Assumption("one head", "fresh sequences of many tokens in the frame"),
+        Assumption("the fixed tokens weigh what they weigh as free ones", "both are measured and compared"),
+    ),
+    queries=QueryCount("2V + 24", "upper", lambda size: 2 * size.width + 24),
+    recovers="the value of every token, and its score where the frame asks",
+    symmetry="a common shift of all scores; other tokens never ask, so their scores are not seen",
     verification=lambda size: size.width + 24 * 21,
 )

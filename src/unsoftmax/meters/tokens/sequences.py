@@ -61,6 +61,10 @@ class TokenSequences:
         """The answer to every token alone: (V,), or (V, m) for vector answers."""
         return self._ask(np.arange(self.vocabulary)[:, None])
 
+    def raw(self, ids: Ids) -> Array:
+        """Answers to a batch (B, N) as the target gives them."""
+        return self._ask(ids)
+
     def ask(self, ids: Ids) -> Array:
         """One number for every sequence of a batch (B, N)."""
         answers = self._ask(ids)
