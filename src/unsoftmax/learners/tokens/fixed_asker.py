@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,13 +29,9 @@ _FEWEST = 3  # free tokens
 class FramedHeads(TokenHeads):
     """Heads as a function of the free tokens in a frame."""
 
-    frame = TokenFrame()
-
-    def within(self, frame: TokenFrame) -> FramedHeads:
-        """The same heads in a frame."""
-        framed = FramedHeads(self.heads, self._c)
-        framed.frame = frame
-        return framed
+    def __init__(self, heads: Sequence[TokenHead], frame: TokenFrame) -> None:
+        super().__init__(heads)
+        self.frame = frame
 
     def __call__(self, batch: Array | Ids, /) -> Array:
         return super().__call__(self.frame.around(self._ids(batch)))
@@ -81,7 +78,7 @@ class FixedAsker:
         if readout is not None:
             values = _vector_values(weights, few, many, counts)
         head = TokenHead(np.log(weights)[:, None], np.ones((V, 1)), values)
-        model = FramedHeads([head]).within(frame)
+        model = FramedHeads([head], frame)
         return LearnedTokens(model, noise, noise, claim=FIXED_ASKER_CLAIM)
 
     def _check_frame(
