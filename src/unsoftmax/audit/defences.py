@@ -22,7 +22,7 @@ from unsoftmax.oracles import (
     WithinTolerance,
 )
 
-__all__ = ["Defence", "LimitedLength", "honest_ids", "honest_sequences", "usual_defences"]
+__all__ = ["Defence", "LimitedLength", "bounds_on_rows", "honest_ids", "honest_sequences", "usual_defences"]
 
 KINDS = (
     "decimals",
@@ -38,6 +38,7 @@ KINDS = (
     "structured-rows",
     "similar-neurons",
 )
+_ROW_BOUNDS = (1e6, 1e4, 1e3, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
 _WHOLE = ("decimals", "max-length", "budget", "accounts")
 DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
 _NAMED = ("precision",)  # the value is the name of a float format
@@ -195,6 +196,14 @@ def usual_defences(
         Defence((("prada", 0.9), ("accounts", 16.0))),
     ]
     return [Defence(), *singles, *pairs, *(watched if detectors else [])]
+
+
+def bounds_on_rows(honest: Array) -> list[Defence]:
+    """No defence, and bounds on the norm of rows, from a million times the longest honest row down to it:
+    what depth hides, it hides behind such a bound."""
+    longest = 1.0005 * float(_norms(honest).max())
+    bounds = [float(f"{factor * longest:.4g}") for factor in _ROW_BOUNDS]
+    return [Defence(), *(Defence((("input-bound", bound),)) for bound in bounds)]
 
 
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:

@@ -14,12 +14,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.audit.adapted_attack import attack_adapted
-from unsoftmax.audit.defences import Defence, honest_ids, honest_sequences, usual_defences
+from unsoftmax.audit.defences import Defence, bounds_on_rows, honest_ids, honest_sequences, usual_defences
 from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import UsageError
 from unsoftmax.html_tables import facts_table, table
-from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, Transformer, load
+from unsoftmax.models import Model, MultiHead, ResidualStack, SingleHead, TokenHeads, Transformer, load
 from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.targets import as_oracle, demo_model
@@ -152,7 +152,7 @@ def defend(
     [False, True]
     """
     model = target if isinstance(target, Model) else model_of(target)
-    if model.outputs is not None:
+    if model.outputs is not None and not isinstance(model, ResidualStack):
         raise UsageError(
             f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum"
         )
@@ -177,6 +177,8 @@ def defend(
 
 def _usual(model: Model, honest: Array, *, detectors: bool) -> list[Defence]:
     """The usual defences of such a model. detectors: whether they are tried where the model is small."""
+    if isinstance(model, ResidualStack):
+        return bounds_on_rows(honest)
     small = model.parameters <= _DETECTED and not isinstance(model, TokenHeads)
     chosen = usual_defences(honest, model(honest), model.parameters, detectors=detectors and small)
     if isinstance(model, Transformer):

@@ -21,7 +21,7 @@ from unsoftmax.models import (
     random_residual_stack,
 )
 from unsoftmax.models.parts import RMSNorm
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 
 class _Streams:
@@ -110,7 +110,7 @@ def test_a_bound_on_rows_keeps_scales_above_it() -> None:
     stack = _plain(random_residual_stack(9, 6, seed=1))
     layer = CollapsedLayer.measured(_Streams(stack), np.random.default_rng(0), terms=4, bound=3000.0)
     assert (3.0 / layer.scales.nodes).max() <= 3000.0
-    with pytest.raises(OutsideClass, match="too short"):
+    with pytest.raises(Unresolved, match="too short"):
         CollapsedLayer.measured(_Streams(stack), np.random.default_rng(0), terms=4, bound=5.0)
 
 

@@ -19,7 +19,12 @@ from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models.language_model import Attention
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.attention_heads.poles import HeadPoles, find_poles
-from unsoftmax.solvers.attention_heads.rotary_factors import factor_scores, group_by_rows, rotary_base
+from unsoftmax.solvers.attention_heads.rotary_factors import (
+    KeySpace,
+    RotaryFactors,
+    factor_scores,
+    group_by_rows,
+)
 
 __all__ = ["ParallelHeads", "learn_parallel_heads"]
 
@@ -31,6 +36,7 @@ _ROW_ZEROS = 2  # zero rows in front of prompts of which scores are read
 _SPARE = 1.4  # prompts over unknowns
 _LEAST_WEIGHT = 1e-3  # weights below are too uncertain for their logarithm
 _RANK_GAP = 20.0  # ratio of neighbouring singular values of what heads write that ends their rank
+_USUAL_BASE = float(np.log(10_000.0))  # where no plane but the first is seen to turn
 _CLEAR = 0.25  # distance of a head's share in a layer from 0 or 1 beyond which it is neither
 
 
@@ -54,17 +60,15 @@ def learn_parallel_heads(
     written = _joined((first[0], one), (second[0], two))
     layers = _layers_of_heads(written, paths)
     near, far = _scores(outputs, written, rng)
-    attentions, thetas = [], []
+    attentions, counted = [], list[RotaryFactors]()
     for layer in range(len(paths)):
         own = np.flatnonzero(layers == layer)
         rank = _common_rank(written[own])
         groups = group_by_rows(written[own], rank)
         if len({len(group) for group in groups}) != 1:
             raise Unresolved(f"heads of layer {layer} share values in groups of {sorted(map(len, groups))}")
-        factors = [
-            factor_scores([near[own[h]] for h in group], [far[own[h]] for h in group], rank)
-            for group in groups
-        ]
+        keys = [KeySpace.of(list(near[own[group]]), list(far[own[group]]), rank) for group in groups]
+        factors = [factor_scores(key, key.far, 1, 0.0) for key in keys]
         pairs = [_value_factors(written[own[group]], rank) for group in groups]
         attentions.append(
             Attention(
@@ -76,9 +80,11 @@ def learn_parallel_heads(
                 len(groups),
             )
         )
-        thetas += [rotary_base(part.frequencies, rank) for part in factors]
+        counted += factors
     condition = max(first[1].condition, second[1].condition)
-    return ParallelHeads(attentions, float(np.exp(np.median(np.log(thetas)))), condition)
+    weight = sum(part.weight for part in counted)
+    log_theta = sum(part.weight * part.log_theta for part in counted) / weight if weight else _USUAL_BASE
+    return ParallelHeads(attentions, float(np.exp(log_theta)), condition)
 
 
 def _separating_rows(

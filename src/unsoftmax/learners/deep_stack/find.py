@@ -74,7 +74,8 @@ def find_stack(
     jets = CollapsedLayer.measured(stream, rng, terms=_JET_TERMS, order=1, bound=bound)
     collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
-    return refined(stream, start, rng, rounding=layer.jitter(rng) * layer.scales.top * layer.sizes[0])
+    rounding = layer.jitter(rng) * layer.scales.top * layer.sizes[0]
+    return refined(stream, start, rng, rounding=rounding)
 
 
 def _collapsed(

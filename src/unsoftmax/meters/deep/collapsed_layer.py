@@ -20,13 +20,14 @@ import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.meters.language_model.prompts import unit_rows
-from unsoftmax.outcomes import OutsideClass, Test
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["COLLAPSE_TEST", "CollapsedLayer", "Scales", "StreamReading", "across"]
 
 COLLAPSE_TEST = Test("what a stack adds to a large row is a polynomial in the inverse of its size")
 
 _LADDER = 4.0 ** -np.arange(1.0, 17.0)  # s from 1/4 to 2e-10
+_LEAST = 1.0 / (_LADDER[1] * 0.05)  # size of rows for two scales of the ladder: 320
 _ROWS = 3  # directions on which scales are compared
 _LOWEST = 0.05  # smallest s of a polynomial over the largest; nodes closer to 0 only add rounding
 _SURE = 2.0  # an error bar over the difference of two readings that are both as good as it
@@ -103,7 +104,10 @@ class CollapsedLayer:
         n = unit_rows(rng, _ROWS, stream.width)
         ladder = [s for s in _LADDER if s * _LOWEST >= np.sqrt(stream.width) / bound]
         if len(ladder) < 2:
-            raise OutsideClass(COLLAPSE_TEST, f"rows of norm {bound:.3g} and below are too short to read it")
+            raise Unresolved(
+                f"rows of norm {bound:.3g} and below are too short to see all layers side by side; "
+                f"{_LEAST * np.sqrt(stream.width):.3g} is the least"
+            )
         jets = []
         for s in ladder:
             scales = Scales(float(s), terms)

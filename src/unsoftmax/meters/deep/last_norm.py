@@ -15,7 +15,7 @@ from unsoftmax.arrays import Array, centred_basis
 from unsoftmax.meters.deep.collapsed_layer import Scales
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm
-from unsoftmax.outcomes import OutsideClass, Test
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["PRE_NORM_TEST", "LastNorm", "StreamAnswers", "read_last_norm"]
 
@@ -23,9 +23,10 @@ PRE_NORM_TEST = Test("large rows reach the end of the stack as they are", frozen
 
 Answers = Callable[[Array], Array]
 
-_LARGEST = 2.0**40  # T: 1/T is near the rounding of float64, and a stream of that size loses no row
+_LARGEST = 2.0**50  # T: 1/T is the rounding of float64, and squares of rows stay inside float32
 _FAR = 2.0**26  # T up to which what layers add shows in an answer, and a polynomial in 1/T removes it
 _TERMS = 6
+_LEAST = 40.0  # T below which a polynomial of six terms leaves more than a thousandth
 _ROWS = 4
 _AS_IT_IS = 1e-5  # of the answers: float32 leaves 1e-6, and stacks that are not pre-norm differ by themselves
 _NO_BIAS = 1e-6  # of the gain
@@ -45,6 +46,11 @@ class LastNorm:
 def read_last_norm(answers: Answers, d: int, rng: np.random.Generator, bound: float = np.inf) -> LastNorm:
     """9 queries without a bound on the norm of rows, or 6 times as many."""
     top = min(_LARGEST, bound / (2.0 * np.sqrt(d)))
+    if top < _LEAST:
+        raise Unresolved(
+            f"rows of norm {bound:.3g} and below are too short to see what follows the last layer; "
+            f"{2.0 * _LEAST * np.sqrt(d):.3g} is the least"
+        )
     rows = unit_rows(rng, _ROWS + 2, d)
     far, near = (_at(answers, rows[:count], size) for count, size in ((len(rows), top), (2, top / 2.0)))
     growth = float(np.linalg.norm(far[:2]) / np.linalg.norm(near))
