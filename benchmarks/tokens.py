@@ -2,6 +2,8 @@
 
     python benchmarks/tokens.py                                  # random heads, 20 seeds
     python benchmarks/tokens.py --fast                           # small vocabularies, 2 seeds
+    python benchmarks/tokens.py --several --seeds 10             # two and three heads, V=200, r=4
+    python benchmarks/tokens.py --positions --seeds 10           # learned positions, V=200, L=32
     python benchmarks/tokens.py --weights model.safetensors      # heads of a trained layer
 
 Errors are those of 10,000 fresh answers to 2 to 64 tokens, relative to the spread of the values: of tokens
@@ -16,6 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,13 +56,16 @@ def worst(truth: TokenHeads, found: Any, zipf: bool, seed: int) -> float:
     if found is None:
         return float("nan")
     batches = sequences(truth.vocabulary, zipf, np.random.default_rng([seed, 5]))
+    batches = [ids for ids in batches if truth.longest is None or ids.shape[1] <= truth.longest]
     return max(float(np.abs(truth(ids) - found(ids)).max()) for ids in batches) / truth.spread
 
 
 def measured(truth: TokenHeads, target: Callable[[Any], Any], seed: int) -> Row:
-    start = time.perf_counter()
-    result = unsoftmax.recover(lambda ids: target(ids), vocabulary=truth.vocabulary, seed=seed)
-    seconds = time.perf_counter() - start
+    start = time.process_time()
+    result = unsoftmax.recover(
+        lambda ids: target(ids), vocabulary=truth.vocabulary, seed=seed, longest=truth.longest
+    )
+    seconds = time.process_time() - start
     uniform, zipf = (worst(truth, result.model, often, seed) for often in (False, True))
     return Row(result, result.queries.learning / truth.parameters, uniform, zipf, seconds)
 
@@ -96,6 +102,28 @@ def random_heads(seeds: int, fast: bool) -> None:
             truth = unsoftmax.random_token_heads(vocabulary, rank, scale=scale, seed=seed)
             found.append(measured(truth, truth, seed))
         line(f"V={vocabulary}, r={rank}, scores of deviation {scale:g}", found)
+
+
+def in_turn(name: str, seeds: list[int], made: Callable[..., TokenHeads]) -> None:
+    """One line for every seed, and one for all."""
+    found = []
+    for seed in seeds:
+        truth = made(seed=seed)
+        found.append(measured(truth, truth, seed))
+        line(f"{name}, seed {seed}", found[-1:])
+    line(name, found)
+
+
+def several(seeds: list[int], counts: list[int]) -> None:
+    header()
+    for count in counts:
+        made = partial(unsoftmax.random_token_heads, 200, 4, heads=count)
+        in_turn(f"V=200, r=4, {count} heads", seeds, made)
+
+
+def positions(seeds: list[int]) -> None:
+    header()
+    in_turn("V=200, r=4, 32 positions", seeds, partial(unsoftmax.random_token_heads, 200, 4, longest=32))
 
 
 def large(vocabulary: int, rank: int) -> None:
@@ -165,9 +193,17 @@ def main() -> None:
     parser.add_argument("--tokens", type=int)
     parser.add_argument("--types", nargs="+", choices=("float64", "float32"), default=["float64", "float32"])
     parser.add_argument("--large", action="store_true", help="only V=30,522 r=64, for its memory")
+    parser.add_argument("--several", type=int, nargs="*", help="numbers of heads, two and three by default")
+    parser.add_argument("--positions", action="store_true")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
+    seeds = list(range(options.first, options.first + options.seeds))
     if options.weights:
         trained(options.weights, options.heads, options.tokens, options.types)
+    elif options.several is not None:
+        several(seeds, options.several or [2, 3])
+    elif options.positions:
+        positions(seeds)
     elif options.large:
         large(30_522, 64)
     else:
