@@ -36,8 +36,8 @@ _CAUSES = {  # (subject of a finding, its value): what usually makes it so, and 
 }
 _CURVED = (
     "One row alone is answered by a curve, so there is a network or a norm around the attention. "
-    "Pass family='transformer' for a ReLU network on top, or let the target answer with vectors "
-    "(outputs=m): whole pre-norm encoder blocks are recovered from those."
+    "A ReLU network on top would have been found. If the target can answer with vectors, pass "
+    "outputs=m: whole encoder blocks are recovered from those."
 )
 _GENERAL = {
     Status.NOT_IDENTIFIABLE: (
@@ -67,7 +67,7 @@ def advice_for(result: Result) -> str:
     """The paragraph.
 
     >>> import unsoftmax
-    >>> unsoftmax.recover(lambda X: X[:, 0, 0] ** 3, width=2).advice[:27]
+    >>> unsoftmax.recover(lambda X: X[:, -1, 0] ** 3, width=2).advice[:27]
     'One row alone is answered b'
     """
     found = {finding.subject: finding.value for finding in result.findings}
@@ -87,7 +87,7 @@ def advice_for(result: Result) -> str:
 
 def _causes(found: Mapping[str, str]) -> list[str]:
     causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject, "").startswith(value)]
-    if found.get("single rows") == "curved" and found.get("family") not in ("transformer", "relu-network"):
+    if found.get("single rows") == "curved":
         causes.append(_CURVED)
     answers, family = found.get("answers", ""), found.get("family", "")
     if family in _EXACT_ONLY and any(kind in answers for kind in _ROUGH):
