@@ -114,3 +114,26 @@ def test_float32_modules_get_float32_and_overflow_is_a_fault() -> None:
     assert seen == [torch.float32]
     with pytest.raises(OracleFault, match="pass input_bound"):
         oracle(np.full((1, 1, 4), 1e200))
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize(
+    ("row", "read"),
+    [
+        ("last", lambda rows: rows[:, -1]),
+        ("first", lambda rows: rows[:, 0]),
+        ("mean", lambda rows: rows.mean(1)),
+    ],
+)
+def test_any_row_of_a_layer_can_be_read(batch_first: bool, row: str, read: Any) -> None:
+    block = nn.TransformerEncoderLayer(4, 2, 8, batch_first=batch_first, dtype=torch.float64).eval()
+    attention = nn.MultiheadAttention(4, 2, batch_first=batch_first, dtype=torch.float64).eval()
+    X = torch.from_numpy(BATCH if batch_first else BATCH.swapaxes(0, 1).copy())
+    with torch.no_grad():
+        for layer, rows in ((block, block(X)), (attention, attention(X, X, X)[0])):
+            expected = read((rows if batch_first else rows.swapaxes(0, 1)).numpy())
+            oracle = unsoftmax.as_oracle(layer, row=row)
+            assert oracle.spec.outputs == 4
+            np.testing.assert_allclose(oracle(BATCH), expected, rtol=0, atol=1e-14)
+            read_out = unsoftmax.as_oracle(layer, row=row, readout=np.arange(4.0))
+            np.testing.assert_allclose(read_out(BATCH), expected @ np.arange(4.0), rtol=0, atol=1e-13)

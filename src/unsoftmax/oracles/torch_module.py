@@ -3,7 +3,7 @@ alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,17 +84,25 @@ class TorchOracle:
         return d, None if self._readout.ndim == 1 else self._readout.shape[1]
 
     def __call__(self, batch: Array, /) -> Array:
-        return checked_answers(self.raw(batch), len(batch), self.spec.outputs)
+        return checked_answers(self._ask(batch, self._read_last_row), len(batch), self.spec.outputs)
+
+    @property
+    def answers_every_row(self) -> bool:
+        """Whether the module is a layer known to answer (B, N, d)."""
+        return bool(self._attention or self._layer)
 
     def raw(self, batch: Array) -> Array:
-        """What the module answers, of whatever shape, as float64."""
+        """What the module answers, of whatever shape, as float64; all rows of a layer."""
+        return self._ask(batch, lambda answers: answers)
+
+    def _ask(self, batch: Array, read: Callable[[Any], Any]) -> Array:
         torch = self._torch
         with np.errstate(over="ignore"), torch.no_grad(), _evaluating(self._module):
             sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(
                 self._device, self._dtype
             )
             try:
-                answers = self._answers(sequences)
+                answers = read(self._answers(sequences))
             except (Exception, SystemExit) as error:
                 raise OracleFault(
                     f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
@@ -108,23 +116,22 @@ class TorchOracle:
         return np.asarray(answers.detach().to("cpu", torch.float64).numpy())
 
     def _answers(self, sequences: Any) -> Any:
-        if self._attention:
-            return self._attend(sequences)
-        if self._layer:
-            return self._last_row(self._module, sequences)
-        return self._module(sequences)
+        """All rows (B, N, d) of a layer; what any other module returns."""
+        if not self.answers_every_row:
+            return self._module(sequences)
+        attention = self._module if self._attention else self._module.self_attn
+        first = sequences if attention.batch_first else sequences.transpose(0, 1)
+        rows = (
+            self._module(first, first, first, need_weights=False)[0]
+            if self._attention
+            else self._module(first)
+        )
+        return rows if attention.batch_first else rows.transpose(0, 1)
 
-    def _last_row(self, layer: Any, sequences: Any) -> Any:
-        """The last row that an encoder layer makes of sequences."""
-        if layer.self_attn.batch_first:
-            return layer(sequences)[:, -1]
-        return layer(sequences.transpose(0, 1))[-1]
-
-    def _attend(self, sequences: Any) -> Any:
-        """The last row of self-attention, read out."""
-        first = sequences if self._module.batch_first else sequences.transpose(0, 1)
-        rows = self._module(first, first, first, need_weights=False)[0]
-        last = rows[:, -1] if self._module.batch_first else rows[-1]
+    def _read_last_row(self, answers: Any) -> Any:
+        if not self.answers_every_row:
+            return answers
+        last = answers[:, -1]
         if self._readout is None:
             return last
         return last @ self._torch.from_numpy(self._readout).to(self._device, self._dtype)

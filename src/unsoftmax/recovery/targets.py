@@ -65,6 +65,10 @@ def _read(target: object, outputs: int | None, row: Row | None, readout: object)
         raise UsageError(
             "row and readout are for callables and torch modules; let any other target answer (B,) or (B, m)"
         )
+    if getattr(inner, "answers_every_row", False):
+        row = row or "last"
+        if row != "all" and outputs is None:
+            outputs = inner.spec.outputs
     return AnswerRow(function, replace(inner.spec, outputs=outputs), row, weights)
 
 
