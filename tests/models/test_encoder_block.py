@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
 import pytest
 import torch
 
@@ -14,7 +15,8 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models import EncoderBlock, GatedNetwork, MultiHead, Network, SingleHead
 from unsoftmax.models.block_conversion import block_from_state, block_from_torch, block_to_torch
-from unsoftmax.models.parts import GELU, RELU, SILU, LayerNorm, Norm, RMSNorm
+from unsoftmax.models.exports import save_onnx
+from unsoftmax.models.parts import ACTIVATIONS, GELU, RELU, SILU, Activation, LayerNorm, Norm, RMSNorm
 
 
 def torch_layer(
@@ -229,3 +231,19 @@ def test_wrong_shapes_are_refused() -> None:
         changed(block, attention=unsoftmax.random_multi_head(8, 2))
     with pytest.raises(UsageError, match="TransformerEncoderLayer"):
         block_from_torch(torch.nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=lambda activation: activation.name)
+def test_onnx_blocks_answer_as_the_model_does(
+    activation: Activation, norm_first: bool, tmp_path: Path
+) -> None:
+    block = block_from_torch(torch_layer(2, norm_first=norm_first))
+    network = block.network
+    assert isinstance(network, Network)
+    other = Network(6.0 * network.A, network.U, network.b, network.c, 0.3 * np.eye(8), activation=activation)
+    block = EncoderBlock(block.attention, other, block.first, block.second, norm_first=norm_first)
+    path = save_onnx(block, tmp_path / "block.onnx")
+    X = np.random.default_rng(0).standard_normal((20, 5, 8))
+    answers = onnxruntime.InferenceSession(str(path)).run(None, {"sequences": X})[0]
+    np.testing.assert_allclose(answers, block(X), rtol=0, atol=1e-13)

@@ -10,6 +10,7 @@ import numpy as np
 
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
+from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.export_parts import parts_of
 from unsoftmax.models.files import replace_file
 from unsoftmax.models.token_heads import TokenHeads
@@ -46,12 +47,19 @@ def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) ->
     try:
         import onnx
 
+        from unsoftmax.models.onnx_blocks import block_onnx_model
         from unsoftmax.models.onnx_graph import onnx_model
         from unsoftmax.models.onnx_tokens import token_onnx_model
     except ImportError as error:
         raise UsageError("an .onnx file needs onnx; install unsoftmax[onnx]") from error
     target = _named(path, ".onnx")
-    proto = token_onnx_model(model) if isinstance(model, TokenHeads) else onnx_model(model)
+    match model:
+        case TokenHeads():
+            proto = token_onnx_model(model)
+        case EncoderBlock():
+            proto = block_onnx_model(model)
+        case _:
+            proto = onnx_model(model)
     if not external_data:
         return replace_file(target, proto.SerializeToString())
     try:

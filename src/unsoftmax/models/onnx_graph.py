@@ -36,7 +36,7 @@ class Graph:
         self.nodes.append(helper.make_node(operator, list(inputs), [name], **attributes))
         return name
 
-    def head(self, head: SingleHead, last: str) -> str:
+    def head(self, head: SingleHead, last: str, rows: str = "sequences") -> str:
         """softmax(X (W x_N + w0)) · X V, with factors kept as factors."""
         steps = [head.matrix.right, head.matrix.left.T] if isinstance(head.matrix, Factors) else [head.W.T]
         asked = last
@@ -45,8 +45,8 @@ class Graph:
         if head.w0 is not None:
             asked = self.add("Add", asked, self.constant(head.w0))
         column = self.add("Unsqueeze", asked, self.constant(np.array([2])))
-        weights = self.add("Softmax", self.add("MatMul", "sequences", column), axis=1)
-        shares = self.add("Mul", weights, self.add("MatMul", "sequences", self.constant(head.v)))
+        weights = self.add("Softmax", self.add("MatMul", rows, column), axis=1)
+        shares = self.add("Mul", weights, self.add("MatMul", rows, self.constant(head.v)))
         return self.add("ReduceSum", shares, self.constant(np.array([1])), keepdims=0)
 
     def network(self, network: ReluNetwork, rows: str) -> str:

@@ -26,6 +26,8 @@ _SPACING = (
 _FLOOR = 1e-7  # misfits below do not count: errors of the last norm's centre leave as much
 _FINE = 0.05  # decades
 _SNAP = 0.2  # decades within which the nearest power of ten is taken, which refinement corrects
+_AS_GOOD = 3.0  # of the score: pieces behind smooth networks tell eps to a tenth of a decade only
+_FINEST = 1e-4  # decades
 _ROUNDS = 6
 
 
@@ -45,10 +47,19 @@ def first_norm_eps(direction: Callable[[Array], Array], rays: Array) -> float:
     sizes = np.exp(np.arange(low, high, _SPACING))
     there = _along(direction, rays, sizes)
     logs = np.arange(2.0 * np.log10(sizes[0]) - 0.5, 2.0 * np.log10(sizes[-1]) + 0.5, _FINE)
-    score = [_misfit(there, sizes / np.sqrt(sizes**2 + 10.0**log)) for log in logs]
-    best = float(logs[int(np.argmin(score))])
+
+    def score(log: float) -> float:
+        return _misfit(there, sizes / np.sqrt(sizes**2 + 10.0**log))
+
+    best = float(logs[int(np.argmin([score(float(log)) for log in logs]))])
     snapped = float(np.round(best))
-    return float(10.0 ** (snapped if abs(best - snapped) < _SNAP else best))
+    if abs(best - snapped) < _SNAP and score(snapped) < score(best) + _AS_GOOD:
+        return float(10.0**snapped)
+    step = _FINE
+    while step > _FINEST:
+        step /= 2.0
+        best = min((best - step, best, best + step), key=score)
+    return float(10.0**best)
 
 
 def _along(direction: Callable[[Array], Array], rays: Array, sizes: Array) -> Array:

@@ -88,7 +88,7 @@ class EncoderBlockLearner:
             try:
                 with asker.phase("start"):
                     shape, state = find()
-            except Unresolved as stop:
+            except (Unresolved, OutsideClass) as stop:  # one start that fails does not rule out the family
                 reasons.append(stop.reason)
                 continue
             except np.linalg.LinAlgError as error:

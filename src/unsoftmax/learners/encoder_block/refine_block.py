@@ -20,7 +20,7 @@ _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
     least_damping=1e-13,
-    improvement=0.05,
+    improvement=0.01,
     dense_limit=9000,
     inner_iterations=250,
     inner_tolerance=1e-4,
@@ -84,7 +84,7 @@ def parameter_error(
         iterations=1,
         damping=1e-12,
         improvement=0.0,
-        dense_limit=1200,
+        dense_limit=9000,
         inner_iterations=400,
         inner_tolerance=1e-3,
     )

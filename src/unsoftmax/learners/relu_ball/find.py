@@ -24,6 +24,7 @@ KINK_TEST = Test("every kink is a hyperplane with one jump of the gradient")
 
 _CHORDS = 240
 _RESTARTS = 5
+_MOST_NEURONS = 16  # over width; layers have four, and hyperplanes that are none are found without end
 _FITS = 1e-6  # of the answers: a neuron that is missing, or counted twice, leaves more
 _QUIET = (
     8  # chords in a row without a new kink that end the search, the last half aimed at what is least affine
@@ -65,6 +66,10 @@ def find_relu_network(
             quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, aim, rng)) else quiet + 1
             if quiet >= _QUIET:
                 break
+            if len(neurons.inner) > _MOST_NEURONS * asks.width:
+                raise OutsideClass(
+                    KINK_TEST, f"kinks lie on more than {len(neurons.inner)} hyperplanes, or on curved ones"
+                )
         found = _fitted(asks, neurons, noise, (shell, at_shell), rng)
         if best is None or found.residual < best.residual:
             best = found
