@@ -1,6 +1,6 @@
 """Is it right: fresh queries, error bounds."""
 
-from unsoftmax.certify.bounds import error_bound, rounding_limit
+from unsoftmax.certify.bounds import error_bound, rounding_in_answers, rounding_limit
 from unsoftmax.certify.certificate import AnswersOff, Certificate, certify
 from unsoftmax.certify.claimed_error import check_claim
 from unsoftmax.certify.fresh_sequences import check_fresh_sequences
@@ -17,5 +17,6 @@ __all__ = [
     "check_sharp_sequences",
     "confirm_target",
     "error_bound",
+    "rounding_in_answers",
     "rounding_limit",
 ]

@@ -11,7 +11,7 @@ from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
-__all__ = ["error_bound", "rounding_limit"]
+__all__ = ["error_bound", "rounding_in_answers", "rounding_limit"]
 
 
 def error_bound(asker: Asker, model: Model, rng: np.random.Generator) -> float | None:
@@ -40,3 +40,11 @@ def rounding_limit(model: Model, input_bound: float | None) -> float:
     if isinstance(model, MultiHead):
         return multi_head_rounding_limit(model)
     return 0.0
+
+
+def rounding_in_answers(model: Model, input_bound: float | None) -> float:
+    """How far answers of such a model may be off, relative to what they could show: less than
+    `rounding_limit` where one of several heads is faint."""
+    if isinstance(model, MultiHead):
+        return multi_head_rounding_limit(model, in_answers=True)
+    return rounding_limit(model, input_bound)

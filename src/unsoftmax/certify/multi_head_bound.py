@@ -85,12 +85,13 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
 
 
-def multi_head_rounding_limit(model: MultiHead) -> float:
+def multi_head_rounding_limit(model: MultiHead, *, in_answers: bool = False) -> float:
     """The relative error that float64 rounding alone explains: the closer the heads, the larger the rows that
     tell them apart.
 
     A score of rows whose sizes multiply to S is rounded by eps·S; solving d² unknowns from such scores may
-    amplify it d² times. A faint head is seen through the rounding of all of them.
+    amplify it d² times. A faint head is seen through the rounding of all of them; in answers, its errors are
+    as faint as itself.
     """
     heads = [head for head in model.heads if head.matrix.norm() > 0]
     if not heads:
@@ -105,7 +106,7 @@ def multi_head_rounding_limit(model: MultiHead) -> float:
         sizes = np.linalg.norm(A, axis=1) * np.linalg.norm(B, axis=1) * float(np.linalg.norm(matrices[h]))
         largest = max(largest, float(np.median(sizes)))
     sizes_of_v = [float(np.linalg.norm(head.v)) for head in heads]
-    faint = sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
+    faint = 1.0 if in_answers else sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
     return min(EPS * largest * faint * model.width**2, _MOST_EXPLAINED)
 
 

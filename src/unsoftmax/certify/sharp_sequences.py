@@ -1,6 +1,6 @@
 """Sequences on which answers with errors tell as much as the learner says it knows.
 
-Behind a tolerance, noise or decimals, rows so long that the errors are nothing beside the answer. Behind
+Behind a tolerance or noise, rows so long that the errors are nothing beside the answer. Behind decimals,
 short floats or labels, pairs of sequences whose values lie just above and just below a place where the
 answer changes.
 """
@@ -52,10 +52,10 @@ def check_sharp_sequences(
     shown: list[Array] = []
     for length in lengths:
         match ruler:
-            case Within() | Noisy() | Rounded():
+            case Within() | Noisy():
                 rows = _long_rows(head, ruler.tolerance, error, length, asker.input_bound, rng)
                 shown.append(_compare(asker, head, rows, ruler, errors, constant))
-            case Stored() | Labels():
+            case Stored() | Labels() | Rounded():
                 rows = _usual_rows(head, length, asker.input_bound, rng)
                 shown.append(_straddle(asker, head, rows, ruler, errors, constant))
             case _:
@@ -114,7 +114,7 @@ def _compare(
     asker: Asker,
     head: SingleHead,
     rows: Array,
-    ruler: Within | Noisy | Rounded,
+    ruler: Within | Noisy,
     errors: tuple[float, float],
     constant: float,
 ) -> Array:
@@ -133,7 +133,7 @@ def _straddle(
     asker: Asker,
     head: SingleHead,
     rows: Array,
-    ruler: Stored | Labels,
+    ruler: Stored | Labels | Rounded,
     errors: tuple[float, float],
     constant: float,
 ) -> Array:
@@ -168,14 +168,18 @@ def _straddle(
     if isinstance(ruler, Stored):
         _refuse_arithmetic(ruler.format, found[wrong > 0.0], values[wrong > 0.0])
     _refuse(wrong, both, found, values, errors[0])
-    return np.asarray(1.2 * apart[good] / scale[good])
+    # beside zero answers show signs only, which a factor does not change
+    telling = good & (middle != 0.0) if isinstance(ruler, Stored) else good
+    return np.asarray(1.2 * apart[telling] / scale[telling])
 
 
-def _place(ruler: Stored | Labels, values: Array) -> Array:
+def _place(ruler: Stored | Labels | Rounded, values: Array) -> Array:
     """The nearest value at which the answer changes."""
     match ruler:
         case Labels():
             return np.zeros(len(values))
+        case Rounded():
+            return np.asarray((np.floor(values / ruler.step) + 0.5) * ruler.step)
         case Stored():
             stored = ruler.format.store(values)
             # away from zero: towards it, the numbers beside a power of two are half as far apart
@@ -185,11 +189,13 @@ def _place(ruler: Stored | Labels, values: Array) -> Array:
             return places
 
 
-def _cell(ruler: Stored | Labels, values: Array) -> Array:
+def _cell(ruler: Stored | Labels | Rounded, values: Array) -> Array:
     """How far apart neighbouring answers are."""
     match ruler:
         case Labels():
             return np.full(len(values), np.inf)
+        case Rounded():
+            return np.full(len(values), ruler.step)
         case Stored():
             size = np.maximum(np.abs(values), ruler.format.smallest)
             spacing = 2.0 ** (np.floor(np.log2(size)) - ruler.format.mantissa_bits)

@@ -7,7 +7,7 @@ and lets no learner grade itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from unsoftmax.certify import (
     check_fresh_sequences,
     check_sharp_sequences,
     error_bound,
+    rounding_in_answers,
     rounding_limit,
 )
 from unsoftmax.certify.fresh_sequences import Explained
@@ -72,12 +73,13 @@ def judge(
     """
     view = _view(asker, learned, answers)
     own = learned.error_bound
-    shown = 0.0
+    sharp = claimed = 0.0
     _refuse_without_readout(learned.model)
     if own is not None and not answers.exact:
-        shown = _check_bound(view, learned, own, answers, learning)
+        sharp = _check_bound(view, learned, own, answers, learning)
     if own is not None and own <= _USEFUL and not (answers.exact and own <= learned.model.exact_at):
-        shown = max(shown, _check_claim(view, learned, own, answers, learning))
+        claimed = _check_claim(view, learned, own, answers, learning)
+    shown = sharp if sharp > 0.0 else claimed  # sharp sequences tell more, where there are any
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
@@ -90,15 +92,24 @@ def judge(
     )
     wrong = not certificate.passed and certificate.max_relative_error > _USEFUL
     bound = None if wrong else _bound(view, learned, answers, checking)
-    if bound is not None and own is not None and own >= _ROUGH:
-        bound = max(bound, shown)
-    explained = np.inf
+    if bound is not None and own is not None and not answers.exact:
+        # no bound is below what the answers could have shown
+        bound = max(bound, shown, claimed if own >= _ROUGH else 0.0)
+    explained = in_answers = np.inf
     if own is None and answers.exact:
-        explained = _SLACK * rounding_limit(learned.model, view.input_bound)
-    explained = max(explained, learned.bound_at_least)
+        explained, in_answers = (
+            max(_SLACK * limit, learned.bound_at_least)
+            for limit in (
+                rounding_limit(learned.model, view.input_bound),
+                rounding_in_answers(learned.model, view.input_bound),
+            )
+        )
     if answers.exact:
-        bound = _raised(bound, certificate.max_relative_error, explained)
+        bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
     status, reason = _status(certificate, bound, explained, exact_at if answers.exact else 0.0)
+    if status is Status.WITHIN_BOUND and bound is not None:
+        certificate = _restated(certificate, bound)
+        reason = f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
     if status is Status.OUTSIDE_CLASS and certificate.max_relative_error <= 10.0 * answers.rounding:
         status = Status.UNRESOLVED  # as near as rounding brings another model of the same family
     if learned.note and status.recovered:
@@ -141,12 +152,21 @@ def _readouts(model: Model) -> list[Array]:
             return []
 
 
-def _raised(bound: float | None, seen: float, explained: float) -> float | None:
+def _raised(bound: float | None, seen: float, explained: float, in_answers: float) -> float | None:
     """What fresh answers say of the bound: where they deviate more than it explains, and rounding could be
-    the reason, the bound was too small; where rounding cannot, there is none."""
+    the reason, the bound was too small; where rounding cannot, there is none. in_answers: what of an error
+    `explained` of the parameters shows in answers, which is less where a head is faint."""
     if bound is None or seen <= _PARTS * bound:
         return bound
-    return seen if seen <= explained else None
+    if seen > in_answers:
+        return None
+    return seen * explained / in_answers if np.isfinite(explained) else seen
+
+
+def _restated(certificate: Certificate, bound: float) -> Certificate:
+    """What the certificate says of a model whose parameters are known to this bound only."""
+    allowed = max(certificate.allowed, _PARTS * bound)
+    return replace(certificate, allowed=allowed, passed=True, failed=None)
 
 
 def tolerance_of(answers: Answers, learned: Learned) -> float:
@@ -267,8 +287,7 @@ def _status(
     # where rounding explains every fresh answer, nothing speaks for another function, however the bound is
     useful = known <= _USEFUL and (known <= explained or (certificate.passed and seen == 0.0))
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
-        text = f"the parameters are known to a relative error of {known:.1g}; {certificate.statement}"
-        return Status.WITHIN_BOUND, text
+        return Status.WITHIN_BOUND, certificate.statement
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))
     if certificate.failed is not None and beyond:
         return Status.OUTSIDE_CLASS, Refutation(CERTIFICATE_TEST, certificate.statement).sentence
