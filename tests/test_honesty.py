@@ -90,3 +90,47 @@ def test_a_tolerance_that_answers_contradict_does_not_pass() -> None:
         head = unsoftmax.random_single_head(4, seed=seed)
         off = unsoftmax.WithinTolerance(unsoftmax.as_oracle(head), 3.5e-3, seed)
         assert not unsoftmax.recover(off, tolerance=1e-5, seed=seed).status.recovered
+
+
+@pytest.mark.parametrize(
+    "kind", ["bfloat16", "float16", "rounded to 2 decimals", "tolerance", "noise", "labels"]
+)
+def test_no_bound_behind_errors_is_below_what_the_answers_could_have_shown(kind: str) -> None:
+    case = KINDS[f"answers: {kind}"](4, 1)
+    result = unsoftmax.recover(case.box, width=4, seed=1)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert result.certificate is not None
+    assert result.error_bound is not None
+    assert 0.0 < result.certificate.resolution <= result.error_bound
+    if kind == "bfloat16":  # elsewhere than beside zero, its numbers come through float32
+        assert result.error_bound > 1e-9
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("d", [1, 2, 4])
+def test_heads_whose_outputs_are_multiples_are_no_single_head(d: int, outputs: int) -> None:
+    for seed in range(3):
+        rng = np.random.default_rng([seed, d])
+        V = rng.standard_normal((d, outputs))
+        hidden = MultiHead(
+            [SingleHead(rng.standard_normal((d, d)), part * V) for part in (1.0, 0.6)], np.zeros(outputs)
+        )
+        result = unsoftmax.recover(lambda X, h=hidden: h(X), width=d, outputs=outputs, seed=seed)
+        assert result.status is not Status.OUTSIDE_CLASS, result.reason
+        assert result.model is None or len(result.model.ranks) == 2
+
+
+@pytest.mark.parametrize(("d", "seed"), [(2, 11), (6, 119)])
+def test_rounding_of_a_faint_head_explains_no_deviation_of_the_answers(d: int, seed: int) -> None:
+    case = KINDS["outside: a faint head changes"](d, seed)
+    assert not unsoftmax.recover(case.box, width=d, seed=seed).status.recovered
+
+
+def test_bounds_see_how_close_heads_share_their_readouts_and_w_beside_a_large_bias() -> None:
+    for kind, d, seed in (("vector: as trained", 3, 1002), ("heads: low_rank", 3, 7)):
+        case = KINDS[kind](d, seed)
+        assert case.truth is not None
+        result = unsoftmax.recover(case.box, width=case.width, seed=seed, **case.options)  # type: ignore[arg-type]
+        assert result.status is Status.EXACT, result.reason
+        assert result.error_bound is not None
+        assert case.truth.distance(result.unwrap()) <= result.error_bound

@@ -57,7 +57,11 @@ def check_sharp_sequences(
                 shown.append(_compare(asker, head, rows, ruler, errors, constant))
             case Stored() | Labels() | Rounded():
                 rows = _usual_rows(head, length, asker.input_bound, rng)
-                shown.append(_straddle(asker, head, rows, ruler, errors, constant))
+                found = _straddle(asker, head, rows, ruler, errors, constant)
+                if not len(found) and isinstance(ruler, Rounded):  # a hidden constant moves the places
+                    rows = _long_rows(head, ruler.tolerance, error, length, asker.input_bound, rng)
+                    found = _compare(asker, head, rows, ruler, errors, constant)
+                shown.append(found)
             case _:
                 return 0.0
     seen = np.concatenate(shown)
@@ -114,7 +118,7 @@ def _compare(
     asker: Asker,
     head: SingleHead,
     rows: Array,
-    ruler: Within | Noisy,
+    ruler: Within | Noisy | Rounded,
     errors: tuple[float, float],
     constant: float,
 ) -> Array:

@@ -94,7 +94,7 @@ def judge(
     bound = None if wrong else _bound(view, learned, answers, checking)
     if bound is not None and own is not None and not answers.exact:
         # no bound is below what the answers could have shown
-        bound = max(bound, shown, claimed if own >= _ROUGH else 0.0)
+        bound = max(bound, sharp, claimed if own >= _ROUGH else 0.0)
     explained = in_answers = np.inf
     if own is None and answers.exact:
         explained, in_answers = (
