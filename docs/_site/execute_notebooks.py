@@ -15,7 +15,9 @@ FOLDER = Path(__file__).parent.parent / "notebooks"
 def executed(path: Path) -> nbformat.NotebookNode:
     """The notebook with the outputs of a fresh run; a cell that fails raises. Times are not stored."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3", record_timing=False)
+    client = NotebookClient(
+        notebook, timeout=180, kernel_name="python3", record_timing=False, coalesce_streams=True
+    )
     client.execute()
     return notebook
 
