@@ -166,8 +166,8 @@ def _check_order(asks: AsksSequences, width: int, rng: np.random.Generator) -> N
         )
     if moved_others:
         raise Unresolved(
-            "the order of the rows before the last one matters, as with positions, windows, or dropout that is "
-            "on: such a block is not recovered; take positions out, or add them yourself"
+            "the order of the rows before the last one matters, as with positions, windows, or dropout that "
+            "is on: such a block is not recovered; take positions out, or add them yourself"
         )
     if not moved_last:
         raise Unresolved(
