@@ -44,6 +44,9 @@ GRID = (
     Case(64, 4, True, 5),
     Case(64, 1, False, 2),
     Case(16, 2, False, 25, torch.bfloat16),
+    Case(16, 2, True, 25, torch.bfloat16),
+    Case(16, 2, False, 25, torch.float16),
+    Case(16, 2, True, 25, torch.float16),
 )
 
 

@@ -18,7 +18,13 @@ from unsoftmax.answers.along_rays import (
     find_limits,
     random_rows,
 )
-from unsoftmax.answers.arithmetic import Arithmetic, arithmetic_rows, judge_arithmetic
+from unsoftmax.answers.arithmetic import (
+    Arithmetic,
+    arithmetic_rows,
+    confirm_mixture,
+    judge_arithmetic,
+    mixture_rows,
+)
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -160,7 +166,10 @@ def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -
     inside it.
     """
     try:
-        return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
+        seen = judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
+        if seen.suspected is None or longest < _FARTHEST:
+            return seen
+        return confirm_mixture(seen, asker.ask(mixture_rows(asker.width, rng)))
     except OracleFault:
         shorter = 4.0 * float(np.sqrt(asker.width))
         if longest <= shorter:

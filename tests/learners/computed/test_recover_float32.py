@@ -68,6 +68,51 @@ def test_coarse_formats(dtype: torch.dtype, vector: bool) -> None:
     assert target.deviation_over_own(model) < 1.0
 
 
+@pytest.mark.parametrize("vector", [False, True])
+def test_a_mixture_of_formats(vector: bool) -> None:
+    """Autocast computes in bfloat16 inside; the readout behind it is float32."""
+    layer = random_layer(16, 2, 0)
+    readout = np.random.default_rng(0).standard_normal((16, 16) if vector else 16) / 4.0
+    short = torch.from_numpy(readout).float()
+
+    def target(X: Array) -> Array:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            rows = torch.from_numpy(X).float()
+            last = layer(rows, rows, rows, need_weights=False)[0][:, -1]
+        return np.asarray((last.float() @ short).double().numpy())
+
+    result = unsoftmax.recover(target, width=16, outputs=16 if vector else None)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert any("computed in bfloat16" in finding.value for finding in result.findings)
+    if not vector:
+        truth = FloatLayer(layer, torch.float32, short.double().numpy()).truth()
+        assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 0.05
+
+
+def test_readouts_a_hundredth_apart() -> None:
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((2, 8, 8)).astype(np.float32) / 8
+    v = rng.standard_normal((2, 8)).astype(np.float32)
+    v[1] = v[0] + np.float32(0.01) * v[1]
+
+    def target(X: Array) -> Array:
+        rows = X.astype(np.float32)
+        answers = np.zeros(len(X), dtype=np.float32)
+        for matrix, readout in zip(W, v, strict=True):
+            scores = np.einsum("bnd,bd->bn", rows, rows[:, -1] @ matrix.T)
+            weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+            answers += np.einsum("bn,bn->b", weights / weights.sum(axis=1, keepdims=True), rows @ readout)
+        return answers.astype(np.float64)
+
+    result = unsoftmax.recover(target, width=8)
+    heads = [unsoftmax.SingleHead(np.float64(a), np.float64(b)) for a, b in zip(W, v, strict=True)]
+    if result.status is unsoftmax.Status.UNRESOLVED:
+        assert "readout" in result.reason or "rounding" in result.reason
+        return
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(unsoftmax.MultiHead(heads)) <= (result.error_bound or 0.0)
+
+
 def test_strong_scores_in_float16_are_an_outcome() -> None:
     layer = random_layer(16, 2, 0, gain=100.0).to(torch.float16)
     result = unsoftmax.recover(TorchOracle(layer, readout=np.ones(16)))

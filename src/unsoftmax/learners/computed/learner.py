@@ -37,7 +37,7 @@ def _parameters(size: Size) -> int:
 def _usual(size: Size) -> int:
     if size.outputs is None:
         return int(4.7 * _parameters(size)) + 100
-    return int(7.6 * _parameters(size) / size.outputs) + 60
+    return int(7.7 * _parameters(size) / size.outputs)
 
 
 def _most(size: Size) -> int:
@@ -61,7 +61,7 @@ _CLAIM = Claim(
         Assumption("the heads' readouts are independent", "the part of each outside the span of the others"),
     ),
     queries=QueryCount(
-        "4.7 p, or 7.6 p/m for vector answers, p the parameters", "upper", _most, _usual, attempts=ATTEMPTS
+        "4.7 p, or 7.7 p/m for vector answers, p the parameters", "upper", _most, _usual, attempts=ATTEMPTS
     ),
     recovers="W, v and w0 of every head, and c, up to the layer's own rounding; the bound is a 99 % one",
     symmetry="order of heads",
@@ -73,7 +73,7 @@ class ComputedHeadsLearner:
     """Recovers one or several heads of a layer that computes in float32, bfloat16 or float16.
 
     Claim: the deviation from the layer's float64 copy is about that of the layer itself. Queries: 3.5 to 5
-    times the parameters, 7.6 times those over the outputs for vector answers. Assumes: see `claim`. Recovers:
+    times the parameters, 7.7 times those over the outputs for vector answers. Assumes: see `claim`. Recovers:
     all heads up to their order, with a 99 % bound. Fails when: readouts are equal, opposite or dependent, or
     rows may not be long; it says so (Unresolved).
     """
