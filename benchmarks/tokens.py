@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
 import unsoftmax
-from unsoftmax import Result, TokenHead, TokenHeads
+from unsoftmax import Result, SingleHead, TokenHead, TokenHeads
 
 Array = NDArray[np.float64]
 LENGTHS = (2, 3, 5, 8, 16, 32, 48, 64)
@@ -138,10 +138,8 @@ def large(vocabulary: int, rank: int) -> None:
     )
 
 
-def trained_head(
-    path: str, number: int, dtype: Any, tokens: int | None
-) -> tuple[TokenHeads, Callable[[Any], Any]]:
-    """Head `number` of layer 0 over its own vocabulary, as float64 truth and as a function in `dtype`."""
+def trained_rows(path: str) -> tuple[Array, dict[str, Array]]:
+    """Embeddings of all tokens as layer 0 gets them, and the weights by name."""
     weights = {
         name: part.astype(np.float64)
         for name, part in load_file(path).items()
@@ -155,6 +153,14 @@ def trained_head(
     rows = rows + part["embeddings.token_type_embeddings.weight"][0]
     rows = (rows - rows.mean(axis=1, keepdims=True)) / np.sqrt(rows.var(axis=1, keepdims=True) + 1e-12)
     rows = rows * part["embeddings.LayerNorm.weight"] + part["embeddings.LayerNorm.bias"]
+    return rows, part
+
+
+def trained_head(
+    path: str, number: int, dtype: Any, tokens: int | None
+) -> tuple[TokenHeads, Callable[[Any], Any]]:
+    """Head `number` of layer 0 over its own vocabulary, as float64 truth and as a function in `dtype`."""
+    rows, part = trained_rows(path)
     rng = np.random.default_rng(0)
     if tokens is not None:
         rows = rows[rng.permutation(len(rows))[:tokens]]
@@ -184,6 +190,42 @@ def trained(path: str, numbers: list[int], tokens: int | None, types: list[str])
             )
 
 
+def known(path: str, numbers: list[int]) -> None:
+    """W of trained heads, from ids, where the embeddings are known."""
+    rows, part = trained_rows(path)
+    layer, rng = "encoder.layer.0.attention.self.", np.random.default_rng(0)
+    for number in numbers:
+        own = slice(32 * number, 32 * number + 32)
+        keys = part[layer + "key.weight"][own]
+        queries, bias = part[layer + "query.weight"][own] / np.sqrt(32.0), part[layer + "query.bias"][own]
+        readout = rng.standard_normal(32)
+        truth = SingleHead(
+            (keys.T, queries.T),
+            part[layer + "value.weight"][own].T @ readout,
+            keys.T @ bias / np.sqrt(32.0),
+            float(part[layer + "value.bias"][own] @ readout),
+        )
+        result = unsoftmax.recover(
+            lambda ids, truth=truth: truth(rows[ids]), vocabulary=len(rows), embeddings=rows
+        )
+        found: Any = result.model
+        off = float("nan") if found is None else seen_difference(truth, found, rows)
+        print(
+            f"layer 0, head {number}, embeddings known: {result.status}, W off by {off:.0e} where embeddings "
+            f"span, bound {result.error_bound:.0e}, {result.queries.learning:,} queries; {result.reason}",
+            flush=True,
+        )
+
+
+def seen_difference(truth: SingleHead, found: SingleHead, rows: Array) -> float:
+    """Relative difference of W between the directions in which embeddings differ: no answer shows others."""
+    centred = rows - rows.mean(axis=0)
+    _, sizes, right = np.linalg.svd(centred, full_matrices=False)
+    span = right[sizes > 1e-10 * sizes[0]]
+    true, got = (span @ head.W @ span.T for head in (truth, found))
+    return float(np.linalg.norm(true - got) / np.linalg.norm(true))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--fast", action="store_true")
@@ -195,10 +237,13 @@ def main() -> None:
     parser.add_argument("--large", action="store_true", help="only V=30,522 r=64, for its memory")
     parser.add_argument("--several", type=int, nargs="*", help="numbers of heads, two and three by default")
     parser.add_argument("--positions", action="store_true")
+    parser.add_argument("--known", action="store_true", help="with --weights: W where embeddings are known")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
     seeds = list(range(options.first, options.first + options.seeds))
-    if options.weights:
+    if options.weights and options.known:
+        known(options.weights, options.heads)
+    elif options.weights:
         trained(options.weights, options.heads, options.tokens, options.types)
     elif options.several is not None:
         several(seeds, options.several or [2, 3])
