@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 from benchmarks.check import KINDS, judge
 
-SLOW = {"pre-norm encoder block", "language model", "labels", "a layer in float32", "noisy"}
+BLOCKS = {"pre-norm encoder block", "post-norm encoder block"}
+SLOW = BLOCKS | {"language model", "labels", "a layer in float32", "noisy"}
 QUICK = [name for name in KINDS if name not in SLOW]
 
 
