@@ -7,14 +7,14 @@ rounds, answers that nearly cancel miss it by many.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.float_formats import FloatFormat, smallest_format
 
-__all__ = ["Arithmetic", "arithmetic_rows", "confirm_mixture", "judge_arithmetic", "mixture_rows"]
+__all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic"]
 
 _LINES = 10
 _SIZES = (1.0, 64.0)
@@ -26,8 +26,6 @@ _GROWTH = 4.0
 _ONE_ROUNDING = 2.0
 # units of the format: layers of width 8 to 384 were off by 2 to 10, and what is off by far more bends
 _MOST_UNITS = 40.0
-_COARSE = (FloatFormat.BFLOAT16, FloatFormat.FLOAT16)
-_SHORTER_STEPS = 16.0
 
 
 @dataclass(frozen=True)
@@ -36,14 +34,12 @@ class Arithmetic:
 
     stored: the shortest format that holds every answer (None: float64). format: that of every step inside;
     None where only the answer rounds, or nothing does. noise: rounding of an answer relative to the usual
-    size of answers. suspected: a coarser format of the steps before the last ones, as in mixtures, unless the
-    function itself bends; `confirm_mixture` tells.
+    size of answers.
     """
 
     stored: FloatFormat | None
     format: FloatFormat | None
     noise: float
-    suspected: FloatFormat | None = None
 
     @property
     def computed(self) -> bool:
@@ -103,30 +99,7 @@ def judge_arithmetic(answers: Array) -> Arithmetic:
     inside = stored or FloatFormat.FLOAT32  # answers that are float64 numbers: read out of a float32 layer
     usual = inside.unit / 8.0 < noise < _MOST_UNITS * inside.unit
     computed = beyond and grows and usual
-    mixed = beyond and grows and not computed and stored is FloatFormat.FLOAT32
-    likely = min(_COARSE, key=lambda each: abs(float(np.log(max(noise, 1e-300) / each.unit))))
-    suspected = likely if likely.unit / 8.0 < noise < _MOST_UNITS * likely.unit else None
-    return Arithmetic(stored, inside if computed else None, max(noise, unit), suspected if mixed else None)
-
-
-def mixture_rows(width: int, rng: np.random.Generator) -> Array:
-    """(n, 1, width): single rows on lines as in `arithmetic_rows`, the longer ones with steps a sixteenth as
-    long.
-    """
-    middle, step = rng.integers(-7, 8, (2, _LINES, 1, width)) / 8.0 * _SIZES[-1]
-    step = step / _SHORTER_STEPS
-    return np.asarray(np.concatenate([middle - step, middle, middle + step], axis=1).reshape(-1, 1, width))
-
-
-def confirm_mixture(seen: Arithmetic, answers: Array) -> Arithmetic:
-    """answers: to `mixture_rows`. What a function bends by falls with the square of the steps; rounding does
-    not fall with them.
-    """
-    values = np.asarray(answers, dtype=np.float64).reshape(_LINES, 3, -1)
-    seconds = values[:, 0] - 2.0 * values[:, 1] + values[:, 2]
-    noise = rms(seconds) / np.sqrt(6.0) / max(rms(values), 1e-300)
-    rounds = noise > seen.noise / _SHORTER_STEPS
-    return replace(seen, format=seen.suspected if rounds else None)
+    return Arithmetic(stored, inside if computed else None, max(noise, unit))
 
 
 def _more_than_one_rounding(values: Array, seconds: Array, unit: float) -> bool:

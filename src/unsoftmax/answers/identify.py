@@ -18,13 +18,7 @@ from unsoftmax.answers.along_rays import (
     find_limits,
     random_rows,
 )
-from unsoftmax.answers.arithmetic import (
-    Arithmetic,
-    arithmetic_rows,
-    confirm_mixture,
-    judge_arithmetic,
-    mixture_rows,
-)
+from unsoftmax.answers.arithmetic import Arithmetic, arithmetic_rows, judge_arithmetic
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -166,10 +160,7 @@ def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -
     inside it.
     """
     try:
-        seen = judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
-        if seen.suspected is None or longest < _FARTHEST:
-            return seen
-        return confirm_mixture(seen, asker.ask(mixture_rows(asker.width, rng)))
+        return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
     except OracleFault:
         shorter = 4.0 * float(np.sqrt(asker.width))
         if longest <= shorter:

@@ -69,24 +69,39 @@ def test_coarse_formats(dtype: torch.dtype, vector: bool) -> None:
 
 
 @pytest.mark.parametrize("vector", [False, True])
-def test_a_mixture_of_formats(vector: bool) -> None:
-    """Autocast computes in bfloat16 inside; the readout behind it is float32."""
+def test_autocast(vector: bool) -> None:
+    """Products in bfloat16, weights in float32; the readout is bfloat16 as well."""
     layer = random_layer(16, 2, 0)
-    readout = np.random.default_rng(0).standard_normal((16, 16) if vector else 16) / 4.0
-    short = torch.from_numpy(readout).float()
+    readout = torch.from_numpy(np.random.default_rng(0).standard_normal(16) / 4.0).to(torch.bfloat16)
 
     def target(X: Array) -> Array:
         with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
             rows = torch.from_numpy(X).float()
             last = layer(rows, rows, rows, need_weights=False)[0][:, -1]
-        return np.asarray((last.float() @ short).double().numpy())
+        return np.asarray((last if vector else last @ readout).double().numpy())
 
     result = unsoftmax.recover(target, width=16, outputs=16 if vector else None)
     assert result.status is unsoftmax.Status.WITHIN_BOUND
     assert any("computed in bfloat16" in finding.value for finding in result.findings)
-    if not vector:
-        truth = FloatLayer(layer, torch.float32, short.double().numpy()).truth()
-        assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 0.05
+    truth = FloatLayer(layer, torch.float32, None if vector else readout.double().numpy()).truth()
+    assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 0.05
+
+
+def test_a_slight_bend_behind_a_float32_head_is_never_called_rounding() -> None:
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 8)).astype(np.float32) / 3
+    b, u = rng.standard_normal(12).astype(np.float32) / 3, rng.standard_normal(12).astype(np.float32)
+    W = rng.standard_normal((8, 8)).astype(np.float32) / 8
+
+    def target(X: Array) -> Array:
+        rows = X.astype(np.float32)
+        scores = np.einsum("bnd,bd->bn", rows, rows[:, -1] @ W.T)
+        weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+        mixed = np.einsum("bn,bnd->bd", weights / weights.sum(axis=1, keepdims=True), rows)
+        z = mixed @ A.T + b
+        return ((z + np.float32(0.01) * np.tanh(z)) @ u).astype(np.float64)
+
+    assert not unsoftmax.recover(target, width=8).status.recovered
 
 
 def test_readouts_a_hundredth_apart() -> None:
