@@ -28,7 +28,7 @@ STACKS: dict[str, tuple[int, int, int, dict[str, Any], int]] = {
     "swiglu-2": (16, 12, 2, {"gated": True, "paths": True}, 210_000),
     "swiglu-3": (24, 12, 3, {"gated": True, "paths": True}, 385_000),
 }
-BOUNDS = (1e8, 1e6, 1e5, 1e4, 3e3, 1e3, 300.0, 100.0, 30.0)
+BOUNDS = (1e8, 1e6, 1e4, 3e3, 1e3, 700.0, 500.0, 350.0, 250.0, 150.0, 50.0)
 
 
 def stacks(only: str | None, seeds: range) -> None:
@@ -64,17 +64,19 @@ def stacks(only: str | None, seeds: range) -> None:
 def bounds(seeds: range) -> None:
     """The largest norm of a row against what is recovered."""
     for bound in BOUNDS:
-        ends, errors = [], []
+        ends, errors, queries = [], [], []
         for seed in seeds:
             stack = random_residual_stack(12, 5, seed=seed)
             result = unsoftmax.recover(
                 lambda X, f=stack: f(X), width=12, outputs=12, family="network", seed=seed, input_bound=bound
             )
             ends.append(str(result.status))
+            queries.append(result.queries.total)
             model = result.model
             errors.append(stack.distance(model) if isinstance(model, ResidualStack) else np.inf)
         print(
-            f"rows up to {bound:g}: {', '.join(ends)}; errors {', '.join(f'{e:.1e}' for e in errors)}",
+            f"rows up to {bound:g}: {', '.join(ends)}; errors {', '.join(f'{e:.1e}' for e in errors)}; "
+            f"{queries} queries",
             flush=True,
         )
 

@@ -27,7 +27,7 @@ _CURVATURE_TERMS = (
     2  # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
 )
 _SHORT = 1e-6  # error of c0 beyond which answers are short floats, or rows are bounded: more terms are needed
-_SHORT_TERMS = 4
+_SHORT_TERMS = (3, 4, 5, 8)
 _JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7
 _SURPLUS = 1.6  # equations over unknowns
 _LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one linear fit
@@ -67,15 +67,30 @@ def find_stack(
 ) -> FoundStack:
     """normed: whether streams come behind a norm of gain one; else they are read as they are. bound: largest
     norm of a row that may be sent."""
-    layer = CollapsedLayer.measured(stream, rng, terms=_CURVATURE_TERMS, bound=bound)
+    layer = _best_reading(stream, rng, (_CURVATURE_TERMS,), 0, bound)
     short = layer.errors[0] > _SHORT
     if short:
-        layer = CollapsedLayer.measured(stream, rng, terms=_SHORT_TERMS, bound=bound)
-    jets = CollapsedLayer.measured(stream, rng, terms=_JET_TERMS, order=1, bound=bound)
+        layer = _best_reading(stream, rng, _SHORT_TERMS, 0, bound)
+    jets = _best_reading(stream, rng, _SHORT_TERMS if short else (_JET_TERMS,), 1, bound)
     collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
     rounding = layer.jitter(rng) * layer.scales.top * layer.sizes[0]
     return refined(stream, start, rng, rounding=rounding)
+
+
+def _best_reading(
+    stream: StreamReading, rng: np.random.Generator, terms: tuple[int, ...], order: int, bound: float
+) -> CollapsedLayer:
+    """The collapsed layer with the number of terms that reads c_order best."""
+    found, wrong = [], list[Stop]()
+    for count in terms:
+        try:
+            found.append(CollapsedLayer.measured(stream, rng, terms=count, order=order, bound=bound))
+        except (OutsideClass, Unresolved) as stop:
+            wrong.append(stop)
+    if not found:
+        raise wrong[0]
+    return min(found, key=lambda each: each.errors[order])
 
 
 def _collapsed(

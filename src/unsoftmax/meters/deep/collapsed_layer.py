@@ -27,7 +27,8 @@ __all__ = ["COLLAPSE_TEST", "CollapsedLayer", "Scales", "StreamReading", "across
 COLLAPSE_TEST = Test("what a stack adds to a large row is a polynomial in the inverse of its size")
 
 _LADDER = 4.0 ** -np.arange(1.0, 17.0)  # s from 1/4 to 2e-10
-_LEAST = 1.0 / (_LADDER[1] * 0.05)  # size of rows for two scales of the ladder: 320
+_FINE_LADDER = 2.0 ** -np.arange(0.0, 33.0)  # where rows are bounded, every factor counts
+_LEAST = 1.0 / (_FINE_LADDER[1] * 0.05)  # size of rows for two scales of the ladder: 40
 _ROWS = 3  # directions on which scales are compared
 _LOWEST = 0.05  # smallest s of a polynomial over the largest; nodes closer to 0 only add rounding
 _SURE = 2.0  # an error bar over the difference of two readings that are both as good as it
@@ -102,7 +103,8 @@ class CollapsedLayer:
         where both are least. bound: largest norm of a row that may be sent.
         """
         n = unit_rows(rng, _ROWS, stream.width)
-        ladder = [s for s in _LADDER if s * _LOWEST >= np.sqrt(stream.width) / bound]
+        steps = _LADDER if np.isinf(bound) else _FINE_LADDER
+        ladder = [s for s in steps if s * _LOWEST >= np.sqrt(stream.width) / bound]
         if len(ladder) < 2:
             raise Unresolved(
                 f"rows of norm {bound:.3g} and below are too short to see all layers side by side; "
@@ -120,8 +122,13 @@ class CollapsedLayer:
         errors = [
             _SURE * float(off[place, k]) / size if size > 0.0 else np.inf for k, size in enumerate(sizes)
         ]
-        if not errors[min(order, terms - 1)] < _NO_PLATEAU:
+        if not errors[0] < _NO_PLATEAU:
             raise OutsideClass(COLLAPSE_TEST, f"two sizes that agree best are {errors[0]:.2g} of it apart")
+        if not errors[min(order, terms - 1)] < _NO_PLATEAU:
+            raise Unresolved(
+                f"answers show what all layers write to {errors[0]:.1g}, but not in which order; finer "
+                "answers, or longer rows, would help"
+            )
         errors, sizes = [*errors, np.inf][:2], [*sizes, 0.0][:2]
         return cls(stream, Scales(float(ladder[place]), terms), (errors[0], errors[1]), (sizes[0], sizes[1]))
 
