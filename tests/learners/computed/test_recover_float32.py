@@ -99,7 +99,7 @@ def test_a_slight_bend_behind_a_float32_head_is_never_called_rounding() -> None:
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
         mixed = np.einsum("bn,bnd->bd", weights / weights.sum(axis=1, keepdims=True), rows)
         z = mixed @ A.T + b
-        return ((z + np.float32(0.01) * np.tanh(z)) @ u).astype(np.float64)
+        return np.asarray((z + np.float32(0.01) * np.tanh(z)) @ u, dtype=np.float64)
 
     assert not unsoftmax.recover(target, width=8).status.recovered
 
