@@ -42,7 +42,7 @@ def row(name: str, hidden: list[Network] | list[GatedNetwork], unit: int) -> Non
         if result.model is None:
             print(f"  seed {seed}: {result.status}: {result.reason}")
             continue
-        off = network.distance(result.model)
+        off = network.distance(result.model)  # type: ignore[arg-type]
         right += int(off < 1e-8)
         worst = max(worst, off)
     print(

@@ -16,7 +16,7 @@ from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.ledger.replay import Replay
 from unsoftmax.ledger.views import OnSubspace, Readout, WithinBound
-from unsoftmax.oracles import Oracle, checked_answers, domain_of, retries_of
+from unsoftmax.oracles import Oracle, checked_answers, counts_retries, domain_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 __all__ = ["Ledger"]
@@ -62,6 +62,7 @@ class Ledger:
         self._listener = listener
         self._watchers: list[Callable[[str, Array, Array], None]] = []
         self._counts: dict[str, int] = {}
+        self._sends_again = counts_retries(oracle)
         self._retries = 0
         self._replay = Replay()
         self._position = 0
@@ -174,7 +175,7 @@ class Ledger:
             self._afford(n_queries)
             self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (self.outputs or 1))
             self._count(n_queries)
-            before = retries_of(self.oracle)
+            before = self._sent_again()
             try:
                 answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
             except OracleFault as fault:
@@ -188,7 +189,7 @@ class Ledger:
             if check is not None:
                 check(batch, answers)
             entry = Entry(
-                self._phase, (n_queries, length, width), answers, asked, retries_of(self.oracle) - before
+                self._phase, (n_queries, length, width), answers, asked, self._sent_again() - before
             )
             self._journal.record(self._position, entry)
             self._replay.answered(batch, answers, self.oracle.spec.max_length)
@@ -212,6 +213,10 @@ class Ledger:
             return None
         to_come = max(0, _USUAL_VERIFICATION - self._counts.get(VERIFICATION, 0))
         return max(self._expected + to_come, self.bill.total)
+
+    def _sent_again(self) -> int:
+        """How often the target's adapter has sent a request again until now."""
+        return 0 if self._sends_again is None else int(self._sends_again.retries)
 
     def _check_replay(self, entry: Entry, shape: tuple[int, int, int], asked: tuple[float, float]) -> None:
         if entry.shape != shape or entry.phase != self._phase:

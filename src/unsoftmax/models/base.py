@@ -29,6 +29,7 @@ class Model:
     """Base of all models. Subclasses are immutable; `tensors` and `from_tensors` define the file."""
 
     family: ClassVar[str]
+    stored_as: ClassVar[str] = ""  # the name in files, where a family has several models
     exact_at: ClassVar[float] = (
         1e-9  # relative error of the parameters up to which a float64 recovery counts as exact
     )

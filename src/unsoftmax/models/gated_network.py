@@ -9,13 +9,13 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.late_scipy import linear_sum_assignment
-from unsoftmax.models.base import Model
 from unsoftmax.models.parts.activations import ACTIVATIONS, SILU, Activation
+from unsoftmax.models.row_network import RowNetwork, as_constant
 
 __all__ = ["GatedNetwork"]
 
 
-class GatedNetwork(Model):
+class GatedNetwork(RowNetwork):
     """gate (J, d), up (J, d), down (J,) or (J, m); biases of gate (J,), up (J,) and output.
 
     A unit's up row and its bias may be scaled if its down row is scaled back. Units may be permuted. With an
@@ -27,7 +27,8 @@ class GatedNetwork(Model):
     0.0
     """
 
-    family: ClassVar[str] = "gated-network"
+    family: ClassVar[str] = "network"
+    stored_as: ClassVar[str] = "gated-network"
     exact_at: ClassVar[float] = 1e-8
 
     def __init__(
@@ -53,9 +54,8 @@ class GatedNetwork(Model):
             )
         self.gate_bias: Array = np.zeros(J) if gate_bias is None else np.array(gate_bias, dtype=np.float64)
         self.up_bias: Array = np.zeros(J) if up_bias is None else np.array(up_bias, dtype=np.float64)
-        constant = np.array(c, dtype=np.float64)
         answer = self.down.shape[1:]
-        self._c: Array = np.broadcast_to(constant, answer).copy() if constant.shape == () else constant
+        self._c = as_constant(c, answer)
         wanted = (("up", self.gate.shape), ("gate_bias", (J,)), ("up_bias", (J,)), ("_c", answer))
         for name, shape in wanted:
             if getattr(self, name).shape != shape:
@@ -66,26 +66,17 @@ class GatedNetwork(Model):
         self.activation = activation
 
     @property
-    def c(self) -> float | Array:
-        """The output bias."""
-        return float(self._c) if self._c.ndim == 0 else self._c
+    def _first(self) -> Array:
+        return self.gate
 
     @property
-    def width(self) -> int:
-        return int(self.gate.shape[1])
+    def _last(self) -> Array:
+        return self.down
 
     @property
     def units(self) -> int:
         """Number of rows of the gate."""
         return len(self.gate)
-
-    @property
-    def outputs(self) -> int | None:
-        return None if self.down.ndim == 1 else int(self.down.shape[1])
-
-    @property
-    def ranks(self) -> list[int]:
-        return []
 
     @property
     def parameters(self) -> int:
@@ -98,17 +89,6 @@ class GatedNetwork(Model):
         X = self._rows(batch)
         gates = self.activation(X @ self.gate.T + self.gate_bias)
         return np.asarray((gates * (X @ self.up.T + self.up_bias)) @ self.down + self._c)
-
-    def _rows(self, batch: Array) -> Array:
-        X = np.asarray(batch, dtype=np.float64)
-        if X.ndim == 3 and X.shape[1] == 1:
-            X = X[:, 0]
-        if X.ndim != 2 or X.shape[1] != self.width:
-            d = self.width
-            raise UsageError(
-                f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}"
-            )
-        return X
 
     def after(self, matrix: Array, shift: Array) -> Self:
         """The network of x ↦ g(matrix·x + shift)."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model
 from unsoftmax.models.parts.activations import ACTIVATIONS, RELU, Activation
+from unsoftmax.models.row_network import RowNetwork, as_constant
 
 __all__ = ["CanonicalNeurons", "Network"]
 
@@ -41,7 +41,7 @@ class CanonicalNeurons:
     sign: int
 
 
-class Network(Model):
+class Network(RowNetwork):
     """A (J, d), U (J,) or (J, m), biases b (J,), output bias c and, where there is a skip connection, a
     linear part (d,) or (d, m).
 
@@ -77,8 +77,7 @@ class Network(Model):
         self.b: Array = np.zeros(J) if b is None else np.array(b, dtype=np.float64)
         self.linear: Array | None = None if linear is None else np.array(linear, dtype=np.float64)
         answer = self.U.shape[1:]
-        constant = np.array(c, dtype=np.float64)
-        self._c: Array = np.broadcast_to(constant, answer).copy() if constant.shape == () else constant
+        self._c = as_constant(c, answer)
         shapes = (("b", self.b, (J,)), ("linear", self.linear, (d, *answer)), ("c", self._c, answer))
         for name, part, shape in shapes:
             if part is not None and part.shape != shape:
@@ -97,26 +96,17 @@ class Network(Model):
         self.activation = activation
 
     @property
-    def c(self) -> float | Array:
-        """The output bias."""
-        return float(self._c) if self._c.ndim == 0 else self._c
+    def _first(self) -> Array:
+        return self.A
 
     @property
-    def width(self) -> int:
-        return int(self.A.shape[1])
+    def _last(self) -> Array:
+        return self.U
 
     @property
     def neurons(self) -> int:
         """Number of rows of A."""
         return len(self.A)
-
-    @property
-    def outputs(self) -> int | None:
-        return None if self.U.ndim == 1 else int(self.U.shape[1])
-
-    @property
-    def ranks(self) -> list[int]:
-        return []
 
     @property
     def parameters(self) -> int:
@@ -135,17 +125,6 @@ class Network(Model):
         X = self._rows(batch)
         answer = self.activation(self.hidden(X)) @ self.U + self._c
         return np.asarray(answer if self.linear is None else answer + X @ self.linear)
-
-    def _rows(self, batch: Array) -> Array:
-        X = np.asarray(batch, dtype=np.float64)
-        if X.ndim == 3 and X.shape[1] == 1:
-            X = X[:, 0]
-        if X.ndim != 2 or X.shape[1] != self.width:
-            d = self.width
-            raise UsageError(
-                f"a network of width {d} takes (n, {d}) or one-row sequences (n, 1, {d}), not {X.shape}"
-            )
-        return X
 
     def jacobian(self, rows: Array) -> Array:
         """(n, m, d): derivatives of the outputs by the entries of each row."""

@@ -29,7 +29,7 @@ _LARGEST_HEADER = 1 << 20  # bytes; a model of a thousand tensors has a tenth of
 _LARGEST_FILE = 16 << 30  # bytes; a head of width 32,768 as a dense matrix has 8.6 GB
 _TYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64"}
 _FAMILIES: dict[str, type[Model]] = {
-    model.family: model
+    model.stored_as or model.family: model
     for model in (
         EncoderBlock,
         GatedNetwork,
@@ -50,7 +50,7 @@ def save(model: Model, path: str | Path) -> Path:
     from safetensors.numpy import save as serialise
 
     target = Path(path)
-    metadata = {"format": _FORMAT, "version": _VERSION, "family": model.family}
+    metadata = {"format": _FORMAT, "version": _VERSION, "family": model.stored_as or model.family}
     content = serialise(
         {name: np.asarray(part, order="C") for name, part in model.tensors().items()}, metadata
     )

@@ -1,7 +1,15 @@
 """Where answers come from."""
 
 from unsoftmax.arrays import Array
-from unsoftmax.oracles.base import Oracle, OracleSpec, check_width, checked_answers, domain_of, retries_of
+from unsoftmax.oracles.base import (
+    Oracle,
+    OracleSpec,
+    check_width,
+    checked_answers,
+    counts_retries,
+    domain_of,
+    retries_of,
+)
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, TokenIds, check_vocabulary
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
@@ -42,6 +50,7 @@ __all__ = [
     "check_width",
     "checked_answers",
     "content_fingerprint",
+    "counts_retries",
     "domain_of",
     "identity",
     "pins_content",

@@ -17,6 +17,7 @@ __all__ = [
     "OracleSpec",
     "check_width",
     "checked_answers",
+    "counts_retries",
     "domain_of",
     "retries_of",
 ]
@@ -125,6 +126,10 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     >>> checked_answers([[1], [2]], 2, None)
     array([1., 2.])
     """
+    expected = (n_queries,) if outputs is None else (n_queries, outputs)
+    plain = type(raw) is np.ndarray and raw.dtype == np.float64 and raw.shape == expected
+    if plain and np.isfinite(raw).all():  # as most are
+        return np.array(raw)
     if isinstance(raw, np.ma.MaskedArray):
         raise OracleFault("the target answered with a masked array; return plain numbers")
     try:
@@ -139,7 +144,6 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             "return floats"
         )
     answers = np.array(answers, dtype=np.float64)
-    expected = (n_queries,) if outputs is None else (n_queries, outputs)
     if outputs is None and answers.shape == (n_queries, 1):
         answers = answers[:, 0]
     if answers.shape != expected:
@@ -166,8 +170,13 @@ def retries_of(oracle: object) -> int:
     >>> retries_of(lambda X: X)
     0
     """
-    while not hasattr(oracle, "retries"):
+    counts = counts_retries(oracle)
+    return 0 if counts is None else int(counts.retries)
+
+
+def counts_retries(oracle: Any) -> Any:
+    """The oracle, or the one that it wraps, that counts how often it sent a request again; None where none
+    does."""
+    while oracle is not None and not hasattr(oracle, "retries"):
         oracle = getattr(oracle, "inner", getattr(oracle, "function", None))
-        if oracle is None:
-            return 0
-    return int(oracle.retries)
+    return oracle

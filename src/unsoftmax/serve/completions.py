@@ -9,8 +9,7 @@ import json
 import math
 import threading
 from dataclasses import KW_ONLY, dataclass, field
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,13 @@ from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.serve.faults import FaultPlan, Faults
 from unsoftmax.serve.guarded import GuardedHandler, Refused
 from unsoftmax.serve.limits import Limits, RateLimit
-from unsoftmax.serve.listener import Listener
+from unsoftmax.serve.listener import Listener, Listening
 
 __all__ = ["CompletionsServer"]
 
 
 @dataclass(eq=False)
-class CompletionsServer:
+class CompletionsServer(Listening):
     """Serves the next token's log-probabilities at `target` until closed.
 
     embeddings: whether prompts may be vectors. max_logprobs: most log-probabilities an answer, -1 for all, 0
@@ -64,14 +63,12 @@ class CompletionsServer:
         self.lock = threading.Lock()
         self.fault_plan = FaultPlan(self.faults)
         self.rate = RateLimit(self.rate_limit)
-        self._server = Listener(0, self, self.limits, _Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
+        self._listen(Listener(0, self, self.limits, _Handler))
 
     @property
     def target(self) -> str:
         """The address as a target, width included."""
-        port = self._server.server_address[1]
+        port = self._listener.server_address[1]
         return f"openai+http://127.0.0.1:{port}/v1?model={self.name}&width={self.model.width}"
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -136,21 +133,6 @@ class CompletionsServer:
             raise Refused(400, "prompt must be a list of token ids")
         lists = tokens if isinstance(tokens[0], list) else [tokens]
         return list(self.model.embed(np.array(lists)))
-
-    def close(self) -> None:
-        """Stops listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._server.end_connections()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _rows_of(text: str) -> Array:

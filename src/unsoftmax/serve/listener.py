@@ -6,12 +6,13 @@ import socket
 import threading
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from unsoftmax.serve.guarded import GuardedHandler
 from unsoftmax.serve.limits import Limits, MemoryBudget
 
-__all__ = ["Listener"]
+__all__ = ["Listener", "Listening"]
 
 _REFUSAL = b'{"error":"too many connections"}'
 _BUSY = (
@@ -84,3 +85,32 @@ class Listener(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that has gone is not reported."""
+
+
+class Listening:
+    """What servers share: a listener in a thread of its own, until `close`."""
+
+    _listener: Listener
+    _thread: threading.Thread
+
+    def _listen(self, listener: Listener) -> None:
+        self._listener = listener
+        self._thread = threading.Thread(
+            target=listener.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True, name="model-server"
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening and ends every connection."""
+        self._listener.shutdown()
+        self._listener.server_close()
+        self._listener.end_connections()
+        self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

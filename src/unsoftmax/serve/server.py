@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 import threading
 from dataclasses import KW_ONLY, dataclass, field
-from types import TracebackType
-from typing import Self
 
 from unsoftmax.errors import UsageError
 from unsoftmax.oracles import Oracle, domain_of
 from unsoftmax.serve.faults import FaultPlan, Faults
 from unsoftmax.serve.handler import Handler
 from unsoftmax.serve.limits import Limits, RateLimit
-from unsoftmax.serve.listener import Listener
+from unsoftmax.serve.listener import Listener, Listening
 
 __all__ = ["ModelServer"]
 
 
 @dataclass(eq=False)
-class ModelServer:
+class ModelServer(Listening):
     """Serves an oracle at `url` until closed. `requests`, `queries`: answered ones; `seen`: all queries that
     arrived, faults included.
 
@@ -62,19 +60,13 @@ class ModelServer:
         self.dead = False
         self._rate = RateLimit(self.rate_limit)
         try:
-            self._listener = Listener(self.port, self, self.limits, Handler)
+            listener = Listener(self.port, self, self.limits, Handler)
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or error
             raise UsageError(
                 f"cannot serve on port {self.port}: {reason}; choose another port, 0 for a free one"
             ) from error
-        self._thread = threading.Thread(
-            target=self._listener.serve_forever,
-            kwargs={"poll_interval": 0.05},
-            daemon=True,
-            name="model-server",
-        )
-        self._thread.start()
+        self._listen(listener)
 
     @property
     def url(self) -> str:
@@ -92,18 +84,3 @@ class ModelServer:
             self.queries += n_queries
             limit = self.faults.die_after
             self.dead = limit is not None and self.requests >= limit
-
-    def close(self) -> None:
-        """Stops listening and ends every connection."""
-        self._listener.shutdown()
-        self._listener.server_close()
-        self._listener.end_connections()
-        self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
