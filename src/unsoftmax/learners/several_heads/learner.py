@@ -28,7 +28,7 @@ _COPIES = 4  # attempts by copies when steps are shared
 
 # deviations on fresh queries between which all heads are corrected together: below, nothing is left to gain;
 # above, Gauss-Newton steps are not sure to settle
-_SETTLED, _NEARLY = 1e-13, 1e-6
+_SETTLED, _NEARLY = 1e-12, 1e-6
 
 _SWITCHES = 26  # queries a head that find where it switches on or off; measured
 _SECOND_LOOK = 16  # queries a head that look at every matrix once more
