@@ -4,6 +4,7 @@ python -m benchmarks.language_models unembedding     vectors as prompts, Llama a
 float32
 python -m benchmarks.language_models tokens          token prompts, the published setting
 python -m benchmarks.language_models whole           all of a one-layer model, with --sizes and --seeds
+python -m benchmarks.language_models float32         the same, computed by `transformers` in float32
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import unsoftmax
+from benchmarks.vllm_server import part_errors
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
@@ -119,11 +121,42 @@ def whole(sizes: list[str], seeds: int) -> None:
                 print(f"  {result.reason}")
 
 
+def float32(sizes: list[str], seeds: int) -> None:
+    """All parameters of one-layer models that `transformers` computes in float32, through `recover`."""
+    print(
+        "| d, m, heads, groups | seed | status | queries | over parameters/d | value path | network | heads "
+        "| distance | bound |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for size in sizes:
+        d, m, heads, groups = WHOLE[size]
+        for seed in range(seeds):
+            theirs = _in_transformers(random_language_model(d, m, heads=heads, groups=groups, seed=seed))
+            truth = LanguageModel.from_transformers(theirs).canonical()
+            result = unsoftmax.recover(TransformersOracle(theirs), seed=seed)
+            errors = part_errors(truth, result)
+            shown = " | ".join(
+                f"{errors[name]:.1e}" if name in errors else "-"
+                for name in ("value-path", "network", "heads")
+            )
+            distance = "-" if result.model is None else f"{truth.distance(result.model):.1e}"  # type: ignore[arg-type]
+            bound = "-" if result.model is None else f"{result.error_bound:.1e}"
+            ratio = result.queries.total / (truth.parameters / d)
+            print(
+                f"| {d}, {m}, {heads}, {groups} | {seed} | {result.status} | {result.queries.total:,} "
+                f"| {ratio:.0f} "
+                f"| {shown} | {distance} | {bound} |",
+                flush=True,
+            )
+            if result.model is None:
+                print(f"  {result.reason}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=["unembedding", "tokens", "whole"])
+    parser.add_argument("table", choices=["unembedding", "tokens", "whole", "float32"])
     parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
     parser.add_argument("--seeds", type=int, default=10)
     arguments = parser.parse_args()
@@ -131,6 +164,8 @@ def main() -> None:
         unembedding()
     elif arguments.table == "tokens":
         tokens()
+    elif arguments.table == "float32":
+        float32(arguments.sizes.split(","), arguments.seeds)
     else:
         whole(arguments.sizes.split(","), arguments.seeds)
 

@@ -95,25 +95,21 @@ def own_rounding(target: str, model: LanguageModel, prompts: np.ndarray) -> tupl
     return answers, float(np.abs(answers - model(prompts)).max())
 
 
-def compare(truth: LanguageModel, result: unsoftmax.Result) -> None:
-    """Errors of all parts, each against the truth."""
+def part_errors(truth: LanguageModel, result: unsoftmax.Result) -> dict[str, float]:
+    """Errors of all recovered parts, each against the truth."""
     true = truth.canonical()
     layer, parts = true.layers[0], {name: part.value for name, part in result.parts.items()}
-    heads = np.repeat(
-        layer.attention.value.reshape(layer.attention.groups, -1, true.width),
-        layer.attention.shared_by,
-        axis=0,
-    )
-    path = layer.attention.output @ heads.reshape(-1, true.width)
+    attention = layer.attention
+    values = np.repeat(attention.value.reshape(attention.groups, -1, true.width), attention.shared_by, axis=0)
+    path = attention.output @ values.reshape(-1, true.width)
     errors = {"unembedding": relative(parts["unembedding"].matrix, true.unembedding)}
     if "value-path" in parts:
         errors["value-path"] = relative(parts["value-path"], path)
     if "network" in parts:
         errors["network"] = network_distance(layer.network, balanced(parts["network"]))
     if "heads" in parts:
-        errors["heads"] = attention_distance(layer.attention, parts["heads"], rotary=True)
-    for name, error in errors.items():
-        print(f"| {name} | {error:.1e} | {result.parts[name].error_bound:.1e} |", flush=True)
+        errors["heads"] = attention_distance(attention, parts["heads"], rotary=True)
+    return errors
 
 
 def balanced(network: GatedNetwork) -> GatedNetwork:
@@ -127,7 +123,7 @@ def run(target: str, truth: LanguageModel, seed: int, ledger: str | None) -> Non
     prompts = prompts.astype(np.float32).astype(np.float64)
     answers, rounding = own_rounding(target, truth, prompts)
     began = time.perf_counter()
-    oracle = completions_oracle(target, HttpOptions(batch=32, concurrency=2))
+    oracle = completions_oracle(target, HttpOptions(batch=128, concurrency=2, timeout=300.0, patience=900.0))
     result = unsoftmax.recover(oracle, seed=seed, ledger=ledger)
     print(f"{result.status}: {result.reason}")
     print(
@@ -135,7 +131,8 @@ def run(target: str, truth: LanguageModel, seed: int, ledger: str | None) -> Non
         f"{dict(result.queries.by_phase)}"
     )
     print("| part | error | bound |\n|---|---|---|")
-    compare(truth, result)
+    for name, error in part_errors(truth, result).items():
+        print(f"| {name} | {error:.1e} | {result.parts[name].error_bound:.1e} |", flush=True)
     if isinstance(result.model, LanguageModel):
         off = float(np.abs(result.model(prompts) - answers).max())
         print(f"held-out prompts of {_ROWS} rows: {off:.1e} off the server, whose rounding is {rounding:.1e}")

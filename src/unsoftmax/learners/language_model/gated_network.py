@@ -23,17 +23,16 @@ _NEURON_TEST = Test("neurons silu(gate·n)·(up·n)", frozenset({Family.LANGUAGE
 _FIRST_DIRECTIONS = 8
 _GROWTH = 1.15
 _POINTS = 5
-_MATRICES = (
-    3.0  # most measured Hessians over the dimension of symmetric matrices, where rounding hides the rank
-)
+# most measured Hessians over the dimension of symmetric matrices, where rounding hides the rank
+_MATRICES = 3.0
 # dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness, and where answers
-# are
-# rounded more of them tell neurons apart
+# are rounded more of them tell neurons apart
 _ROOM, _SHORT_ROOM = 1.5, 3.0
-# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10, and
-# below 3
-# when as many directions as possible are used, as they are where answers are rounded
-_GAP, _SHORT_GAP = 25.0, 3.0
+# ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10.
+# Where answers
+# are rounded the ratio must stand out from the second largest: at a rank by 1.8 and more, without one by 1.4
+# at most
+_GAP, _SHORT_GAP, _STANDS_OUT = 25.0, 1.8, 1.5
 _CLIMBED, _SHORT_CLIMBED = 2e-3, 2e-2  # how far from one a climb to a gate may end
 _PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
 
@@ -81,7 +80,8 @@ def learn_gated_network(
 
 
 def neuron_space(hessians: Array, gap: float = _GAP) -> NeuronSpace | None:
-    """The span of the Hessians and the identity, when its rank shows; None when it is full."""
+    """The span of the Hessians and the identity, when its rank, an odd number, shows; None when it is
+    full."""
     q = hessians.shape[-1]
     stacked = hessians.reshape(-1, q, q)
     identity = np.sqrt((stacked**2).mean()) * np.eye(q)
@@ -89,12 +89,18 @@ def neuron_space(hessians: Array, gap: float = _GAP) -> NeuronSpace | None:
         as_vectors(np.concatenate([stacked, identity[None]])), full_matrices=False
     )[1:]
     ratios = values[2:-1] / np.maximum(values[3:], 1e-15 * values[0])
-    if not len(ratios):
+    shown = [
+        i for i in range(0, len(ratios), 2) if ratios[i] >= max(gap, _STANDS_OUT * _in_noise(ratios[i + 1 :]))
+    ]
+    if not shown:
         return None
-    rank = int(ratios.argmax()) + 3
-    if ratios.max() < gap or rank % 2 == 0:
-        return None
-    return NeuronSpace(vectors[:rank].T, (rank - 1) // 2, float(ratios.max()))
+    best = max(shown, key=lambda i: float(ratios[i]))
+    return NeuronSpace(vectors[: best + 3].T, best // 2 + 1, float(ratios[best]))
+
+
+def _in_noise(ratios: Array) -> float:
+    """The largest ratio behind a rank, but for the last quarter: the least values of noise fall apart."""
+    return float(ratios[: max(1, 3 * len(ratios) // 4)].max(initial=1.0))
 
 
 def _grow(
@@ -109,7 +115,7 @@ def _grow(
     gap = _SHORT_GAP if precision.short else _GAP
     room = _SHORT_ROOM if precision.short else _ROOM
     while True:
-        measured = measure_circle(function, frame, n_points, q, measured, precision.angle)
+        measured = measure_circle(function, frame, n_points, q, measured, precision.differences)
         space = neuron_space(measured.across, gap)
         wanted = d - 2 if space is None else _directions_for(space.neurons, room)
         if space is not None and (q >= wanted or q == d - 2):

@@ -134,7 +134,9 @@ def _separating_rows(
         if precision.short:  # poles that rounding could have moved anywhere tell nothing
             good = [(i, poles) for i, poles in good if poles.condition * poles.misfit < _CONDITION]
         few = 2 if precision.short else tries // 2
-        if len(good) >= few and max(poles.misfit for _, poles in good) < limit:
+        misfits = [poles.misfit for _, poles in good]
+        usual = np.median if precision.short else np.max  # rounding is larger where a row nearly cancels
+        if len(good) >= few and float(usual(misfits)) < limit:
             good.sort(key=lambda pair: pair[1].condition)
             kept = good[: _SHORT_ROWS if precision.short else 1]
             return [_SeparatingRow(rows[i], poles.with_outputs(samples[i], _ZEROS)) for i, poles in kept]

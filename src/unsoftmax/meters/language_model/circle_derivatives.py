@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.meters.language_model.precision import FLOAT64
+from unsoftmax.meters.language_model.precision import FLOAT64, Differences
 
 __all__ = ["CircleDerivatives", "measure_circle"]
 
@@ -40,7 +40,7 @@ class CircleDerivatives:
     values: Array
     hessians: Array
     gradients: Array
-    step: float
+    differences: Differences
 
     @property
     def across(self) -> Array:
@@ -71,8 +71,12 @@ class CircleDerivatives:
         return np.asarray(self.on_circle @ self.frame[:, :2].T)
 
     def further_gradients(self, function: Function) -> Array:
-        """Gradients (P, d - 2 - q, out) along the rest, by central differences: 2 values each."""
-        return np.stack([_gradients(function, point, self.rest, self.step) for point in self.points])
+        """Gradients (P, d - 2 - q, out) along the rest, by central differences."""
+        if not self.rest.shape[1]:
+            return np.zeros((len(self.angles), 0, len(self.frame)))
+        stencils = [_Stencil(function, point, self.differences) for point in self.points]
+        radius = np.sqrt(len(self.frame))
+        return np.stack([stencil(self.rest.T, np.zeros(1))[0] / radius for stencil in stencils])
 
 
 def measure_circle(
@@ -81,11 +85,11 @@ def measure_circle(
     n_points: int,
     q: int,
     before: CircleDerivatives | None = None,
-    step: float = FLOAT64.angle,
+    differences: Differences = FLOAT64.differences,
 ) -> CircleDerivatives:
     """Derivatives at `n_points` points along q directions; what `before` holds, for fewer points and
     directions, is
-    not asked again. step: radians of the differences."""
+    not asked again."""
     angles = _TURN * np.arange(n_points)
     d = len(frame)
     points = np.sqrt(d) * np.column_stack([np.cos(angles), np.sin(angles)]) @ frame[:, :2].T
@@ -101,29 +105,32 @@ def measure_circle(
         hessians[:old, :, :known, :known], gradients[:old, :known] = before.hessians, before.gradients
     directions = frame[:, 2 : 2 + q]
     for p, point in enumerate(points):
-        stencil = _Stencil(function, point, step)
+        stencil = _Stencil(function, point, differences)
         _fill(stencil, values[p], directions, known if p < old else 0, hessians[p], gradients[p])
-    return CircleDerivatives(frame, angles, values, hessians, gradients, step)
+    return CircleDerivatives(frame, angles, values, hessians, gradients, differences)
 
 
 @dataclass(frozen=True, eq=False)
 class _Stencil:
-    """Values a step along and against directions from one point."""
+    """Derivatives along great circles through one point."""
 
     function: Function
     point: Array
-    step: float
+    differences: Differences
 
-    def __call__(self, along: Array) -> tuple[Array, Array]:
+    def __call__(self, along: Array, value: Array) -> tuple[Array, Array]:
+        """First and second derivative along every direction; value: at the point."""
+        step = self.differences.step
+        turns = (step, -step, 2.0 * step, -2.0 * step) if self.differences.fine else (step, -step)
         radius = np.sqrt(len(self.point))
-        moved = np.concatenate(
-            [
-                np.cos(self.step) * self.point + sign * np.sin(self.step) * radius * along
-                for sign in (1.0, -1.0)
-            ]
-        )
-        up, down = np.split(self.function(moved), 2)
-        return up, down
+        moved = [np.cos(turn) * self.point + np.sin(turn) * radius * along for turn in turns]
+        up, down, *further = np.split(self.function(np.concatenate(moved)), len(turns))
+        if not further:
+            return (up - down) / (2.0 * step), (up + down - 2.0 * value) / step**2
+        far_up, far_down = further
+        first = (8.0 * (up - down) - (far_up - far_down)) / (12.0 * step)
+        second = (16.0 * (up + down) - (far_up + far_down) - 30.0 * value) / (12.0 * step**2)
+        return first, second
 
 
 def _fill(
@@ -137,20 +144,13 @@ def _fill(
     along = np.where((i == j)[:, None], directions.T[i], (directions.T[i] + directions.T[j]) / np.sqrt(2.0))
     if not len(along):
         return
-    up, down = stencil(along)
-    second = (up + down - 2.0 * value) / (d * stencil.step**2)
+    first, second = stencil(along, value)
+    second = second / d
     diagonal = i == j
     hessian[:, i[diagonal], i[diagonal]] = second[diagonal].T
-    gradient[i[diagonal]] = ((up - down) / (2.0 * stencil.step * np.sqrt(d)))[diagonal]
+    gradient[i[diagonal]] = first[diagonal] / np.sqrt(d)
     own = np.einsum("oii->io", hessian)
     mixed = ~diagonal
     entries = second[mixed] - (own[i[mixed]] + own[j[mixed]]) / 2.0
     hessian[:, i[mixed], j[mixed]] = entries.T
     hessian[:, j[mixed], i[mixed]] = entries.T
-
-
-def _gradients(function: Function, point: Array, directions: Array, step: float) -> Array:
-    if not directions.shape[1]:
-        return np.zeros((0, len(point)))
-    up, down = _Stencil(function, point, step)(directions.T)
-    return np.asarray((up - down) / (2.0 * step * np.sqrt(len(point))))
