@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from unsoftmax.certify import Certificate
@@ -125,8 +127,8 @@ def _own_rounding(
     along = np.linspace(0.0, _LINE, _LINE_POINTS)
     basis = np.linalg.qr(np.vander(along / _LINE, 4))[0]
     largest = 0.0
-    for length in lengths:
-        start, direction = rng.standard_normal((2, length, ledger.width))
+    for length, size in product(lengths, _SIZES):
+        start, direction = size * rng.standard_normal((2, length, ledger.width))
         batch = start + along[:, None, None] * direction
         answers = ledger.ask(batch)
         left = answers - basis @ (basis.T @ answers)

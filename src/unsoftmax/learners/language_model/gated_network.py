@@ -89,13 +89,17 @@ def neuron_space(hessians: Array, gap: float = _GAP) -> NeuronSpace | None:
         as_vectors(np.concatenate([stacked, identity[None]])), full_matrices=False
     )[1:]
     ratios = values[2:-1] / np.maximum(values[3:], 1e-15 * values[0])
+    every = 2 if gap >= _GAP else 1  # rounding may hide the weakest direction, and the rank shows as even
     shown = [
-        i for i in range(0, len(ratios), 2) if ratios[i] >= max(gap, _STANDS_OUT * _in_noise(ratios[i + 1 :]))
+        i
+        for i in range(0, len(ratios), every)
+        if ratios[i] >= max(gap, _STANDS_OUT * _in_noise(ratios[i + 1 :]))
     ]
     if not shown:
         return None
     best = max(shown, key=lambda i: float(ratios[i]))
-    return NeuronSpace(vectors[: best + 3].T, best // 2 + 1, float(ratios[best]))
+    neurons = (best + 3) // 2  # of ranks 2m and 2m + 1
+    return NeuronSpace(vectors[: 2 * neurons + 1].T, neurons, float(ratios[best]))
 
 
 def _in_noise(ratios: Array) -> float:
