@@ -19,7 +19,7 @@ from unsoftmax.serve.completions import CompletionsServer
 
 pytest.importorskip("torch")
 
-DEEP = random_language_model(12, 8, heads=2, layers=3, seed=1)
+DEEP = random_language_model(8, 8, heads=2, layers=3, seed=1)
 
 
 def test_what_leaks_comes_first() -> None:
@@ -38,7 +38,7 @@ def test_without_embeddings_the_width_still_leaks() -> None:
     with CompletionsServer(DEEP, embeddings=False) as server:
         done = unsoftmax.audit_target(server.target)
     found = {finding.subject: finding for finding in done.findings}
-    assert found["hidden width"].value == "12"
+    assert found["hidden width"].value == "8"
     assert "may not be vectors" in found["endpoint"].evidence
 
 
@@ -77,5 +77,5 @@ def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
     with CompletionsServer(DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
         done = unsoftmax.audit_target(server.target)
     found = {finding.subject: finding for finding in done.findings}
-    assert "all 18 of a prompt take 5 requests" in found["endpoint"].evidence
+    assert "all 12 of a prompt take 3 requests" in found["endpoint"].evidence
     assert verdict(done).startswith("It leaks in part: the unembedding")

@@ -146,7 +146,7 @@ def _rotation(angles: Array, rows: float) -> Array:
 def _base(angles: Array, weights: Array, half: int) -> tuple[float, float]:
     """log theta of θ_j = theta^(-j/half), from the planes after the first, whose θ is one, and its weight.
 
-    >>> round(_base(np.array([1.0, 0.1]), np.ones(2), 2)[0] / np.log(100.0), 9)
+    >>> round(float(_base(np.array([1.0, 0.1]), np.ones(2), 2)[0] / np.log(100.0)), 9)
     1.0
     """
     if len(angles) < 2:
