@@ -206,3 +206,14 @@ def test_a_causal_mask_does_not_matter_to_the_last_row() -> None:
     assert result.status is Status.EXACT, result.reason
     assert isinstance(result.model, EncoderBlock)
     assert block_from_torch(layer).distance(result.model) < 1e-8
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_short_arithmetic_is_named_at_once(norm_first: bool, dtype: torch.dtype) -> None:
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=norm_first, dtype=dtype)
+    result = unsoftmax.recover(layer)
+    assert result.status is Status.UNRESOLVED
+    assert str(dtype).removeprefix("torch.") in result.reason
+    assert "module.double()" in result.reason
+    assert result.queries.total < 400

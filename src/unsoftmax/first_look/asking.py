@@ -20,7 +20,7 @@ from unsoftmax.answers import (
     Within,
 )
 from unsoftmax.arrays import Array
-from unsoftmax.float_formats import FloatFormat
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Ledger
 
 __all__ = ["FirstLookAsker"]
@@ -126,7 +126,7 @@ class FirstLookAsker:
         """How far two answers of one value may lie apart, to sequences whose longest row has that norm."""
         size = float(np.abs(answers).max(initial=0.0))
         if self.answers is None or self.exact:
-            return _ROUNDING * max(size, 1e-300)
+            return (_ROUNDING + self._rounding_of_vectors(answers)) * max(size, 1e-300)
         off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
         if isinstance(self.inner, Stored | Computed):
             off += 2.0 * self.inner.format.unit * size
@@ -134,6 +134,11 @@ class FirstLookAsker:
                 per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
                 off += float(per_row * self._loudest * longest)
         return off
+
+    def _rounding_of_vectors(self, answers: Array) -> float:
+        """Relative rounding of vectors whose numbers all have a short format, as their kind is not known."""
+        short = smallest_format(answers) if answers.ndim > 1 else None
+        return 0.0 if short is None else _COMPUTED * short.unit * float(np.sqrt(self.ledger.width))
 
     def own_error(self) -> float:
         """How far an answer near zero may be off by itself."""

@@ -87,9 +87,9 @@ def advice_for(result: Result) -> str:
 
 def _causes(found: Mapping[str, str]) -> list[str]:
     causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject, "").startswith(value)]
-    if found.get("single rows") == "curved":
-        causes.append(_CURVED)
     answers, family = found.get("answers", ""), found.get("family", "")
+    if found.get("single rows") == "curved" and not answers.startswith("vectors"):
+        causes.append(_CURVED)
     if family in _EXACT_ONLY and any(kind in answers for kind in _ROUGH):
         causes.append(
             f"It looks like {family}, and its answers are {answers}: that family is recovered from "

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.families import Family
+from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
@@ -154,9 +155,16 @@ def _grows(asker: Asker, rng: np.random.Generator) -> bool:
 
 
 def _check_order(asks: AsksSequences, width: int, rng: np.random.Generator) -> None:
-    """Raises unless the last row asks and the order of the others does not matter."""
+    """Raises unless answers have float64 digits, the last row asks, and the order of the others does not
+    matter."""
     rows = rng.standard_normal((3, width))
-    plain, others, last = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
+    answers = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
+    if (short := smallest_format(answers)) is not None:
+        raise Unresolved(
+            f"all answers are {short.value} numbers: a block is recovered from differences that "
+            "their rounding hides; ask the same block in float64 (torch: module.double())"
+        )
+    plain, others, last = answers
     scale = _SAME_ORDER * float(np.abs(plain).max())
     moved_others, moved_last = (float(np.abs(there - plain).max()) > scale for there in (others, last))
     if moved_others and not moved_last:
