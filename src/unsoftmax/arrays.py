@@ -5,7 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EPS", "Array", "Ids", "centred_basis", "complement", "expit", "largest", "logit", "rms"]
+__all__ = [
+    "EPS",
+    "Array",
+    "Ids",
+    "centred_basis",
+    "complement",
+    "expit",
+    "largest",
+    "logit",
+    "longest_rows",
+    "rms",
+]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
@@ -44,6 +55,15 @@ def largest(answers: Array) -> Array:
     """
     size = np.abs(answers)
     return size if size.ndim == 1 else np.asarray(size.max(axis=1))
+
+
+def longest_rows(batch: Array) -> Array:
+    """The norm of every sequence's longest row: (B,) of a batch (B, N, d).
+
+    >>> longest_rows(np.array([[[3.0, 4.0], [0.0, 1.0]]]))
+    array([5.])
+    """
+    return np.asarray(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max(axis=1, initial=0.0)))
 
 
 def rms(values: Array) -> float:

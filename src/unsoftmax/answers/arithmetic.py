@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array, rms
+from unsoftmax.arrays import Array, longest_rows, rms
 from unsoftmax.float_formats import FloatFormat, smallest_format
 
 __all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic"]
@@ -61,7 +61,7 @@ def arithmetic_rows(width: int, rng: np.random.Generator, longest: float = np.in
     middle, step = rng.integers(-7, 8, (2, len(_SIZES), _LINES, 1, width)) / 8.0
     lines = np.concatenate([middle - step, middle, middle + step], axis=2)
     rows = (lines * np.reshape(_SIZES, (-1, 1, 1, 1))).reshape(-1, 1, width)
-    beyond = float(np.linalg.norm(rows, axis=2).max()) / longest
+    beyond = float(longest_rows(rows).max()) / longest
     return np.asarray(rows * 2.0 ** -np.ceil(np.log2(beyond)) if beyond > 1.0 else rows)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.audit.defences import Defence
 from unsoftmax.audit.detectors import Watched
 from unsoftmax.errors import OracleFault
@@ -64,7 +64,7 @@ class _Camouflaged:
 
 def attack_adapted(oracle: Oracle, defence: Defence, honest: Array, seed: int, budget: int) -> Attacked:
     """The first attempt that no detector stops. Without detectors there is one attempt, as it is."""
-    bound = float(np.linalg.norm(honest, axis=2).max()) if defence.detects else np.inf
+    bound = float(longest_rows(honest).max()) if defence.detects else np.inf
     why, sent = "", 0
     for dummies in _LADDER if defence.detects else (0,):
         target = defence.around(oracle, seed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.audit.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import (
@@ -223,7 +223,7 @@ def _norms(sequences: Array) -> Array:
     """The longest row of every sequence; ids have none."""
     if sequences.ndim == 2:
         return np.zeros(len(sequences))
-    return np.asarray(np.linalg.norm(sequences, axis=2).max(axis=1))
+    return longest_rows(sequences)
 
 
 def _checked_budget(oracle: Oracle, value: float | str, seed: int) -> Oracle:

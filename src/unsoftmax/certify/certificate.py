@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array, largest
+from unsoftmax.arrays import Array, largest, longest_rows
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
@@ -134,7 +134,8 @@ def certify(
             error, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
             ratios.append(ratio)
-            hidden.append(unseen)
+            if batch.shape[1] > 1 and off.deviation is None:
+                hidden.append(unseen / np.maximum(longest_rows(batch), 1e-300))
         repeated = _repeats(asker, model, off.tolerance) if off.repeats == 1 else None
     all_errors, all_ratios = np.concatenate(errors), np.concatenate(ratios)
     by_kind = _by_kind(sample, all_ratios)
@@ -157,7 +158,7 @@ def certify(
         caveat=caveat,
         distribution=sample.distribution,
         resolution=off.resolution,
-        **(_heads_unseen(model, sample, hidden) if off.deviation is None else {}),
+        **_heads_unseen(model, hidden),
     )
 
 
@@ -207,13 +208,13 @@ class _Ruler:
         long rows, whatever the asking row."""
         if self.deviation is None or not isinstance(self.model, SingleHead) or self.model.w0 is None:
             return 0.0
-        longest = np.sqrt(np.einsum("bnd,bnd->bn", batch, batch)).max(axis=1)
+        longest = longest_rows(batch)
         return np.asarray(longest**2 * float(np.linalg.norm(self.model.v)) * self.model.matrix.norm())
 
 
-def _heads_unseen(model: Model, sample: Sample, hidden: list[Array]) -> dict[str, float]:
+def _heads_unseen(model: Model, hidden: list[Array]) -> dict[str, float]:
     """The size of a further head, and the distance of two heads given as one, from which half of the
-    sequences show them.
+    sequences show them. hidden: the largest deviations that pass, against the longest row of the sequence.
 
     A further head adds about a quarter of its readout times the longest row. Two heads given as one differ
     from it in the second order of their distance only: by an eighth of its square.
@@ -226,16 +227,9 @@ def _heads_unseen(model: Model, sample: Sample, hidden: list[Array]) -> dict[str
         else []
     )
     size = sum(float(np.linalg.norm(head.v)) for head in heads)
-    if not size:
+    if not size or not hidden:
         return {}
-    parts = [
-        unseen / (size * np.maximum(np.linalg.norm(batch, axis=2).max(axis=1), 1e-300))
-        for batch, unseen in zip(sample.batches, hidden, strict=True)
-        if batch.shape[1] > 1
-    ]
-    if not parts:
-        return {}
-    usual = float(np.median(np.concatenate(parts)))
+    usual = float(np.median(np.concatenate(hidden))) / size
     return {"faintest_head": 4.0 * usual, "closest_heads": float(np.sqrt(32.0 * usual))}
 
 

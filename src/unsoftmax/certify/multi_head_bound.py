@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.arrays import EPS, Array, longest_rows, rms
 from unsoftmax.certify.joint_bound import joint_error_bound
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.isolating_pairs import (
@@ -194,7 +194,7 @@ def _size(asker: Asker) -> float:
 
 
 def _allowed(asker: Asker, batch: Array) -> bool:
-    return asker.input_bound is None or float(np.linalg.norm(batch, axis=2).max()) <= asker.input_bound
+    return asker.input_bound is None or float(longest_rows(batch).max()) <= asker.input_bound
 
 
 def _units(rng: np.random.Generator, width: int) -> Array:

@@ -3,7 +3,9 @@ user's own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +22,13 @@ _QUERIES = 176  # with the checks of a learner and its error bound at most 256
 _COUNTS = {1: 18, 2: 30, 3: 30}
 _EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6
 _WIDE = 256
+# Rows drawn at once. At d = 1536 all rows of a sample are 26 MB, and fresh memory for them took longer (30 to
+# 57 ms) than all that is computed with them.
+_BYTES_AT_ONCE = 2 << 20
 _SHORTEST_ROW = 1 / 8  # of the smallest size
 _OWN_SHARE = 4  # one sequence in four is the user's, where there are any
 _COMPANIONS_AT = (1, 2, 3, 4, 6, 9, 12)  # lengths at which some sequences are made from others
+_NEVER_SPLIT = max(_COMPANIONS_AT)  # sequences of such a length are drawn together
 _NEAR = 1e-6  # how far near copies are moved, against the size of the rows
 
 _SHAPES: tuple[tuple[str, float], ...] = (
@@ -56,11 +62,14 @@ class OwnSequences:
 class Sample:
     """Batches of sequences, one a length and a few of one sequence.
 
-    lengths_of, shapes_of: the names of every sequence's class of lengths and of its shape. sizes: the longest
-    row of a sequence, by class. distribution: how the sequences were drawn, in words.
+    batches: to be gone through once; rows are drawn when their turn comes, so few are in memory at a time.
+    lengths: the numbers of rows that occur. lengths_of, shapes_of: the names of every sequence's class of
+    lengths and of its shape. sizes: the longest row of a sequence, by class. distribution: how the sequences
+    were drawn, in words.
     """
 
-    batches: tuple[Array, ...]
+    batches: Iterable[Array]
+    lengths: tuple[int, ...]
     lengths_of: tuple[str, ...]
     shapes_of: tuple[str, ...]
     sizes: tuple[float, ...]
@@ -70,11 +79,6 @@ class Sample:
     def independent(self) -> int:
         """How many sequences are no copies of others, in another order or a millionth away."""
         return sum(shape not in _COPIES for shape in self.shapes_of)
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """The numbers of rows that occur."""
-        return tuple(sorted({int(batch.shape[1]) for batch in self.batches}))
 
 
 def sizes_for(model: Model, bound: float | None) -> tuple[float, ...]:
@@ -116,7 +120,8 @@ def draw_sample(
     n = sum(map(len, theirs))
     return replace(
         drawn,
-        batches=drawn.batches + theirs,
+        batches=chain(drawn.batches, theirs),
+        lengths=tuple(sorted({*drawn.lengths, *(int(batch.shape[1]) for batch in theirs)})),
         lengths_of=drawn.lengths_of + tuple(_named(len(x)) for batch in theirs for x in batch),
         shapes_of=drawn.shapes_of + (shape,) * n,
         distribution=f"{n} are the user's own; of the others, {drawn.distribution}",
@@ -139,29 +144,72 @@ def _lengths(limit: int, rng: np.random.Generator) -> dict[int, int]:
 def _in_space(
     counts: dict[int, int], sizes: tuple[float, ...], width: int, rng: np.random.Generator
 ) -> Sample:
-    """All rows at once, sequence after sequence: length and size by strata, shapes at random."""
+    """Length and size by strata, shapes at random."""
     alone = [length for length in (2, 2, 5) if length in counts]  # one sequence a call
     lengths = np.concatenate([np.repeat(list(counts), list(counts.values())), alone]).astype(np.int64)
     n = len(lengths)
     size = np.array(sizes)[_strata(lengths, len(sizes), rng)]
     shape = rng.choice(len(_SHAPES), n, p=[share for _, share in _SHAPES])
-    first = np.concatenate([[0], np.cumsum(lengths)])
-    owner = np.repeat(np.arange(n), lengths)
-    rows = _directions(shape, first, width, rng)
-    drawn_lengths = np.sqrt(np.einsum("rd,rd->r", rows, rows))
-    rows *= (_norms(size, sizes[0], shape, owner, rng) / drawn_lengths)[:, None]
-    _copy_within(rows, np.flatnonzero(shape == _INDEX["repeated rows"]), first, rng)
     shapes = [_SHAPES[each][0] for each in shape]
-    for i, kind in _companions(rows, lengths, first, size, rng).items():
+    for i, kind in _companions(lengths).items():
         shapes[i] = kind
     shapes[n - len(alone) :] = ["one sequence a call"] * len(alone)
-    batches, place = [], 0
-    for length, count in [*counts.items(), *((length, 1) for length in alone)]:
-        batches.append(rows[first[place] : first[place + count]].reshape(count, length, width))
-        place += count
+    ends = np.cumsum([*counts.values(), *(1 for _ in alone)])
+    plan = _Plan(lengths, size, shape, sizes[0], width)
     return Sample(
-        tuple(batches), tuple(_named(int(each)) for each in lengths), tuple(shapes), sizes, _DISTRIBUTION
+        plan.batches(ends, rng),
+        tuple(sorted(counts)),
+        tuple(_named(int(each)) for each in lengths),
+        tuple(shapes),
+        sizes,
+        _DISTRIBUTION,
     )
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The length, the size and the shape of every sequence, whose rows are yet to be drawn."""
+
+    lengths: NDArray[np.int64]
+    size: Array
+    shape: NDArray[np.int64]
+    smallest: float
+    width: int
+
+    def batches(self, ends: NDArray[np.int64], rng: np.random.Generator) -> Iterator[Array]:
+        """Batches that end before these sequences; long ones come in parts."""
+        for start, stop in self._groups(ends):
+            rows = self._rows(slice(start, stop), rng)
+            place = 0
+            for end in [*(int(end) for end in ends if start < end < stop), stop]:
+                length = int(self.lengths[start])
+                taken = (end - start) * length
+                yield rows[place : place + taken].reshape(end - start, length, self.width)
+                start, place = end, place + taken
+
+    def _groups(self, ends: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+        """Sequences from `start` to `stop` whose rows are drawn at once."""
+        rows = np.concatenate([[0], np.cumsum(self.lengths)])
+        splits = {int(end) for end in ends} | {int(i) for i in np.flatnonzero(self.lengths > _NEVER_SPLIT)}
+        start = stop = 0
+        for end in sorted(splits | {len(self.lengths)}):
+            if stop > start and 8 * self.width * (rows[end] - rows[start]) > _BYTES_AT_ONCE:
+                yield start, stop
+                start = stop
+            stop = end
+        yield start, stop
+
+    def _rows(self, which: slice, rng: np.random.Generator) -> Array:
+        """All rows of these sequences, one sequence after the other."""
+        lengths, size, shape = self.lengths[which], self.size[which], self.shape[which]
+        first = np.concatenate([[0], np.cumsum(lengths)])
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        rows = _directions(shape, first, self.width, rng)
+        drawn_lengths = np.sqrt(np.einsum("rd,rd->r", rows, rows))
+        rows *= (_norms(size, self.smallest, shape, owner, rng) / drawn_lengths)[:, None]
+        _copy_within(rows, np.flatnonzero(shape == _INDEX["repeated rows"]), first, rng)
+        _make_companions(rows, lengths, first, size, rng)
+        return rows
 
 
 def _strata(lengths: NDArray[np.int64], n_sizes: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -229,28 +277,40 @@ def _copy_within(
         block[:] = block[np.where(rng.random(len(block)) < 0.7, source, np.arange(len(block)))]
 
 
-def _companions(
-    rows: Array, lengths: NDArray[np.int64], first: NDArray[np.int64], size: Array, rng: np.random.Generator
-) -> dict[int, str]:
-    """A few sequences become copies of others: moved by a millionth, in another order (the last row stays),
-    or with the first or the last row only."""
+def _companions(lengths: NDArray[np.int64]) -> dict[int, str]:
+    """Which sequences are made from others, and how: moved by a millionth, in another order (the last row
+    stays), or with the first or the last row only."""
     changed: dict[int, str] = {}
+    for length, members in _families(lengths):
+        changed[int(members[1])] = _MOVED
+        if length > 2:
+            changed[int(members[2])] = _PERMUTED
+        if length > 1:
+            changed[int(members[3])] = changed[int(members[4])] = "one row of another sequence"
+    return changed
+
+
+def _families(lengths: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.intp]]]:
+    """Six sequences of the same length each: the first one, of which the others are made, and the last, left
+    as it is."""
     for length in _COMPANIONS_AT:
         members = np.flatnonzero(lengths == length)[:6]
-        if len(members) < 6:
-            continue
+        if len(members) == 6:
+            yield length, members
+
+
+def _make_companions(
+    rows: Array, lengths: NDArray[np.int64], first: NDArray[np.int64], size: Array, rng: np.random.Generator
+) -> None:
+    for length, members in _families(lengths):
         original, near, permuted, begun, ended, _ = (rows[first[i] : first[i + 1]] for i in members)
         longest = size[members[0]]
         near[:] = original + _NEAR * longest * rng.standard_normal(original.shape) / np.sqrt(rows.shape[1])
         near *= np.minimum(1.0, longest / np.linalg.norm(near, axis=1, keepdims=True))
-        changed[int(members[1])] = _MOVED
         if length > 2:
             permuted[:] = original[np.append(rng.permutation(length - 1), length - 1)]
-            changed[int(members[2])] = _PERMUTED
         if length > 1:
             begun[0], ended[-1] = original[0], original[-1]
-            changed[int(members[3])] = changed[int(members[4])] = "one row of another sequence"
-    return changed
 
 
 def _own_batches(rows: Array, n: int, limit: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], str]:
@@ -280,6 +340,7 @@ def _of_ids(vocabulary: int, counts: dict[int, int], rng: np.random.Generator) -
     names = tuple(_named(length) for length, count in counts.items() for _ in range(count))
     return Sample(
         batches,  # type: ignore[arg-type]
+        tuple(sorted(counts)),
         names,
         names,
         (),

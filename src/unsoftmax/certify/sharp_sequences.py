@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.answers import Answers, Clipped, Labels, Noisy, Rounded, Stored, Within
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, longest_rows
 from unsoftmax.certify.fresh_sequences import most_moved
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import VERIFICATION, Asker
@@ -153,7 +153,7 @@ def _straddle(
     good = np.abs(values - middle) <= 0.1 * apart
     good &= apart < 0.1 * _cell(ruler, middle)
     if asker.input_bound is not None:
-        good &= np.linalg.norm(moved, axis=2).max(axis=1) <= 0.999 * asker.input_bound
+        good &= longest_rows(moved) <= 0.999 * asker.input_bound
     pairs = []
     for sign in (1.0, -1.0):
         beside = _solve(head, moved, middle + 1.2 * sign * apart, direction)
@@ -210,7 +210,7 @@ def _solve(head: SingleHead, rows: Array, wanted: Array, direction: Array) -> Ar
     """Rows moved together along the readout until the head's value is as wanted; secant steps, kept short."""
     shift, before = np.zeros(len(rows)), np.full(len(rows), np.nan)
     value_before = np.full(len(rows), np.nan)
-    longest = 2.0 * np.linalg.norm(rows, axis=2).max(axis=1) * float(np.linalg.norm(head.v))
+    longest = 2.0 * longest_rows(rows) * float(np.linalg.norm(head.v))
     moved = rows
     for _ in range(_STEPS):
         value = head(moved)

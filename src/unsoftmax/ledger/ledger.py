@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
 from unsoftmax.ledger.asker import Asker, Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
@@ -236,7 +236,7 @@ class Ledger:
         """Learners choose rows within the bound; should one fail to, nothing is sent."""
         if self.input_bound is None or not batch.size:
             return
-        longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max()))
+        longest = float(longest_rows(batch).max())
         if longest > self.input_bound * (1.0 + 1e-9):
             raise Unresolved(
                 f"the next query would hold a row of norm {longest:.6g}, rows may be {self.input_bound:g} "

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
 from unsoftmax.models.matrices import Factors, Matrix, difference_norm
@@ -103,7 +103,7 @@ class Transformer(Model):
 
     def sensitivity(self, batch: Array) -> Array:
         X = as_batch(batch, self.width)
-        longest = np.sqrt(np.einsum("bnd,bnd->bn", X, X)).max(axis=1)
+        longest = longest_rows(X)
         against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
         visible = self.network.folds.spread((1.0 + abs(self.residual)) * longest)
         return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.base import Oracle, OracleSpec
@@ -207,7 +207,7 @@ class BoundedInputs(_Wrapper):
         return replace(self.inner.spec, input_bound=self.bound)
 
     def __call__(self, batch: Array, /) -> Array:
-        longest = float(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max(initial=0.0)))
+        longest = float(longest_rows(batch).max(initial=0.0))
         if longest > self.bound * (1 + 1e-12):
             raise OracleFault(
                 f"a row of norm {longest:.6g} was sent, but the target takes at most {self.bound:.6g}; pass "

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array, rms
+from unsoftmax.arrays import Array, longest_rows, rms
 from unsoftmax.learners.computed.two_row_queries import Asks, TwoRowQueries
 from unsoftmax.models import MultiHead
 
@@ -47,7 +47,7 @@ def check_fresh(
         for length, count in _LENGTHS:
             batch = size * np.clip(rng.standard_normal((count, length, d)), -2.0, 2.0)
             if bound is not None:
-                longest = float(np.linalg.norm(batch, axis=2).max())
+                longest = float(longest_rows(batch).max())
                 batch *= min(1.0, 0.99 * bound / longest)
             batch = queries.rounded(batch)
             gaps = np.abs(asker.ask(batch) - model(batch)).reshape(count, -1).max(axis=1)

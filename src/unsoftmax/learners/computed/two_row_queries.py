@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.sequence_fit import SequenceBlock
 from unsoftmax.solvers.two_row_fit import AnswerBlock
@@ -186,7 +186,7 @@ def random_sequences(
     limit.
     """
     batch = size * rng.standard_normal((shape[0], shape[1] + 1, queries.width))
-    longest = float(np.linalg.norm(batch, axis=2).max(initial=0.0))
+    longest = float(longest_rows(batch).max(initial=0.0))
     batch = batch * min(1.0, 0.99 * limit / longest) if longest > 0 else batch
     return ask_sequences(queries, queries.rounded(batch), group)
 
