@@ -22,7 +22,7 @@ def _file(folder: Path, tensors: dict[str, np.ndarray], metadata: dict[str, str]
 @pytest.mark.parametrize(
     ("tensors", "metadata", "message"),
     [
-        ({"v": np.ones(2)}, None, "holds v and either W"),
+        ({"v": np.ones(2)}, None, "holds either W"),
         ({"W": np.eye(2), "v": np.ones(3)}, None, "v must be"),
         ({"W": np.eye(2), "v": np.ones(2), "extra": np.ones(1)}, None, "no tensor 'extra'"),
         ({"W": np.eye(2, dtype=np.float32), "v": np.ones(2)}, None, "float32"),

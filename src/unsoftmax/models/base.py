@@ -14,7 +14,7 @@ from unsoftmax.errors import UsageError
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["Model", "as_batch", "softmax"]
+__all__ = ["Model", "WithConstant", "as_batch", "check_finite", "relative", "softmax"]
 
 # of the last digit of a sum: its own rounding, that of its largest term, and of the learnt term's
 _UNITS = 8.0
@@ -145,6 +145,29 @@ class Model:
                 f"a distance needs equal shapes, not width {self.width} and {other.width} (outputs "
                 f"{self.outputs} and {other.outputs})"
             )
+
+
+class WithConstant(Model):
+    """A model whose answers are a constant and what rows add to it."""
+
+    _c: Array
+
+    @property
+    def c(self) -> float | Array:
+        """The constant: a number, or one a component for vector answers."""
+        return float(self._c) if self._c.ndim == 0 else self._c
+
+
+def check_finite(**parts: Array | None) -> None:
+    """Refuses parameters that are no numbers, by name."""
+    for name, part in parts.items():
+        if part is not None and not np.isfinite(part).all():
+            raise UsageError(f"{name} holds NaN or infinity")
+
+
+def relative(difference: float, scale: float) -> float:
+    """The difference against the scale; absolute where the scale is zero."""
+    return difference / scale if scale > 0 else difference
 
 
 def as_batch(batch: object, width: int) -> Array:

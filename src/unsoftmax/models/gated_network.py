@@ -7,10 +7,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.late_scipy import linear_sum_assignment
-from unsoftmax.models.parts.activations import ACTIVATIONS, SILU, Activation
-from unsoftmax.models.row_network import RowNetwork, as_constant
+from unsoftmax.models.parts.activations import SILU, Activation
+from unsoftmax.models.row_network import RowNetwork, as_constant, leading_sign
 
 __all__ = ["GatedNetwork"]
 
@@ -30,6 +29,7 @@ class GatedNetwork(RowNetwork):
     family: ClassVar[str] = "network"
     stored_as: ClassVar[str] = "gated-network"
     exact_at: ClassVar[float] = 1e-8
+    layers: ClassVar[tuple[str, ...]] = ("gate", "up", "down")
 
     def __init__(
         self,
@@ -45,33 +45,21 @@ class GatedNetwork(RowNetwork):
         self.gate: Array = np.array(gate, dtype=np.float64)
         self.up: Array = np.array(up, dtype=np.float64)
         self.down: Array = np.array(down, dtype=np.float64)
-        if self.gate.ndim != 2 or self.gate.shape[1] < 1:
-            raise UsageError(f"gate must be (J, d), one row a unit, not {self.gate.shape}")
         J = len(self.gate)
-        if self.down.ndim not in (1, 2) or len(self.down) != J:
-            raise UsageError(
-                f"down must be ({J},) or ({J}, m) to fit the gate {self.gate.shape}, not {self.down.shape}"
-            )
         self.gate_bias: Array = np.zeros(J) if gate_bias is None else np.array(gate_bias, dtype=np.float64)
         self.up_bias: Array = np.zeros(J) if up_bias is None else np.array(up_bias, dtype=np.float64)
-        answer = self.down.shape[1:]
-        self._c = as_constant(c, answer)
-        wanted = (("up", self.gate.shape), ("gate_bias", (J,)), ("up_bias", (J,)), ("_c", answer))
-        for name, shape in wanted:
-            if getattr(self, name).shape != shape:
-                raise UsageError(f"{name.strip('_')} must be {shape}, not {getattr(self, name).shape}")
-        for name in ("gate", "up", "down", "gate_bias", "up_bias", "_c"):
-            if not np.isfinite(getattr(self, name)).all():
-                raise UsageError(f"{name.strip('_')} holds NaN or infinity")
+        self._c = as_constant(c, self.down.shape[1:])
         self.activation = activation
+        self._check_parts(**self._parts())
 
-    @property
-    def _first(self) -> Array:
-        return self.gate
+    @classmethod
+    def _shapes(cls, J: int, d: int, answer: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        rows = {"gate": (J, d), "up": (J, d), "down": (J, *answer)}
+        return rows | {"gate_bias": (J,), "up_bias": (J,), "c": answer}
 
-    @property
-    def _last(self) -> Array:
-        return self.down
+    def _parts(self) -> dict[str, Array]:
+        names = (*self.layers, "gate_bias", "up_bias")
+        return {name: getattr(self, name) for name in names} | {"c": self._c}
 
     @property
     def units(self) -> int:
@@ -157,10 +145,10 @@ class GatedNetwork(RowNetwork):
         outer = np.column_stack([self.up, self.up_bias])
         down = self.down.reshape(self.units, -1)
         size = np.linalg.norm(outer, axis=1)
-        size = np.where(size > 0, size, 1.0) * _leading_sign(outer)
+        size = np.where(size > 0, size, 1.0) * leading_sign(outer)
         outer, down = outer / size[:, None], down * size[:, None]
         if self.activation.reflection.sign < 0 and self.activation.reflection.constant == 0.0:
-            flip = _leading_sign(inner)
+            flip = leading_sign(inner)
             inner, down = inner * flip[:, None], down * flip[:, None]
         return inner, outer, down
 
@@ -184,62 +172,14 @@ class GatedNetwork(RowNetwork):
         return max(matched, constant / whole if whole > 0 else constant)
 
     def tensors(self) -> dict[str, Array]:
-        return {
-            "gate": self.gate,
-            "up": self.up,
-            "down": self.down,
-            "gate_bias": self.gate_bias,
-            "up_bias": self.up_bias,
-            "c": self._c,
-            f"activation.{self.activation.name}": np.zeros(0),
-        }
-
-    @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Refuses shapes that do not fit together, before any array is read."""
-        if (
-            not {"gate", "up", "down"} <= set(shapes)
-            or len(shapes["gate"]) != 2
-            or len(shapes["down"]) not in (1, 2)
-        ):
-            raise ModelFileError("a gated-network file holds gate (J, d), up (J, d) and down (J,) or (J, m)")
-        (J, d), answer = shapes["gate"], shapes["down"][1:]
-        expected = {
-            "gate": (J, d),
-            "up": (J, d),
-            "down": (J, *answer),
-            "gate_bias": (J,),
-            "up_bias": (J,),
-            "c": answer,
-        }
-        for name, shape in shapes.items():
-            wanted = (0,) if name.startswith("activation.") else expected.get(name)
-            if wanted is None:
-                raise ModelFileError(f"a gated-network file has no tensor {name!r}")
-            if shape != wanted:
-                raise ModelFileError(
-                    f"tensor {name!r} has shape {shape}; to fit the others it must be {wanted}"
-                )
+        return self._parts() | self._activation_tensor()
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        names = [name.removeprefix("activation.") for name in tensors if name.startswith("activation.")]
-        known = {"gate", "up", "down", "gate_bias", "up_bias", "c"}
-        if strange := {name for name in tensors if not name.startswith("activation.")} - known:
-            raise ModelFileError(f"a gated-network file has no tensor {sorted(strange)[0]!r}")
-        if not {"gate", "up", "down"} <= set(tensors) or len(names) != 1 or names[0] not in ACTIVATIONS:
-            raise ModelFileError("a gated-network file holds gate, up, down and the name of one activation")
-        gate, up, down = (tensors[name] for name in ("gate", "up", "down"))
+        activation = cls._activation_of(tensors)
         biases = tensors.get("gate_bias"), tensors.get("up_bias")
-        return cls(gate, up, down, *biases, tensors.get("c", 0.0), activation=ACTIVATIONS[names[0]])
+        gate, up, down = (tensors[name] for name in cls.layers)
+        return cls(gate, up, down, *biases, tensors.get("c", 0.0), activation=activation)
 
     def __repr__(self) -> str:
         return f"GatedNetwork(width={self.width}, units={self.units}, {self.activation.name})"
-
-
-def _leading_sign(rows: Array) -> Array:
-    """The sign of every row's largest entry."""
-    if not len(rows):
-        return np.ones(0)
-    largest = np.take_along_axis(rows, np.abs(rows).argmax(axis=1)[:, None], axis=1)[:, 0]
-    return np.where(largest < 0, -1.0, 1.0)

@@ -8,9 +8,20 @@ from functools import cached_property
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import ModelFileError, UsageError
 
-__all__ = ["Dense", "Factors", "Matrix", "as_matrix", "difference_norm"]
+__all__ = [
+    "MATRIX_TENSORS",
+    "Dense",
+    "Factors",
+    "Matrix",
+    "as_matrix",
+    "difference_norm",
+    "matrix_of_tensors",
+    "tensors_of_matrix",
+]
+
+MATRIX_TENSORS = frozenset({"W", "W.left", "W.right"})  # names in files
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +113,20 @@ def as_matrix(value: object) -> Matrix:
     if array.ndim != 2 or array.shape[0] != array.shape[1]:
         raise UsageError(f"W must be square (d, d) or a pair of (d, r) factors, not {array.shape}")
     return Dense(array)
+
+
+def tensors_of_matrix(matrix: Matrix) -> dict[str, Array]:
+    """The arrays of a file that hold W."""
+    if isinstance(matrix, Factors):
+        return {"W.left": matrix.left, "W.right": matrix.right}
+    return {"W": matrix.array}
+
+
+def matrix_of_tensors(tensors: dict[str, Array], family: str) -> object:
+    """What `as_matrix` takes, from the arrays of a file."""
+    if ("W" in tensors) == ("W.left" in tensors and "W.right" in tensors):
+        raise ModelFileError(f"a {family} file holds either W or both W.left and W.right")
+    return tensors["W"] if "W" in tensors else (tensors["W.left"], tensors["W.right"])
 
 
 def difference_norm(first: Matrix, second: Matrix) -> float:

@@ -9,8 +9,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model, as_batch, softmax
+from unsoftmax.errors import UsageError
+from unsoftmax.models.base import WithConstant, as_batch, check_finite, softmax
+from unsoftmax.models.head_sums import constant_distance, matched_heads, numbered_heads
 from unsoftmax.models.matrices import Factors, difference_norm
 from unsoftmax.models.single_head import SingleHead
 
@@ -20,7 +21,7 @@ _SAME = 64 * EPS  # scores that differ by less are equal up to rounding
 _CHUNK = 1 << 21  # numbers held at a time while a large batch is answered
 
 
-class MultiHead(Model):
+class MultiHead(WithConstant):
     """A sum of heads and a constant. The heads' own constants belong to the sum: `c` is all of it.
 
     heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number,
@@ -50,16 +51,10 @@ class MultiHead(Model):
             raise UsageError(
                 f"c must be a number or of shape {self.heads[0].v.shape[1:]}, not {constant.shape}"
             )
-        if not np.isfinite(constant).all():
-            raise UsageError("c holds NaN or infinity")
+        check_finite(c=constant)
         self._c: Array = np.asarray(
             constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64
         )
-
-    @property
-    def c(self) -> float | Array:
-        """The constant, those of the heads included."""
-        return float(self._c) if self._c.ndim == 0 else self._c
 
     @property
     def width(self) -> int:
@@ -208,13 +203,8 @@ class MultiHead(Model):
         self._same_family(other)
         mine, theirs = self.canonical(), other.canonical()
         costs = np.array([[a.distance(b) for b in theirs.heads] for a in mine.heads])
-        from scipy.optimize import linear_sum_assignment
-
-        matched = float(costs[linear_sum_assignment(np.minimum(costs, 1e300))].max())
-        size = max(float(np.linalg.norm(mine._c)), max(float(np.linalg.norm(head.v)) for head in mine.heads))
-        constant = float(np.linalg.norm(mine._c - theirs._c))
-        missing = 1.0 if len(mine.heads) != len(theirs.heads) else 0.0
-        return max(matched, constant / size if size > 0 else constant, missing)
+        constant = constant_distance(mine._c, theirs._c, [head.v for head in mine.heads])
+        return max(matched_heads(costs), constant)
 
     def tensors(self) -> dict[str, Array]:
         parts: dict[str, Array] = {"c": self._c}
@@ -224,22 +214,8 @@ class MultiHead(Model):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        heads: dict[int, dict[str, Array]] = {}
-        for name, part in tensors.items():
-            if name == "c":
-                continue
-            prefix, _, rest = name.partition(".")
-            index, _, inner = rest.partition(".")
-            if prefix != "heads" or not (index.isascii() and index.isdecimal()) or not inner:
-                raise ModelFileError(f"a multi-head file has no tensor {name!r}")
-            heads.setdefault(int(index), {})[inner] = part
-        if sorted(heads) != list(range(len(heads))) or not heads:
-            raise ModelFileError(
-                f"a multi-head file numbers its heads 0, 1, ...; this one has {sorted(heads)}"
-            )
-        return cls(
-            [SingleHead.from_tensors(heads[index]) for index in range(len(heads))], tensors.get("c", 0.0)
-        )
+        heads = numbered_heads(tensors, "multi-head")
+        return cls([SingleHead.from_tensors(head) for head in heads], tensors.get("c", 0.0))
 
     def __repr__(self) -> str:
         return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks})"

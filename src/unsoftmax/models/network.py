@@ -9,9 +9,8 @@ from typing import ClassVar, Self
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.parts.activations import ACTIVATIONS, RELU, Activation
-from unsoftmax.models.row_network import RowNetwork, as_constant
+from unsoftmax.models.parts.activations import RELU, Activation
+from unsoftmax.models.row_network import RowNetwork, as_constant, leading_sign
 
 __all__ = ["CanonicalNeurons", "Network"]
 
@@ -56,6 +55,7 @@ class Network(RowNetwork):
 
     family: ClassVar[str] = "network"
     exact_at: ClassVar[float] = 1e-8
+    layers: ClassVar[tuple[str, ...]] = ("A", "U")
 
     def __init__(
         self,
@@ -69,39 +69,19 @@ class Network(RowNetwork):
     ) -> None:
         self.A: Array = np.array(A, dtype=np.float64)
         self.U: Array = np.array(U, dtype=np.float64)
-        if self.A.ndim != 2 or self.A.shape[1] < 1:
-            raise UsageError(f"A must be (J, d), one row a neuron, not {self.A.shape}")
-        J, d = self.A.shape
-        if self.U.ndim not in (1, 2) or len(self.U) != J:
-            raise UsageError(f"U must be ({J},) or ({J}, m) to fit A {self.A.shape}, not {self.U.shape}")
-        self.b: Array = np.zeros(J) if b is None else np.array(b, dtype=np.float64)
+        self.b: Array = np.zeros(len(self.A)) if b is None else np.array(b, dtype=np.float64)
         self.linear: Array | None = None if linear is None else np.array(linear, dtype=np.float64)
-        answer = self.U.shape[1:]
-        self._c = as_constant(c, answer)
-        shapes = (("b", self.b, (J,)), ("linear", self.linear, (d, *answer)), ("c", self._c, answer))
-        for name, part, shape in shapes:
-            if part is not None and part.shape != shape:
-                raise UsageError(
-                    f"{name} must be {shape} to fit A {self.A.shape} and U {self.U.shape}, not {part.shape}"
-                )
-        for name, part in (
-            ("A", self.A),
-            ("U", self.U),
-            ("b", self.b),
-            ("linear", self.linear),
-            ("c", self._c),
-        ):
-            if part is not None and not np.isfinite(part).all():
-                raise UsageError(f"{name} holds NaN or infinity")
+        self._c = as_constant(c, self.U.shape[1:])
         self.activation = activation
+        self._check_parts(**self._parts())
 
-    @property
-    def _first(self) -> Array:
-        return self.A
+    @classmethod
+    def _shapes(cls, J: int, d: int, answer: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+        return {"A": (J, d), "U": (J, *answer), "b": (J,), "c": answer, "linear": (d, *answer)}
 
-    @property
-    def _last(self) -> Array:
-        return self.U
+    def _parts(self) -> dict[str, Array]:
+        parts = {"A": self.A, "U": self.U, "b": self.b, "c": self._c}
+        return parts if self.linear is None else parts | {"linear": self.linear}
 
     @property
     def neurons(self) -> int:
@@ -227,10 +207,7 @@ class Network(RowNetwork):
         seen, reflection = self.neurons_seen, self.activation.reflection
         inner, outer = seen.inner, seen.outer
         if len(inner):
-            largest = np.take_along_axis(
-                inner[:, :-1], np.abs(inner[:, :-1]).argmax(axis=1)[:, None], axis=1
-            )[:, 0]
-            flip = np.where(largest < 0, -1.0, 1.0)
+            flip = leading_sign(inner[:, :-1])
             inner, outer = inner * flip[:, None], outer * np.where(flip < 0, float(seen.sign), 1.0)[:, None]
             order = np.lexsort((inner[:, 0], -np.round(np.linalg.norm(outer, axis=1), 9)))
             inner, outer = inner[order], outer[order]
@@ -257,43 +234,11 @@ class Network(RowNetwork):
         return neuron_distance(self.neurons_seen, other.neurons_seen)
 
     def tensors(self) -> dict[str, Array]:
-        parts: dict[str, Array] = {"A": self.A, "U": self.U, "b": self.b, "c": self._c}
-        parts[f"activation.{self.activation.name}"] = np.zeros(0)
-        if self.linear is not None:
-            parts["linear"] = self.linear
-        return parts
-
-    @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        """Refuses shapes that do not fit together, before any array is read."""
-        if not {"A", "U"} <= set(shapes) or len(shapes["A"]) != 2 or len(shapes["U"]) not in (1, 2):
-            raise ModelFileError("a network file holds A (J, d) and U (J,) or (J, m)")
-        (J, d), answer = shapes["A"], shapes["U"][1:]
-        expected = {"A": (J, d), "U": (J, *answer), "b": (J,), "c": answer, "linear": (d, *answer)}
-        for name, shape in shapes.items():
-            wanted = (0,) if name.startswith("activation.") else expected.get(name)
-            if wanted is None:
-                raise ModelFileError(f"a network file has no tensor {name!r}")
-            if shape != wanted:
-                raise ModelFileError(
-                    f"tensor {name!r} has shape {shape}; to fit the others it must be {wanted}"
-                )
+        return self._parts() | self._activation_tensor()
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        names = [name.removeprefix("activation.") for name in tensors if name.startswith("activation.")]
-        strange = {name for name in tensors if not name.startswith("activation.")} - {
-            "A",
-            "U",
-            "b",
-            "c",
-            "linear",
-        }
-        if strange:
-            raise ModelFileError(f"a network file has no tensor {sorted(strange)[0]!r}")
-        if not {"A", "U"} <= set(tensors) or len(names) != 1 or names[0] not in ACTIVATIONS:
-            raise ModelFileError("a network file holds A, U and the name of one activation")
-        activation = ACTIVATIONS[names[0]]
+        activation = cls._activation_of(tensors)
         b, c, linear = tensors.get("b"), tensors.get("c", 0.0), tensors.get("linear")
         return cls(tensors["A"], tensors["U"], b, c, linear, activation=activation)
 

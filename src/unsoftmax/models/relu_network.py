@@ -9,7 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model
+from unsoftmax.models.base import Model, check_finite
 from unsoftmax.models.canonical_distance import fold_distance
 from unsoftmax.models.canonical_network import CanonicalNetwork
 
@@ -52,15 +52,7 @@ class ReluNetwork(Model):
         ):
             if part is not None and part.shape != shape:
                 raise UsageError(f"{name} must be {shape} to fit A {self.A.shape}, not {part.shape}")
-        for name, part in (
-            ("A", self.A),
-            ("u", self.u),
-            ("b", self.b),
-            ("linear", self.linear),
-            ("c", constant),
-        ):
-            if part is not None and not np.isfinite(part).all():
-                raise UsageError(f"{name} holds NaN or infinity")
+        check_finite(A=self.A, u=self.u, b=self.b, linear=self.linear, c=constant)
         self.c = float(constant)
 
     @classmethod

@@ -9,13 +9,21 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array, longest_rows
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model, as_batch, softmax
-from unsoftmax.models.matrices import Factors, Matrix, as_matrix, difference_norm
+from unsoftmax.models.base import WithConstant, as_batch, check_finite, relative, softmax
+from unsoftmax.models.matrices import (
+    MATRIX_TENSORS,
+    Factors,
+    Matrix,
+    as_matrix,
+    difference_norm,
+    matrix_of_tensors,
+    tensors_of_matrix,
+)
 
 __all__ = ["SingleHead"]
 
 
-class SingleHead(Model):
+class SingleHead(WithConstant):
     """A single attention head whose last row asks; v may be (d,) for one number a query, or (d, m) for
     vectors.
 
@@ -56,9 +64,7 @@ class SingleHead(Model):
             raise UsageError(f"clip must be (lowest, highest), not {self.clip}")
         if self._c.shape not in ((), self.v.shape[1:]):
             raise UsageError(f"c must be a number or of shape {self.v.shape[1:]}, not {self._c.shape}")
-        for name, part in (("v", self.v), ("w0", self.w0), ("c", self._c)):
-            if part is not None and not np.isfinite(part).all():
-                raise UsageError(f"{name} holds NaN or infinity")
+        check_finite(v=self.v, w0=self.w0, c=self._c)
 
     @classmethod
     def from_projections(
@@ -106,11 +112,6 @@ class SingleHead(Model):
         return self.matrix.dense()
 
     @property
-    def c(self) -> float | Array:
-        """The constant: a number, or one a component for vector answers."""
-        return float(self._c) if self._c.ndim == 0 else self._c
-
-    @property
     def width(self) -> int:
         return self.matrix.width
 
@@ -129,10 +130,14 @@ class SingleHead(Model):
         return [self.rank]
 
     @property
-    def parameters(self) -> int:
+    def score_parameters(self) -> int:
+        """Degrees of freedom of W and w0."""
         r, d = self.rank, self.width
-        bias = 0 if self.w0 is None or not self.w0.any() else d
-        return r * (2 * d - r) + self.v.size + bias + int(np.count_nonzero(self._c))
+        return r * (2 * d - r) + (0 if self.w0 is None or not self.w0.any() else d)
+
+    @property
+    def parameters(self) -> int:
+        return self.score_parameters + self.v.size + int(np.count_nonzero(self._c))
 
     @cached_property
     def _per_token(self) -> Array:
@@ -217,26 +222,24 @@ class SingleHead(Model):
         """
         self._same_family(other)
         mine, theirs = self.canonical(), other.canonical()
-        w_norm, v_norm = mine.matrix.norm(), float(np.linalg.norm(mine.v))
-        zero = np.zeros(self.width)
-        bias_mine, bias_theirs = (zero if head.w0 is None else head.w0 for head in (mine, theirs))
+        v_norm = float(np.linalg.norm(mine.v))
         return max(
-            _relative(difference_norm(mine.matrix, theirs.matrix), w_norm),
-            _relative(float(np.linalg.norm(mine.v - theirs.v)), v_norm),
-            _relative(
-                float(np.linalg.norm(bias_mine - bias_theirs)), max(w_norm, float(np.linalg.norm(bias_mine)))
-            ),
-            _relative(
-                float(np.linalg.norm(mine._c - theirs._c)), max(v_norm, float(np.linalg.norm(mine._c)))
-            ),
+            mine.score_distance(theirs),
+            relative(float(np.linalg.norm(mine.v - theirs.v)), v_norm),
+            relative(float(np.linalg.norm(mine._c - theirs._c)), max(v_norm, float(np.linalg.norm(mine._c)))),
+        )
+
+    def score_distance(self, other: SingleHead) -> float:
+        """The larger of the relative differences of W and of w0 (against W)."""
+        size, zero = self.matrix.norm(), np.zeros(self.width)
+        mine, theirs = (zero if head.w0 is None else head.w0 for head in (self, other))
+        return max(
+            relative(difference_norm(self.matrix, other.matrix), size),
+            relative(float(np.linalg.norm(mine - theirs)), max(size, float(np.linalg.norm(mine)))),
         )
 
     def tensors(self) -> dict[str, Array]:
-        parts: dict[str, Array] = {"v": self.v, "c": self._c}
-        if isinstance(self.matrix, Factors):
-            parts |= {"W.left": self.matrix.left, "W.right": self.matrix.right}
-        else:
-            parts["W"] = self.matrix.array
+        parts: dict[str, Array] = {"v": self.v, "c": self._c} | tensors_of_matrix(self.matrix)
         if self.w0 is not None:
             parts["w0"] = self.w0
         if self.clip is not None:
@@ -245,12 +248,11 @@ class SingleHead(Model):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        known = {"v", "c", "w0", "W", "W.left", "W.right", "clip"}
-        if strange := set(tensors) - known:
+        if strange := set(tensors) - MATRIX_TENSORS - {"v", "c", "w0", "clip"}:
             raise ModelFileError(f"a single-head file has no tensor {sorted(strange)[0]!r}")
-        if "v" not in tensors or ("W" in tensors) == ("W.left" in tensors and "W.right" in tensors):
-            raise ModelFileError("a single-head file holds v and either W or both W.left and W.right")
-        W = tensors["W"] if "W" in tensors else (tensors["W.left"], tensors["W.right"])
+        if "v" not in tensors:
+            raise ModelFileError("a single-head file holds v")
+        W = matrix_of_tensors(tensors, "single-head")
         clip = tensors.get("clip")
         if clip is not None and clip.shape != (2,):
             raise ModelFileError(f"clip holds the lowest and the highest answer, not {clip.shape}")
@@ -267,7 +269,3 @@ class SingleHead(Model):
         return (
             f"SingleHead(width={self.width}, W {held}, query bias {'yes' if self.w0 is not None else 'no'})"
         )
-
-
-def _relative(difference: float, scale: float) -> float:
-    return difference / scale if scale > 0 else difference

@@ -9,7 +9,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model
+from unsoftmax.models.base import WithConstant, relative
+from unsoftmax.models.head_sums import constant_distance, matched_heads, numbered_heads
 from unsoftmax.models.matrices import difference_norm
 from unsoftmax.models.token_head import TokenHead, TokenPositions
 from unsoftmax.oracles import Ids, TokenIds
@@ -21,7 +22,7 @@ _PARTS = ("keys", "queries", "values")
 _PLACES = tuple(f"positions.{part}" for part in _PARTS)
 
 
-class TokenHeads(Model):
+class TokenHeads(WithConstant):
     """Heads over one vocabulary whose answers add up. Embeddings are inside: nothing but ids goes in.
 
     >>> model = TokenHeads([TokenHead.of(np.eye(3), np.eye(3), [1.0, 2.0, 3.0])])
@@ -46,11 +47,6 @@ class TokenHeads(Model):
             raise UsageError(
                 f"c must be a finite number or of shape {self.heads[0].values.shape[1:]}, not {self._c}"
             )
-
-    @property
-    def c(self) -> float | Array:
-        """The constant."""
-        return float(self._c) if self._c.ndim == 0 else self._c
 
     @property
     def vocabulary(self) -> int:
@@ -148,15 +144,8 @@ class TokenHeads(Model):
         self._same_family(other)
         mine, theirs = self.canonical(), other.canonical()
         costs = np.array([[_head_distance(a, b) for b in theirs.heads] for a in mine.heads])
-        from scipy.optimize import linear_sum_assignment
-
-        matched = float(costs[linear_sum_assignment(np.minimum(costs, 1e300))].max())
-        if len(mine.heads) != len(theirs.heads):
-            matched = max(1.0, matched)
-        size = max(
-            float(np.linalg.norm(mine._c)), *(float(np.linalg.norm(head.values)) for head in mine.heads)
-        )
-        return max(matched, _relative(float(np.linalg.norm(mine._c - theirs._c)), size))
+        constant = constant_distance(mine._c, theirs._c, [head.values for head in mine.heads])
+        return max(matched_heads(costs), constant)
 
     def tensors(self) -> dict[str, Array]:
         parts: dict[str, Array] = {"c": self._c}
@@ -168,19 +157,8 @@ class TokenHeads(Model):
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        heads: dict[int, dict[str, Array]] = {}
-        for name, part in tensors.items():
-            if name == "c":
-                continue
-            prefix, index, inner = (*name.split(".", 2), "", "")[:3]
-            if prefix != "heads" or not index.isdigit() or inner not in (*_PARTS, *_PLACES):
-                raise ModelFileError(f"a token model file has no tensor {name!r}")
-            heads.setdefault(int(index), {})[inner] = part
-        if sorted(heads) != list(range(len(heads))) or not heads:
-            raise ModelFileError(
-                f"a token model file numbers its heads 0, 1, ...; this one has {sorted(heads)}"
-            )
-        return cls([_from_parts(heads[index]) for index in range(len(heads))], tensors.get("c", 0.0))
+        heads = numbered_heads(tensors, "token model")
+        return cls([_from_parts(head) for head in heads], tensors.get("c", 0.0))
 
     def __repr__(self) -> str:
         return f"TokenHeads(vocabulary={self.vocabulary}, heads={len(self.heads)}, ranks {self.ranks})"
@@ -206,14 +184,16 @@ def _head_distance(mine: TokenHead, theirs: TokenHead) -> float:
     """Of two canonical heads."""
     if (mine.positions is None) != (theirs.positions is None) or mine.table.width != theirs.table.width:
         return float("inf")
-    values = _relative(float(np.linalg.norm(mine.values - theirs.values)), float(np.linalg.norm(mine.values)))
+    values = relative(float(np.linalg.norm(mine.values - theirs.values)), float(np.linalg.norm(mine.values)))
     if mine.positions is not None and theirs.positions is not None:
         apart = float(np.linalg.norm(mine.positions.values - theirs.positions.values))
-        values = max(values, _relative(apart, _moves(mine)))
-    return max(values, _relative(difference_norm(mine.table, theirs.table), mine.table.norm()))
+        values = max(values, relative(apart, _moves(mine)))
+    return max(values, relative(difference_norm(mine.table, theirs.table), mine.table.norm()))
 
 
 def _from_parts(parts: dict[str, Array]) -> TokenHead:
+    if strange := set(parts) - {*_PARTS, *_PLACES}:
+        raise ModelFileError(f"a head of a token model has no tensor {min(strange)!r}")
     missing = [name for name in _PARTS if name not in parts]
     places = [name for name in _PLACES if name in parts]
     if missing or len(places) not in (0, len(_PLACES)):
@@ -222,7 +202,3 @@ def _from_parts(parts: dict[str, Array]) -> TokenHead:
         )
     positions = TokenPositions.of(*(parts[name] for name in _PLACES)) if places else None
     return TokenHead.of(parts["keys"], parts["queries"], parts["values"], positions)
-
-
-def _relative(difference: float, scale: float) -> float:
-    return difference / scale if scale > 0 else difference

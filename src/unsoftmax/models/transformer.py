@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
-from unsoftmax.models.matrices import Factors, Matrix, difference_norm
+from unsoftmax.models.matrices import MATRIX_TENSORS, Matrix, matrix_of_tensors, tensors_of_matrix
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 
@@ -79,9 +79,8 @@ class Transformer(Model):
 
     @property
     def parameters(self) -> int:
-        r, d = self.rank, self.width
-        bias = 0 if self.w0 is None or not self.w0.any() else d
-        return r * (2 * d - r) + bias + self.network.parameters + int(self.residual not in (0.0, 1.0))
+        skip = int(self.residual not in (0.0, 1.0))
+        return self._attention.score_parameters + self.network.parameters + skip
 
     @cached_property
     def one_row(self) -> ReluNetwork:
@@ -127,25 +126,15 @@ class Transformer(Model):
         """Largest of the relative differences of W, w0 (against W), the residual and the network."""
         self._same_family(other)
         mine, theirs = self.canonical(), other.canonical()
-        size = mine.matrix.norm()
-        zero = np.zeros(self.width)
-        own, foreign = (zero if model.w0 is None else model.w0 for model in (mine, theirs))
-        bias = float(np.linalg.norm(own - foreign))
-        scale = max(size, float(np.linalg.norm(own)))
         return max(
-            difference_norm(mine.matrix, theirs.matrix) / (size if size > 0 else 1.0),
-            bias / (scale if scale > 0 else 1.0),
+            mine._attention.score_distance(theirs._attention),
             abs(mine.residual - theirs.residual),
             mine.network.distance(theirs.network),
         )
 
     def tensors(self) -> dict[str, Array]:
         parts = {f"network.{name}": part for name, part in self.network.tensors().items()}
-        parts["residual"] = np.array(self.residual)
-        if isinstance(self.matrix, Factors):
-            parts |= {"W.left": self.matrix.left, "W.right": self.matrix.right}
-        else:
-            parts["W"] = self.matrix.array
+        parts |= {"residual": np.array(self.residual)} | tensors_of_matrix(self.matrix)
         if self.w0 is not None:
             parts["w0"] = self.w0
         return parts
@@ -160,11 +149,9 @@ class Transformer(Model):
             }
         )
         own = {name: part for name, part in tensors.items() if not name.startswith("network.")}
-        if strange := set(own) - {"W", "W.left", "W.right", "w0", "residual"}:
+        if strange := set(own) - MATRIX_TENSORS - {"w0", "residual"}:
             raise ModelFileError(f"a transformer file has no tensor {sorted(strange)[0]!r}")
-        if ("W" in own) == ("W.left" in own and "W.right" in own):
-            raise ModelFileError("a transformer file holds either W or both W.left and W.right")
-        W = own["W"] if "W" in own else (own["W.left"], own["W.right"])
+        W = matrix_of_tensors(own, "transformer")
         return cls(W, network, own.get("w0"), float(own.get("residual", np.zeros(()))))
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.errors import ModelFileError
 from unsoftmax.models.language_model.parts import (
     Attention,
     DecoderLayer,
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from unsoftmax.models.language_model.model import LanguageModel
 
 __all__ = [
-    "check_names",
-    "from_tensors",
+    "check_widths",
+    "layer_from",
     "network_from",
     "network_tensors",
     "norm_from",
     "norm_tensors",
+    "positions_from",
     "to_tensors",
 ]
 
@@ -44,20 +45,14 @@ _NETWORKS: dict[type[GatedNetwork] | type[FeedForward], tuple[str, ...]] = {
 }
 
 
-def check_names(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuses a file whose matrices disagree on the width, or whose layers do not count up from 0; the rest
-    is checked when built."""
+def check_widths(shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuses a file whose matrices disagree on the width."""
     width = shapes.get("unembedding", (0, 0))[-1:]
     for name, shape in shapes.items():
         if name.endswith(".gain") and shape != width:
             raise ModelFileError(
                 f"tensor {name!r} has shape {shape}; to fit the unembedding it must be {width}"
             )
-    numbers = {name.split(".")[1] for name in shapes if name.startswith("layers.")}
-    if numbers != {str(number) for number in range(len(numbers))}:
-        raise ModelFileError(
-            f"a language-model file has layers {', '.join(sorted(numbers))}; they must count up from 0"
-        )
 
 
 def to_tensors(model: LanguageModel) -> dict[str, Array]:
@@ -87,32 +82,6 @@ def network_tensors(name: str, network: Network) -> dict[str, Array]:
     return {kind + key: getattr(network, key) for key in _NETWORKS[type(network)]}
 
 
-def from_tensors(tensors: Mapping[str, Array]) -> LanguageModel:
-    """The model of named arrays; a `ModelFileError` when some are missing, strange or left over."""
-    from unsoftmax.models.language_model.model import LanguageModel
-
-    left = dict(tensors)
-    try:
-        depth = 1 + max((int(name.split(".")[1]) for name in left if name.startswith("layers.")), default=-1)
-        layers = [_layer(left, f"layers.{number}.") for number in range(depth)]
-        model = LanguageModel(
-            layers,
-            norm_from(left, "final_norm"),
-            left.pop("unembedding"),
-            _positions(left),
-            left.pop("embedding", None),
-        )
-    except (KeyError, ValueError, IndexError) as error:
-        raise ModelFileError(f"a language-model file lacks or garbles the tensor {error}") from error
-    except ModelFileError:
-        raise
-    except UsageError as error:
-        raise ModelFileError(str(error)) from error
-    if left:
-        raise ModelFileError(f"a language-model file has no tensor {min(left)!r}")
-    return model
-
-
 def norm_tensors(name: str, norm: Norm) -> dict[str, Array]:
     """The arrays of a norm, its kind in their names."""
     kind = next(kind for kind, cls in _NORMS.items() if type(norm) is cls)
@@ -129,13 +98,15 @@ def norm_from(left: dict[str, Array], name: str) -> Norm:
     raise ModelFileError(f"a language-model file lacks the tensor '{name}.rms.gain' or '{name}.layer.gain'")
 
 
-def _positions(left: dict[str, Array]) -> Positions | None:
+def positions_from(left: dict[str, Array]) -> Positions | None:
+    """Takes the positions out of named arrays, where there are any."""
     if "positions.theta" in left:
         return Rotary(float(left.pop("positions.theta")))
     return LearnedPositions(left.pop("positions.table")) if "positions.table" in left else None
 
 
-def _layer(left: dict[str, Array], name: str) -> DecoderLayer:
+def layer_from(left: dict[str, Array], name: str) -> DecoderLayer:
+    """Takes the layer `name` out of named arrays."""
     arrays: dict[str, Any] = {key: left.pop(f"{name}attention.{key}") for key in _MATRICES}
     arrays |= {key: left.pop(f"{name}attention.{key}", None) for key in _BIASES}
     arrays |= {key: int(left.pop(f"{name}attention.{key}")) for key in ("heads", "groups")}

@@ -12,7 +12,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.models.base import Model, as_batch
+from unsoftmax.models.base import as_batch, check_finite
 from unsoftmax.models.language_model.canonical import (
     all_layer_norms,
     canonical_layer,
@@ -21,6 +21,13 @@ from unsoftmax.models.language_model.canonical import (
     is_rotary,
 )
 from unsoftmax.models.language_model.distance import layer_distance, relative
+from unsoftmax.models.language_model.files import (
+    check_widths,
+    layer_from,
+    norm_from,
+    positions_from,
+    to_tensors,
+)
 from unsoftmax.models.language_model.forward import decode, log_softmax
 from unsoftmax.models.language_model.parts import (
     DecoderLayer,
@@ -29,6 +36,7 @@ from unsoftmax.models.language_model.parts import (
     Positions,
     Rotary,
 )
+from unsoftmax.models.layered import LayeredModel
 from unsoftmax.models.parts import Norm, RMSNorm
 
 __all__ = ["LanguageModel"]
@@ -36,7 +44,7 @@ __all__ = ["LanguageModel"]
 _NUMBERS_AT_A_TIME = 1 << 22  # 32 MB of scores and hidden units while a large batch is answered
 
 
-class LanguageModel(Model):
+class LanguageModel(LayeredModel):
     """A pre-norm decoder: rows (B, N, d) to log-probabilities (B, V) of the token after the last row.
 
     layers: `DecoderLayer`s. final_norm, unembedding (V, d): logits are unembedding·final_norm(row).
@@ -73,8 +81,7 @@ class LanguageModel(Model):
             raise UsageError(
                 f"unembedding must be (V, {d}) with at least 2 tokens, not {self.unembedding.shape}"
             )
-        if not np.isfinite(self.unembedding).all():
-            raise UsageError("unembedding holds NaN or infinity")
+        check_finite(unembedding=self.unembedding)
         if self.embedding is not None and self.embedding.shape != self.unembedding.shape:
             raise UsageError(f"embedding must be {self.unembedding.shape}, not {self.embedding.shape}")
         for number, layer in enumerate(self.layers):
@@ -224,21 +231,20 @@ class LanguageModel(Model):
         return max(parts)
 
     def tensors(self) -> dict[str, Array]:
-        from unsoftmax.models.language_model.files import to_tensors
-
         return to_tensors(self)
 
     @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        from unsoftmax.models.language_model.files import check_names
-
-        check_names(shapes)
+    def _check_widths(cls, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        check_widths(shapes)
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Array]) -> LanguageModel:
-        from unsoftmax.models.language_model.files import from_tensors
+    def _layer_from(cls, left: dict[str, Array], name: str) -> DecoderLayer:
+        return layer_from(left, name)
 
-        return from_tensors(tensors)
+    @classmethod
+    def _model_from(cls, layers: list[DecoderLayer], left: dict[str, Array]) -> Self:
+        norm, unembedding = norm_from(left, "final_norm"), left.pop("unembedding")
+        return cls(layers, norm, unembedding, positions_from(left), left.pop("embedding", None))
 
     def to_transformers(self, folder: str | Path) -> Path:
         """Writes config.json and model.safetensors, which `from_pretrained` of LlamaForCausalLM or

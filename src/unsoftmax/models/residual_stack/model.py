@@ -10,9 +10,9 @@ from typing import ClassVar, Self
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.late_scipy import linear_sum_assignment
-from unsoftmax.models.base import Model, as_batch
+from unsoftmax.models.base import as_batch
 from unsoftmax.models.language_model.canonical import (
     all_layer_norms,
     canonical_network,
@@ -20,8 +20,11 @@ from unsoftmax.models.language_model.canonical import (
     without_mean,
 )
 from unsoftmax.models.language_model.distance import network_distance, relative
+from unsoftmax.models.language_model.files import network_from, network_tensors, norm_from, norm_tensors
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork, Network
+from unsoftmax.models.layered import LayeredModel
 from unsoftmax.models.parts import LayerNorm, Norm
+from unsoftmax.models.row_network import leading_sign
 
 __all__ = ["ResidualStack", "StackLayer"]
 
@@ -64,7 +67,7 @@ class StackLayer:
         return np.asarray(x + self.network(self.network_norm(x)))
 
 
-class ResidualStack(Model):
+class ResidualStack(LayeredModel):
     """`StackLayer`s one after the other; a sequence is answered by its last row alone.
 
     final_norm: None where the stream itself is the answer. scale: a factor of the answer then.
@@ -178,21 +181,33 @@ class ResidualStack(Model):
         return max(parts)
 
     def tensors(self) -> dict[str, Array]:
-        from unsoftmax.models.residual_stack.files import to_tensors
-
-        return to_tensors(self)
+        out: dict[str, Array] = {"scale": np.array(self.scale)}
+        if self.final_norm is not None:
+            out |= norm_tensors("final_norm", self.final_norm)
+        for number, layer in enumerate(self.layers):
+            name = f"layers.{number}."
+            out |= norm_tensors(f"{name}network_norm", layer.network_norm)
+            out |= network_tensors(name, layer.network)
+            if layer.path is not None and layer.path_norm is not None:
+                out |= norm_tensors(f"{name}path_norm", layer.path_norm) | {f"{name}path": layer.path}
+        return out
 
     @classmethod
-    def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
-        from unsoftmax.models.residual_stack.files import check_names
-
-        check_names(shapes)
+    def _check_widths(cls, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        widths = {shape for name, shape in shapes.items() if name.endswith(".gain")}
+        if len(widths) > 1:
+            raise ModelFileError(f"norms of shapes {', '.join(map(str, sorted(widths)))} do not fit together")
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Array]) -> ResidualStack:
-        from unsoftmax.models.residual_stack.files import from_tensors
+    def _layer_from(cls, left: dict[str, Array], name: str) -> StackLayer:
+        path = left.pop(f"{name}path", None)
+        norm = None if path is None else norm_from(left, f"{name}path_norm")
+        return StackLayer(norm_from(left, f"{name}network_norm"), network_from(left, name), norm, path)
 
-        return from_tensors(tensors)
+    @classmethod
+    def _model_from(cls, layers: list[StackLayer], left: dict[str, Array]) -> Self:
+        final = norm_from(left, "final_norm") if any(n.startswith("final_norm.") for n in left) else None
+        return cls(layers, final, float(left.pop("scale")))
 
     def __repr__(self) -> str:
         return f"ResidualStack(width={self.width}, neurons={self.neurons})"
@@ -230,8 +245,7 @@ def _canonical_layer(layer: StackLayer, mean_lost: bool) -> StackLayer:
 
 def _one_sign(network: FeedForward) -> FeedForward:
     """Odd activations: the largest entry of every inner row is positive; constants go to the output bias."""
-    largest = np.take_along_axis(network.inner, np.abs(network.inner).argmax(axis=1)[:, None], axis=1)[:, 0]
-    sign = np.where(largest < 0.0, -1.0, 1.0)
+    sign = leading_sign(network.inner)
     constant = network.activation.reflection.constant * (sign < 0.0)
     return replace(
         network,
