@@ -31,7 +31,7 @@ def check(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what TARGET is, what can be recovered from it, and what to do next. Usually 60 to 200 queries."""
+    """Say what TARGET is, what can be recovered from it, and what to do next. About 60 queries; more behind errors."""
 
     from unsoftmax.recovery.check import check as look_at
 

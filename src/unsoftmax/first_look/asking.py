@@ -32,7 +32,7 @@ _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
 _COMPUTED = 16.0
 _LARGEST_HALF = 2e4  # float16 ends at 65504
 _SHRINKING = 12
-_LOUDNESS = 12
+_ROWS_FOR_SIZE = 12
 
 
 class FirstLookAsker:
@@ -47,15 +47,16 @@ class FirstLookAsker:
         self.findings: list[Finding] = []
         self.far = min(_FARTHEST, ledger.input_bound or np.inf)
         self.near = min(1.0, self.far / 4)
-        self._loudest = 0.0  # answer to a single row, of the row's norm
-        ledger.watch(self._listen)
+        self._steepest = 0.0  # answer to a single row, of the row's norm
+        self._origin: Array | None = None
+        ledger.watch(self._note)
 
-    def _listen(self, phase: str, batch: Array, answers: Array) -> None:
+    def _note(self, phase: str, batch: Array, answers: Array) -> None:
         if phase != IDENTIFY or batch.shape[1] != 1 or answers.ndim != 1:
             return
         norms = np.linalg.norm(batch[:, 0], axis=1)
         if (long := norms >= 0.5 * self.near).any():
-            self._loudest = max(self._loudest, float((np.abs(answers[long]) / norms[long]).max()))
+            self._steepest = max(self._steepest, float((np.abs(answers[long]) / norms[long]).max()))
 
     def take(self, answers: Answers) -> None:
         """From now on answers are known to be of this kind."""
@@ -119,8 +120,10 @@ class FirstLookAsker:
         return self.ledger.ask(np.stack(sequences))
 
     def origin(self) -> Array:
-        """The answer to a row of zeros."""
-        return np.asarray(self.ask(np.zeros((1, self.ledger.width)))[0])
+        """The answer to a row of zeros, asked once."""
+        if self._origin is None:
+            self._origin = np.asarray(self.ask(np.zeros((1, self.ledger.width)))[0])
+        return self._origin
 
     def allowed(self, answers: Array, longest: float) -> float:
         """How far two answers of one value may lie apart, to sequences whose longest row has that norm."""
@@ -132,7 +135,7 @@ class FirstLookAsker:
             off += 2.0 * self.inner.format.unit * size
             if isinstance(self.inner, Computed) or self.inner.format is FloatFormat.FLOAT32:
                 per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
-                off += float(per_row * self._loudest * longest)
+                off += float(per_row * self._steepest * longest)
         return off
 
     def _rounding_of_vectors(self, answers: Array) -> float:
@@ -151,15 +154,14 @@ class FirstLookAsker:
             return
         low, high = self.limits or (-_LARGEST_HALF, _LARGEST_HALF)
         for _ in range(_SHRINKING):
-            answers = self.ask(*self.rows(_LOUDNESS, self.near)[:, None])
+            answers = self.ask(*self.rows(_ROWS_FOR_SIZE, self.near)[:, None])
             if ((answers > low) & (answers < high)).all():
                 break
             self.near *= 0.1
         if half:
-            loudest = float(
-                np.sqrt(self.ledger.width * np.mean(np.square(answers)))
-            )  # about |v| times the size, whatever the rows
-            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / max(loudest, 1e-300)))
+            # about |v| times the size, whatever the rows
+            largest = float(np.sqrt(self.ledger.width * np.mean(np.square(answers))))
+            self.far = min(self.far, max(self.near, self.near * _LARGEST_HALF / max(largest, 1e-300)))
 
     def within_limits(self, answers: Array) -> bool:
         """Whether no answer is at a limit."""

@@ -3,8 +3,6 @@ bias, does one softmax share the rows?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from unsoftmax.answers import Constant
@@ -21,6 +19,9 @@ _MODERATE = 4  # points of a pair whose scores can be read well ...
 _FAINTLY = 3.0
 _PLAINLY = 100.0  # ... that is, so much better than needed
 _PAIRS = 40
+_SCORES = np.array([1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0, 0.01])  # sizes in turn, against the usual one
+_MODERATE_SCORE = 1.0  # twice the row then weighs 0.88, which is read well
+_SHORTER = 0.3  # of the size, where scores saturate: they are then a tenth
 _TELLING = 0.1  # weights known less well say nothing
 _FACTORS = np.array([1.0, 2.0, -1.0])
 _TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
@@ -100,12 +101,12 @@ def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
         if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
             return (
                 "present",
-                f"a row of zeros asks, and a row of norm {size:.3g} weighs more or less than half: "
-                f"{gap:.3g} off the mean",
+                f"with a zero query row, a row of norm {size:.3g} did not get half of the weight: the answer "
+                f"is {gap:.3g} off the mean",
             )
     if isinstance(look.answers, Constant):
         return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
-    return "none", "a row of zeros asks, and every other row weighs as much as it"
+    return "none", "with a zero query row all rows got equal weight"
 
 
 def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
@@ -136,8 +137,11 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             return "none", uneven
     points = moderate = saturated = 0
     widest = 0.0
-    for a_size, b_size in _sizes(look, biased):
+    sizes = _Sizes(look, biased)
+    for _ in range(_PAIRS):
+        a_size, b_size = sizes.next()
         weights, error = _weights(look, look.rows(1, a_size)[0], look.rows(1, b_size)[0])
+        sizes.saw(float(weights[0]), error)
         if not error <= _TELLING:
             continue
         if _off_one_softmax(weights) > 2.0 * error:
@@ -181,36 +185,57 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
     )
 
 
-def _sizes(look: FirstLookAsker, biased: bool) -> Iterator[tuple[float, float]]:
-    """Sizes of a row and of the asking row: equal ones where answers are exact; else long rows, so that the
-    signal stands out of the errors."""
-    scores = np.array([1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0, 0.01])
-    if look.exact or look.limits is not None:
-        longest = look.far / 3 if look.exact else 0.5 * look.near
-        sizes = [(size, size) for size in np.minimum(look.near * scores, longest)]
-    else:
-        far = look.far / 3
-        sizes = [(far, min((1.0 if biased else 1.0 / far) * score, far)) for score in scores]
-        sizes += [(far, min(size, far)) for size in (1.0, 10.0, 100.0, 1e3, far, far)]
-    for index in range(_PAIRS):
-        yield sizes[index % len(sizes)]
+class _Sizes:
+    """Sizes of a row and of the asking row. Where answers are exact, equal ones that lead to moderate scores;
+    else long rows in turn, so that the signal stands out of the errors."""
+
+    def __init__(self, look: FirstLookAsker, biased: bool) -> None:
+        self._moderate: float | None = None
+        self._turn = 0
+        if look.exact or look.limits is not None:
+            self._longest = look.far / 3 if look.exact else 0.5 * look.near
+            self._listed = [(size, size) for size in np.minimum(look.near * _SCORES, self._longest)]
+            self._moderate = self._listed[0][0] if look.exact else None
+        else:
+            far = look.far / 3
+            self._listed = [(far, min((1.0 if biased else 1.0 / far) * score, far)) for score in _SCORES]
+            self._listed += [(far, min(size, far)) for size in (1.0, 10.0, 100.0, 1e3, far, far)]
+
+    def next(self) -> tuple[float, float]:
+        """The sizes of the next pair of rows."""
+        if self._moderate is not None:
+            return self._moderate, self._moderate
+        self._turn += 1
+        return self._listed[(self._turn - 1) % len(self._listed)]
+
+    def saw(self, weight: float, error: float) -> None:
+        """The score goes with the square of the size: a weight that is not saturated says which size is
+        moderate."""
+        if self._moderate is None:
+            return
+        if not (error <= _TELLING and 0.02 < weight < 0.98):
+            factor = _SHORTER
+        else:
+            score = abs(float(np.log(weight / (1.0 - weight))))
+            factor = float(np.clip(np.sqrt(_MODERATE_SCORE / max(score, 1e-9)), 0.5, 30.0))
+        self._moderate = min(self._moderate * factor, self._longest)
 
 
 def _weights(look: FirstLookAsker, a: Array, b: Array) -> tuple[Array, float]:
     """Weights of a, 2a and -a beside the asking row b, as one head would have them, and how far errors of
     answers may put them off."""
     origin, base, signal = (
-        float(np.ravel(answer)[0]) for answer in look.ask(np.zeros_like(b)[None], b[None], a[None])
+        float(np.ravel(answer)[0]) for answer in (look.origin(), *look.ask(b[None], a[None]))
     )
     mixed = look.ledger.ask(np.stack([np.stack([k * a + b, b]) for k in _FACTORS])).reshape(
         len(_FACTORS), -1
     )[:, 0]
-    heard = signal - origin
-    if heard == 0.0 or not look.within_limits(np.append(mixed, [signal, base])):
+    moved = signal - origin
+    if moved == 0.0 or not look.within_limits(np.append(mixed, [signal, base])):
         return np.full(len(_FACTORS), 0.5), np.inf
-    weights = (mixed - base) / (_FACTORS * heard)
+    weights = (mixed - base) / (_FACTORS * moved)
     longest = float(2.0 * np.linalg.norm(a) + np.linalg.norm(b))
-    error = 2.0 * look.allowed(np.append(mixed, [signal, base]), longest) / abs(heard)
+    error = 2.0 * look.allowed(np.append(mixed, [signal, base]), longest) / abs(moved)
     return weights, max(error, _PRECISE) if look.exact else error
 
 

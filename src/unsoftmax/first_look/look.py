@@ -18,15 +18,18 @@ from unsoftmax.ledger import Ledger
 __all__ = ["FirstLook", "first_look", "take_look"]
 
 
+_DETERMINISTIC = "deterministic"
+
+
 @dataclass(frozen=True)
 class FirstLook:
-    """What the first look found: the kind of answers (None for vectors), the family that learning should
-    begin
-    with, and every finding."""
+    """What the first look found: the kind of answers (None for vectors in full precision), the family that
+    learning should begin with, and every finding."""
 
     answers: Answers | None
     family: Family
     findings: tuple[Finding, ...]
+    repeats: bool = True  # the same sequence was answered alike
 
     def value(self, subject: str) -> str | None:
         """What was found about a subject."""
@@ -92,7 +95,7 @@ def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str =
     source = "told by the target" if by_target else "given by the user; the target does not tell"
     look.add("width", lambda: (str(ledger.width), source))
     if ledger.outputs is not None:
-        look.add("answers", lambda: (f"vectors of {ledger.outputs} numbers", "told by the target"))
+        look.add("answers", lambda: _vectors(look, ledger.outputs, told, evidence))
     else:
         look.add("answers", lambda: _answers(look, told, evidence))
     if isinstance(look.answers, Unsteady):
@@ -101,15 +104,17 @@ def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str =
             "family",
             lambda: (NONE, "what changes with time, or with being asked, is no function of the sequence"),
         )
-        return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings))
-    look.add("repeatability", lambda: _repeatability(look))
+        return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings), repeats=False)
+    repeats = look.add("repeatability", lambda: _repeatability(look)) == _DETERMINISTIC
+    if repeats and not look.labels:
+        look.add("batches", lambda: _batches(look))
     if not look.labels:
         look.add("constant", lambda: _constant(look))
     if look.longest is None or look.longest >= 3:
         look.add("order of rows", lambda: _order(look))
         look.add("copies of a row", lambda: _copies(look))
     family = family_from_labels(look) if look.labels else family_from_values(look)
-    return FirstLook(look.answers, family, tuple(look.findings))
+    return FirstLook(look.answers, family, tuple(look.findings), repeats)
 
 
 def _answers(look: FirstLookAsker, told: Answers | None, evidence: str) -> tuple[str, str]:
@@ -121,6 +126,14 @@ def _answers(look: FirstLookAsker, told: Answers | None, evidence: str) -> tuple
     look.keep_inside()
     name = f"rounded to {answers.decimals} decimals" if isinstance(answers, Rounded) else answers.name
     return name, evidence
+
+
+def _vectors(look: FirstLookAsker, m: int | None, told: Answers | None, evidence: str) -> tuple[str, str]:
+    """Vectors, and the arithmetic behind them where it is short."""
+    if told is None:
+        return f"vectors of {m} numbers", "told by the target"
+    look.take(told)
+    return f"vectors of {m} numbers, {told.name}", evidence
 
 
 def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
@@ -141,9 +154,21 @@ def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
             f"{np.ptp(answers, axis=0).max():.2g}",
         )
     return (
-        "deterministic",
+        _DETERMINISTIC,
         f"a sequence of {length} rows was asked three times, in calls of its own, and answered alike",
     )
+
+
+def _batches(look: FirstLookAsker) -> tuple[str, str]:
+    """Matrix products add up in another order in another batch, so a sequence may be answered otherwise in
+    the last digits beside others."""
+    sequence, other = (look.rows(min(3, look.longest or 3), look.near) for _ in range(2))
+    alone, beside = look.ask(sequence)[0], look.ask(sequence, other)[0]
+    apart = float(np.max(np.abs(alone - beside)))
+    if apart == 0.0:
+        return "do not matter", "a sequence alone and beside another one was answered alike"
+    size = max(float(np.max(np.abs(alone))), 1e-300)
+    return "matter", f"a sequence beside another one is answered {apart / size:.1g} away, relative"
 
 
 def _constant(look: FirstLookAsker) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = [
+    "COPIES_TEST",
     "MIXING_TEST",
     "ORDER_TEST",
     "ROUNDING",
@@ -22,7 +23,8 @@ __all__ = [
     "refuse_other_functions",
 ]
 
-ORDER_TEST = Test("answers do not depend on the order of tokens before the last, nor on doubling all of them")
+ORDER_TEST = Test("answers do not depend on the order of tokens before the last")
+COPIES_TEST = Test("answers do not depend on doubling every token")
 MIXING_TEST = Test("three tokens are answered as their scores in pairs predict")
 _SEQUENCES = 8
 ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
@@ -37,10 +39,12 @@ _FIT = 100.0  # a prediction may be off by so many error bars
 
 @dataclass(frozen=True)
 class Agreement:
-    """noise: how far answers to equal sequences are apart, with a margin. apart: the largest difference."""
+    """noise: how far answers to equal sequences are apart, with a margin. swapped, doubled: the largest
+    difference between sequences in another order, and between sequences and all their tokens twice."""
 
     noise: float
-    apart: float
+    swapped: float
+    doubled: float
 
 
 def agreement(sequences: TokenSequences, values: Array, rng: np.random.Generator) -> Agreement:
@@ -56,10 +60,12 @@ def agreement(sequences: TokenSequences, values: Array, rng: np.random.Generator
         answers += [sequences.ask(ids), sequences.ask(ids[:, [1, 0, 2]])]
     if sequences.longest >= 4:
         answers.append(sequences.ask(np.repeat(pair, 2, axis=1)))
-    compared = [(1, 2)] * (len(answers) > 2) + [(0, 3)] * (len(answers) > 3)
-    found = np.concatenate([answers[a] - answers[b] for a, b in compared]) if compared else np.zeros(1)
-    noise = max(ROUNDING * EPS * size, _MARGIN * rms(found), _stored_error(np.concatenate(answers), values))
-    return Agreement(noise, float(np.abs(found).max()))
+    swapped = answers[1] - answers[2] if len(answers) > 2 else np.zeros(1)
+    doubled = answers[0] - answers[3] if len(answers) > 3 else np.zeros(1)
+    asked = [each for each in (swapped, doubled) if len(each) == _SEQUENCES]
+    spread = rms(np.concatenate(asked)) if asked else 0.0
+    noise = max(ROUNDING * EPS * size, _MARGIN * spread, _stored_error(np.concatenate(answers), values))
+    return Agreement(noise, float(np.abs(swapped).max()), float(np.abs(doubled).max()))
 
 
 def _stored_error(answers: Array, values: Array) -> float:
@@ -139,8 +145,7 @@ def _triples(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[Ids, Ids,
 
 def refuse_other_functions(found: Agreement, spread: float, size: float) -> None:
     """Raises `OutsideClass` when order or copies matter more than the arithmetic of short floats explains."""
-    if found.apart > _SHORT_FLOATS * size:
-        raise OutsideClass(
-            ORDER_TEST,
-            f"answers to equal sequences differ by {found.apart:.3g}; values spread over {spread:.3g}",
-        )
+    for test, apart in ((ORDER_TEST, found.swapped), (COPIES_TEST, found.doubled)):
+        if apart > _SHORT_FLOATS * size:
+            text = f"answers to equal sequences differ by {apart:.3g}; values spread over {spread:.3g}"
+            raise OutsideClass(test, text)
