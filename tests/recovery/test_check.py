@@ -14,6 +14,7 @@ import torch
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
+from tests.cases.tokens import OUTSIDE, VOCABULARY
 from unsoftmax import as_oracle
 from unsoftmax.arrays import Array
 
@@ -30,6 +31,7 @@ def test_members_are_recoverable_and_are_recovered(family: str) -> None:
         model = FAMILIES[family](seed)
         found = unsoftmax.check(model)
         assert found.recoverable, found
+        assert found.queries <= 90, found
         assert found.expected is not None
         assert unsoftmax.recover(model).status.recovered
 
@@ -86,3 +88,23 @@ def test_the_command_prints_the_next_one() -> None:
     assert "unsoftmax recover 'demo:multi-head?d=6&heads=2'" in done.stdout
     facts = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, check=True).stdout)
     assert facts["recoverable"] is True
+
+
+@pytest.mark.parametrize(
+    "name", ["bigrams", "convolution", "maximum", "hash of the sequence", "bag of words, summed"]
+)
+def test_functions_of_ids_that_are_no_attention_are_named(name: str) -> None:
+    found = unsoftmax.check(OUTSIDE[name], vocabulary=VOCABULARY)
+    assert not found.recoverable
+    assert found.queries <= 80
+    assert unsoftmax.recover(OUTSIDE[name], vocabulary=VOCABULARY).status is found.ending
+
+
+def test_answers_that_move_with_the_batch_are_a_finding() -> None:
+    head = unsoftmax.random_single_head(6, seed=1)
+
+    def together(X: Array) -> Array:
+        return np.asarray(head(X) * (1.0 + 1e-14 * (len(X) - 1)))
+
+    found = unsoftmax.check(together, width=6)
+    assert {f.subject: f.value for f in found.findings}["batches"] == "matter"
