@@ -31,7 +31,7 @@ def check(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Say what TARGET is, what can be recovered from it, and what to do next. About 60 queries; more behind errors."""
+    """Say what TARGET is, what can be recovered from it, and what to do next: about 60 queries."""
 
     from unsoftmax.recovery.check import check as look_at
 
