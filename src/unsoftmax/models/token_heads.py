@@ -11,6 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import WithConstant, relative
 from unsoftmax.models.head_sums import constant_distance, matched_heads, numbered_heads
+from unsoftmax.models.hidden_pairs import hidden_pairs
 from unsoftmax.models.matrices import difference_norm
 from unsoftmax.models.token_head import TokenHead, TokenPositions
 from unsoftmax.oracles import Ids, TokenIds
@@ -108,6 +109,27 @@ class TokenHeads(WithConstant):
     def score_strength(self) -> float:
         """Root of the mean square of the scores, less their mean, of two tokens."""
         return float(np.median([head.table.norm() / head.table.width for head in self.heads]))
+
+    def hidden_pairs(self, resolution: float, longest: int = 64) -> list[Ids]:
+        """For every head the pairs (token, asking token), (n, 2), whose score shows in no answer.
+
+        No sequence of up to `longest` tokens is answered otherwise by more than `resolution`, relative to the
+        spread of the values, whatever these scores are: a weight that is too small stays so, and a token that
+        outweighs all others does.
+
+        >>> weak = TokenHead.of([[0.0], [1.0], [-90.0]], [[1.0], [1.0], [1.0]], [0.0, 1.0, 2.0])
+        >>> TokenHeads([weak]).hidden_pairs(1e-15)[0].tolist()
+        [[2, 0], [2, 1], [0, 2], [1, 2]]
+        """
+        if not resolution > 0.0 or longest < 2:
+            raise UsageError(
+                f"resolution must be positive and longest at least 2, not {resolution} and {longest}"
+            )
+        if self.longest is not None:
+            raise UsageError(
+                "scores of a model with positions depend on places as well; there is no one table"
+            )
+        return [hidden_pairs(head, resolution * (self.spread or 1.0), longest) for head in self.heads]
 
     def canonical(self) -> Self:
         """Canonical heads: equal scores merge, constant values go into c, the largest values come first."""

@@ -7,6 +7,7 @@ from typing import cast
 
 import numpy as np
 
+from unsoftmax.answers import Finding
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.certify import REPLAY_TEST, Certificate
 from unsoftmax.certify.token_certificate import certify_tokens
@@ -14,8 +15,10 @@ from unsoftmax.certify.token_coverage import MOST_TOKENS, Coverage, cover_tokens
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners.tokens import FixedAsker, KnownEmbeddings, LearnedTokens, TokenLearner
+from unsoftmax.learners.tokens.checks import EQUAL_SEQUENCES
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
+from unsoftmax.models.hidden_pairs import hidden_share
 from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop
 from unsoftmax.recovery.result import Result
@@ -26,13 +29,12 @@ __all__ = ["recover_tokens"]
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
 _STREAM = 0x70C3A5  # keeps our randomness apart from that of targets made from the same small seed
 _FLOAT64 = 64.0 * EPS  # noise relative to answers, up to which they count as computed in float64
-_EXPLAINED = 1e4  # deviations up to so many predicted losses are the table's own; more means another function
 _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
 _STRONG_EXPLAINED = 1e-6  # where some scores are too strong to show, few columns are worse than predicted
-_NOISE_GROWTH = 300.0  # from the noise of answers to the errors of a fitted table, at most usually
 _FRAMED = "scores are those of the frame's asking token; other tokens never ask"
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 10.0  # of the measured errors: they are a sample ...
+_NOISE_BOUND = 5.0  # ... of which more answers than unknowns leave noise alone ...
 _STRONG_BOUND = 100.0  # ... and where scores are strong, few columns are much worse than the others
 
 
@@ -42,6 +44,7 @@ class _Evidence:
     certificate: Certificate
     coverage: Coverage
     growth: float = 1.0  # of a relative error, on the way from scores to parameters
+    hidden: float = 0.0  # share of scores that show in no answer
 
 
 def recover_tokens(
@@ -106,6 +109,7 @@ def recover_tokens(
         model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,
         error_bound=None if evidence is None else _bound(evidence),
+        findings=() if evidence is None else _findings(evidence.learned),
     )
 
 
@@ -123,9 +127,15 @@ def _examine(
         if longest >= 2:
             coverage = cover_tokens(ledger, model, learned.noise, longest, rng, most, learned.strong)
         size = float(model.sensitivity(np.zeros((1, 1)))[0])
-        allowed = max(model.exact_at, _NOISE_GROWTH * learned.noise / size)
+        allowed = _explained(learned, coverage)
         certificate = certify_tokens(ledger, model, rng, allowed=allowed, longest=longest, corpus=corpus)
-    return _Evidence(learned, certificate, coverage)
+    if certificate.max_relative_error <= model.exact_at:
+        certificate = replace(certificate, allowed=model.exact_at)
+    certificate = replace(certificate, resolution=learned.noise / size)
+    hidden = 0.0
+    if coverage.hidden > 0.0:
+        hidden = hidden_share(model.heads[0], max(learned.noise, EPS * size), max(longest, 2), rng)
+    return _Evidence(learned, certificate, coverage, hidden=hidden)
 
 
 def _confirm(ledger: Ledger, evidence: _Evidence, seed: int, longest: int) -> None:
@@ -151,6 +161,13 @@ def _confirm(ledger: Ledger, evidence: _Evidence, seed: int, longest: int) -> No
             ledger.ask(cast(Array, ids), check=compare)
 
 
+def _findings(learned: LearnedTokens) -> tuple[Finding, ...]:
+    """What kind of answers the target gives, where equal sequences told it."""
+    if not learned.seen:
+        return ()
+    return (Finding("answers", learned.answers.name, learned.seen, EQUAL_SEQUENCES),)
+
+
 def _relative_errors(evidence: _Evidence) -> float:
     """The largest deviation of any fresh answer, relative to the spread of the values."""
     size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
@@ -160,11 +177,22 @@ def _relative_errors(evidence: _Evidence) -> float:
 def _bound(evidence: _Evidence) -> float:
     """On answers relative to their spread, and on the scores that show relative to their size."""
     scores = evidence.coverage.score_error
-    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
-    size = float(evidence.learned.model.sensitivity(np.zeros((1, 1)))[0])
     learned = evidence.learned
+    size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
+    if learned.oversampled:
+        answers = max(_NOISE_BOUND * _relative_errors(evidence), learned.loss / size)
+        return max(answers, evidence.growth * learned.parameter_error)
+    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
     seen = max(_relative_errors(evidence), learned.loss / size, learned.parameter_error, EPS)
     return margin * max(seen, evidence.growth * (0.0 if np.isnan(scores) else max(scores, EPS)))
+
+
+def _explained(learned: LearnedTokens, coverage: Coverage) -> float:
+    """How far answers may be from the model's by the errors of the method, relative to their spread."""
+    size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
+    explained = max(learned.explained / size, learned.model.exact_at)
+    strong = coverage.hidden > 0.0 and not learned.oversampled
+    return max(explained, _STRONG_EXPLAINED) if strong else explained
 
 
 def _judge(evidence: _Evidence) -> tuple[Status, str]:
@@ -177,13 +205,12 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
     covered = f"{certificate.statement}; every token asked once: at most {coverage.max_error:.2g} off"
     if float64 and worst <= model.exact_at and bound <= model.exact_at and coverage.hidden == 0.0:
         return Status.EXACT, covered
-    explained = max(_EXPLAINED * max(learned.loss, learned.noise) / size, model.exact_at)
-    if coverage.hidden > 0.0:
-        explained = max(explained, _STRONG_EXPLAINED)
+    explained = _explained(learned, coverage)
     if worst <= explained and bound <= _USEFUL:
         unseen = (
-            f"; {coverage.hidden:.1%} of pairs have scores too strong to show in any answer"
-            if coverage.hidden
+            f"; {evidence.hidden:.2%} of scores show in no answer; they are listed by "
+            "model.hidden_pairs(certificate.resolution)"
+            if evidence.hidden
             else ""
         )
         return (

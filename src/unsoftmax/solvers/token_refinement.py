@@ -17,11 +17,13 @@ from unsoftmax.late_scipy import cho_factor, cho_solve, csr_matrix
 from unsoftmax.models.token_head import TokenHead, TokenPositions
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.token_answers import FlatSequences
+from unsoftmax.solvers.token_products import HeadProducts, TokenProducts
 
 __all__ = ["TOKEN_OPTIONS", "TokenFit", "TokenState", "refine_tokens"]
 
 TokenState = tuple[TokenHead, ...]
 _DENSE = 4500  # keys, values and positions up to which their system is solved whole: 160 MB
+_CHUNK = 1 << 17  # entries whose keys are gathered at once: 34 MB at rank 32
 _JITTER = 1e-14  # relative, where rounding makes a system indefinite
 TOKEN_OPTIONS = RefinementOptions(
     iterations=20,
@@ -33,6 +35,11 @@ TOKEN_OPTIONS = RefinementOptions(
     dense_limit=0,
     inner_iterations=4,  # the preconditioner is the inverse, up to rounding
 )
+
+
+def is_large(state: TokenState) -> bool:
+    """Whether keys and values are too many for a system that is held whole."""
+    return sum(head.keys.size + len(head.values) for head in state) > _DENSE
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +59,17 @@ class TokenFit:
         """Heads with all parameters moved."""
         return _unpacked(_packed(state) + step, state)
 
-    def linearise(self, state: TokenState) -> TokenJacobian:
-        """The Jacobian."""
+    def linearise(self, state: TokenState) -> TokenJacobian | TokenProducts:
+        """The Jacobian, by its products alone where the vocabulary is large."""
         flat, V = self.sequences, len(state[0].keys)
         places = 0 if state[0].positions is None else state[0].positions.longest
+        if is_large(state) and not places:
+            return self._products(state)
         kept, columns, rows, queries = [], [], [], []
         at = 0
         for head in state:
-            weights, answers, key, query = self._parts(head)
-            k = head.keys.shape[1]
+            weights, answers, query = self._parts(head)
+            key, k = self._keys(head, slice(None)), head.keys.shape[1]
             moves = weights * (self._values(head) - answers[flat.rows])
             slopes = moves[:, None] * query[flat.rows]
             of_tokens = at + flat.tokens[:, None] * k + np.arange(k)
@@ -87,6 +96,22 @@ class TokenFit:
         )
         return TokenJacobian(outer, np.concatenate(queries, axis=1) / self.noise, flat.asking, V)
 
+    def _products(self, state: TokenState) -> TokenProducts:
+        flat, V = self.sequences, len(state[0].keys)
+        heads = []
+        for head in state:
+            weights, answers, query = self._parts(head)
+            moves = weights * (self._values(head) - answers[flat.rows])
+            moved, weighed = (self._by_token(part, V) for part in (moves, weights))
+            heads.append(HeadProducts(moved, weighed, query, moved @ head.keys))
+        return TokenProducts(tuple(heads), flat.asking, V)
+
+    def _by_token(self, entries: Array, vocabulary: int) -> Any:
+        """A number for every entry as a sparse array (n, V), in units of noise."""
+        flat = self.sequences
+        ends = np.append(flat.starts, len(entries))
+        return csr_matrix((entries / self.noise, flat.tokens, ends), (len(flat), vocabulary))
+
     def value_weights(self, state: TokenState) -> Any:
         """The weight of every value in every answer, sparse (n, H(V + L)), heads one after the other.
 
@@ -109,15 +134,25 @@ class TokenFit:
             values = values + head.positions.values[self.sequences.places]
         return np.asarray(values)
 
-    def _parts(self, head: TokenHead) -> tuple[Array, Array, Array, Array]:
-        """Weights (E,), answers (n,), keys of entries (E, k) and queries of sequences (n, k)."""
-        flat = self.sequences
-        keys, queries = head.keys[flat.tokens], head.queries[flat.asking]
+    def _keys(self, head: TokenHead, part: slice) -> Array:
+        """Keys of some entries, (e, k)."""
+        keys = head.keys[self.sequences.tokens[part]]
         if head.positions is not None:
-            keys = keys + head.positions.keys[flat.places]
+            keys = keys + head.positions.keys[self.sequences.places[part]]
+        return np.asarray(keys)
+
+    def _parts(self, head: TokenHead) -> tuple[Array, Array, Array]:
+        """Weights (E,), answers (n,) and queries of sequences (n, k)."""
+        flat = self.sequences
+        queries = head.queries[flat.asking]
+        if head.positions is not None:
             queries = queries + head.positions.queries[flat.last]
-        weights = flat.softmax(np.einsum("ek,ek->e", keys, queries[flat.rows]))
-        return weights, flat.sums(weights * self._values(head)), keys, queries
+        scores = np.empty(len(flat.tokens))
+        for start in range(0, len(scores), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            scores[part] = np.einsum("ek,ek->e", self._keys(head, part), queries[flat.rows[part]])
+        weights = flat.softmax(scores)
+        return weights, flat.sums(weights * self._values(head)), queries
 
 
 @dataclass(frozen=True, eq=False)

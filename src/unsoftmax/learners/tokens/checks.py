@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.answers import Answers, Computed, Exact, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, rms
-from unsoftmax.float_formats import smallest_format
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.meters.tokens import PairRequest, TokenPairMeter, TokenSequences
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = [
     "COPIES_TEST",
+    "EQUAL_SEQUENCES",
     "MIXING_TEST",
     "ORDER_TEST",
     "ROUNDING",
@@ -27,9 +29,13 @@ ORDER_TEST = Test("answers do not depend on the order of tokens before the last"
 COPIES_TEST = Test("answers do not depend on doubling every token")
 MIXING_TEST = Test("three tokens are answered as their scores in pairs predict")
 _SEQUENCES = 8
+EQUAL_SEQUENCES = 4 * _SEQUENCES  # queries of `agreement`
 ROUNDING = 4.0  # an answer of float64 arithmetic is usually within a few units of the last place
 _MARGIN = 3.0  # of a root mean square over 16 to 32 differences
 _MOST_DECIMALS = 8
+_MANY = 9  # tokens: sums of so many round otherwise in another order
+_FLOAT64 = 64.0 * EPS  # relative: float64 arithmetic differs by less
+_LEAST_SHORT = 1e-9  # relative: float32 arithmetic rounds by 6e-8 at every step
 _MIXTURES = 4  # as many answers in few digits are no chance
 _SHORT_FLOATS = 2e-5  # relative: float32 arithmetic in a layer of usual size stays below 2e-6
 _TRIPLES = 10
@@ -40,49 +46,71 @@ _FIT = 100.0  # a prediction may be off by so many error bars
 @dataclass(frozen=True)
 class Agreement:
     """noise: how far answers to equal sequences are apart, with a margin. swapped, doubled: the largest
-    difference between sequences in another order, and between sequences and all their tokens twice."""
+    difference between sequences in another order, and between sequences and all their tokens twice.
+
+    answers: what kind of answers these are. evidence: how that was seen.
+    """
 
     noise: float
     swapped: float
     doubled: float
+    answers: Answers
+    evidence: str
 
 
 def agreement(sequences: TokenSequences, values: Array, rng: np.random.Generator) -> Agreement:
     """Asks sequences that a head cannot tell apart: tokens in another order, and all of them twice.
 
-    Four queries for each of 8 samples.
+    Four queries for each of 8 samples, half of them with three tokens and half with up to nine.
     """
     size = float(np.abs(values).max())
-    ids = rng.integers(0, len(values), (_SEQUENCES, 3))
-    pair = ids[:, 1:]
-    answers = [sequences.ask(pair)]
+    answers, differences = [], []
+    pairs = rng.integers(0, len(values), (_SEQUENCES, 2))
+    answers.append(sequences.raw(pairs))
     if sequences.longest >= 3:
-        answers += [sequences.ask(ids), sequences.ask(ids[:, [1, 0, 2]])]
+        for tokens in (3, min(_MANY, sequences.longest)):
+            ids = rng.integers(0, len(values), (_SEQUENCES // 2, tokens))
+            turned = np.column_stack([np.roll(ids[:, :-1], 1, axis=1), ids[:, -1]])
+            both = sequences.raw(ids), sequences.raw(turned)
+            answers += both
+            differences.append(both[0] - both[1])
     if sequences.longest >= 4:
-        answers.append(sequences.ask(np.repeat(pair, 2, axis=1)))
-    swapped = answers[1] - answers[2] if len(answers) > 2 else np.zeros(1)
-    doubled = answers[0] - answers[3] if len(answers) > 3 else np.zeros(1)
-    asked = [each for each in (swapped, doubled) if len(each) == _SEQUENCES]
-    spread = rms(np.concatenate(asked)) if asked else 0.0
-    noise = max(ROUNDING * EPS * size, _MARGIN * spread, _stored_error(np.concatenate(answers), values))
-    return Agreement(noise, float(np.abs(swapped).max()), float(np.abs(doubled).max()))
+        answers.append(sequences.raw(np.repeat(pairs, 2, axis=1)))
+        differences.append(answers[0] - answers[-1])
+    read = [sequences.read(each) for each in differences]
+    swapped, doubled = (
+        max((float(np.abs(each).max()) for each in part), default=0.0) for part in (read[:2], read[2:])
+    )
+    spread = rms(np.concatenate(read)) if read else 0.0
+    kind, off, evidence = _kind(np.concatenate(answers), spread, sequences, values)
+    return Agreement(max(ROUNDING * EPS * size, _MARGIN * spread, off), swapped, doubled, kind, evidence)
 
 
-def _stored_error(answers: Array, values: Array) -> float:
-    """How far answers are off because they are stored in a short format, or rounded; 0 if they are not.
+def _kind(answers: Array, off: float, sequences: TokenSequences, values: Array) -> tuple[Answers, float, str]:
+    """What kind of answers these are, how far they are off because of it at least, and how that was seen.
 
+    off: usual difference of answers that should be equal.
     Answers that are no token's value are mixtures, which float64 would not give in so few digits.
     """
     size = float(np.abs(values).max())
-    answers = answers[~np.isin(answers, values)]
-    if len(answers) < _MIXTURES:
-        return 0.0
+    mixed = answers.ravel()[~np.isin(sequences.read(answers), values).repeat(answers[0].size)]
+    if len(mixed) < _MIXTURES:
+        return Exact(), 0.0, "too few answers are mixtures of values to tell"
     for decimals in range(_MOST_DECIMALS + 1):
-        scaled = answers * 10.0**decimals
+        scaled = mixed * 10.0**decimals
         if np.abs(scaled - np.round(scaled)).max() <= 4.0 * EPS * np.abs(scaled).max():
-            return float(0.5 * 10.0**-decimals)
-    stored = smallest_format(answers)
-    return 0.0 if stored is None else 2.0 * stored.unit * size
+            return Rounded(decimals), 0.5 * 10.0**-decimals, f"all answers have at most {decimals} decimals"
+    stored = smallest_format(mixed)
+    rounds = off > _FLOAT64 * size
+    if stored is None and not rounds:
+        return Exact(), 0.0, "sequences that a head answers alike differ by no more than float64 rounds"
+    seen = f"sequences that a head answers alike differ by {off / size:.1g} of the largest value"
+    if rounds and (stored is not None or off > _LEAST_SHORT * size):
+        # the root of two: both answers of a difference are off
+        return Computed(stored or FloatFormat.FLOAT32, off / np.sqrt(2.0) / size), 0.0, seen
+    if stored is None:
+        return Within(_MARGIN * off), 0.0, seen
+    return Stored(stored), 2.0 * stored.unit * size, f"all answers are {stored} numbers, and equal ones agree"
 
 
 def mixes_as_one_head(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[bool, str]:

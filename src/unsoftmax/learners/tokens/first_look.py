@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.answers import IDENTIFY, Finding
 from unsoftmax.arrays import Array
-from unsoftmax.learners.tokens.one_head import TokenBooks
+from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import Status

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, Ids
+from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.learners.tokens.checks import ROUNDING
 from unsoftmax.learners.tokens.claims import FIXED_ASKER_CLAIM
-from unsoftmax.learners.tokens.one_head import LearnedTokens, TokenBooks, readout_of
+from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.oracles import TokenFrame

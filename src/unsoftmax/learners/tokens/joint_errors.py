@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.late_scipy import cho_factor, cho_solve
-from unsoftmax.learners.tokens.recorded import RecordedBooks
+from unsoftmax.learners.tokens.books import RecordedBooks
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
 from unsoftmax.solvers.joint_refinement import Spread
 from unsoftmax.solvers.token_refinement import TOKEN_OPTIONS, TokenFit, TokenState

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,59 +9,21 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.late_scipy import qr
-from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks
-from unsoftmax.ledger import Bill
+from unsoftmax.learners.tokens.books import SomeTokens, TokenBooks
+from unsoftmax.learners.tokens.learned import LearnedTokens
+from unsoftmax.learners.tokens.one_head import OneTokenHead
 from unsoftmax.models import SingleHead, TokenHead, TokenHeads
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import OutsideClass, Test
 from unsoftmax.solvers.score_table import CrossApproximation
 
-__all__ = ["KnownEmbeddings", "LearnedHead", "SomeTokens", "over_tokens"]
+__all__ = ["KnownEmbeddings", "LearnedHead", "over_tokens"]
 
 EMBEDDING_TEST = Test("scores and values are those of a head over the given embeddings")
 _ACCURACY = 1e-12  # of the scores: condition numbers of the embeddings magnify what is left
 _SPARE = 8  # tokens more than span the embeddings, so that a wrong table shows
 _DEPENDENT = 1e-10  # relative: directions in which embeddings differ by less are none
 _MISFIT = 1e3  # of the errors that the table and rounding explain
-
-
-@dataclass(frozen=True, eq=False)
-class SomeTokens:
-    """A view of an asker that knows some of the tokens only, under the ids 0, 1, ..."""
-
-    asker: TokenBooks
-    tokens: Ids
-
-    @property
-    def width(self) -> int:
-        """Number of these tokens."""
-        return len(self.tokens)
-
-    @property
-    def outputs(self) -> int | None:
-        """None when an answer is one number, m when it is a vector."""
-        return self.asker.outputs
-
-    @property
-    def bill(self) -> Bill:
-        """What was paid until now."""
-        return self.asker.bill
-
-    def ask(self, batch: Array) -> Array:
-        """Answers to a batch of ids."""
-        return self.asker.ask(self.tokens[np.asarray(batch)])  # type: ignore[arg-type]
-
-    def batch_size(self, length: int) -> int:
-        """How many sequences of `length` ids make a good batch."""
-        return self.asker.batch_size(length)
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Bills everything asked inside the block to `name`."""
-        return self.asker.phase(name)
-
-    def expect(self, total: int | None) -> None:
-        """The present estimate of the whole bill."""
-        self.asker.expect(total)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,11 @@ import numpy as np
 
 from unsoftmax.arrays import EPS
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
-from unsoftmax.learners.tokens.one_head import LearnedTokens, OneTokenHead, TokenBooks, constant_answers
+from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers
+from unsoftmax.learners.tokens.one_head import OneTokenHead
 from unsoftmax.learners.tokens.positions.learner import PositionedHead
 from unsoftmax.learners.tokens.several_heads.learner import SeveralTokenHeads
 from unsoftmax.meters.tokens import TokenSequences
@@ -43,7 +45,7 @@ class TokenLearner:
         with asker.phase("values"):
             values = TokenSequences(asker, longest).values()
         try:
-            meter = self.one_head.meter(asker, longest, values, rng)
+            seen, meter = self.one_head.meter(asker, longest, values, rng)
         except OutsideClass as refuted:
             if refuted.test is not ORDER_TEST or longest < 3:
                 raise
@@ -54,4 +56,4 @@ class TokenLearner:
         against = self.one_head.refuted(asker, meter, rng)
         if against is not None:
             return self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
-        return self.one_head.scores(asker, meter, values, rng)
+        return self.one_head.scores(asker, meter, values, rng, seen)

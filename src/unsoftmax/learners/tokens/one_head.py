@@ -2,79 +2,54 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unsoftmax.answers import Exact
 from unsoftmax.arrays import Array
-from unsoftmax.learners.claims import Claim
-from unsoftmax.learners.tokens.checks import MIXING_TEST, agreement, mixes_as_one_head, refuse_other_functions
-from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
-from unsoftmax.ledger import Bill
-from unsoftmax.meters.tokens import TokenAnswers, TokenPairMeter, TokenSequences
+from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
+from unsoftmax.learners.tokens.checks import (
+    MIXING_TEST,
+    Agreement,
+    agreement,
+    mixes_as_one_head,
+    refuse_other_functions,
+)
+from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers, readout_of
+from unsoftmax.learners.tokens.oversampled import can_oversample, oversample
+from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 from unsoftmax.solvers.score_table import CrossApproximation
 
-__all__ = ["LearnedTokens", "OneTokenHead", "TokenBooks", "constant_answers", "readout_of"]
-
-LONGEST = 64  # tokens of a sequence, where the target sets no limit
-
-
-class TokenBooks(TokenAnswers, Protocol):
-    """What a learner of tokens asks through: a ledger, or a view of one."""
-
-    @property
-    def bill(self) -> Bill:
-        """What was paid until now."""
-
-    def phase(self, name: str) -> AbstractContextManager[None]:
-        """Bills everything asked inside the block to `name`."""
-
-    def expect(self, total: int | None) -> None:
-        """The present estimate of the whole bill."""
-
-
-@dataclass(frozen=True, eq=False)
-class LearnedTokens:
-    """The model, the noise of the answers, and by how much the table's own errors move answers at most.
-
-    strong: whether some scores are so strong that predictions of these errors are poor. claim: of the learner
-    that made the model. parameter_error: how far parameters are off, relative, where a joint fit tells it.
-    """
-
-    model: TokenHeads
-    noise: float
-    loss: float
-    strong: bool = False
-    claim: Claim = TOKEN_HEAD_CLAIM
-    parameter_error: float = 0.0
+__all__ = ["OneTokenHead"]
 
 
 @dataclass(frozen=True)
 class OneTokenHead:
     """f(t_1..t_N) = Σ_i softmax_i(s(t_i, t_N)) u(t_i), with scores of any rank.
 
-    Queries: V + r(2V − 1 − r), and about 70 for class tests; more where scores are strong.
+    Queries: V + r(2V − 1 − r), and about 70 for class tests; more where scores are strong, and
+    `oversampling` times as many where answers round.
     Assumes: one head, no positions (`agreement`, `mixes_as_one_head`).
     Recovers: the centred table of scores and the values, up to nothing.
     """
 
     solver: CrossApproximation = field(default_factory=CrossApproximation)
+    oversampling: float = 3.0
 
     def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
         """Queries through the ledger only."""
         with asker.phase("values"):
             values = TokenSequences(asker, longest).values()
-        meter = self.meter(asker, longest, values, rng)
+        seen, meter = self.meter(asker, longest, values, rng)
         if meter is None:
             return constant_answers(values)
         against = self.refuted(asker, meter, rng)
         if against is not None:
             raise OutsideClass(MIXING_TEST, against)
-        return self.scores(asker, meter, values, rng)
+        return self.scores(asker, meter, values, rng, seen)
 
     def refuted(self, asker: TokenBooks, meter: TokenPairMeter, rng: np.random.Generator) -> str | None:
         """The evidence against one head, if there is any."""
@@ -86,8 +61,8 @@ class OneTokenHead:
 
     def meter(
         self, asker: TokenBooks, longest: int, values: Array, rng: np.random.Generator
-    ) -> TokenPairMeter | None:
-        """What reads scores; None where all values are equal, so that no score can show."""
+    ) -> tuple[Agreement, TokenPairMeter | None]:
+        """The kind of answers, and what reads scores; None where all values are equal: no score can show."""
         readout = readout_of(values)
         sequences = TokenSequences(asker, longest, readout)
         read = values if readout is None else np.asarray(values @ readout)
@@ -99,30 +74,47 @@ class OneTokenHead:
         with asker.phase("class tests"):
             found = agreement(sequences, read, rng)
         refuse_other_functions(found, spread, size)
-        return None if spread <= found.noise else TokenPairMeter(sequences, read, found.noise)
+        return found, None if spread <= found.noise else TokenPairMeter(sequences, read, found.noise)
 
     def scores(
-        self, asker: TokenBooks, meter: TokenPairMeter, values: Array, rng: np.random.Generator
+        self,
+        asker: TokenBooks,
+        meter: TokenPairMeter,
+        values: Array,
+        rng: np.random.Generator,
+        seen: Agreement,
     ) -> LearnedTokens:
         """The table of scores, and the model."""
+        noisy = not isinstance(seen.answers, Exact)
+        books = RecordedBooks(asker, [(np.arange(len(values))[:, None], values)])
+        if noisy:
+            meter = replace(meter, sequences=replace(meter.sequences, answers=books))
         with asker.phase("scores"):
             paid = asker.bill.total
             table = self.solver.solve(meter, rng, lambda left: asker.expect(paid + left))
         if not table.resolved:
             raise Unresolved(f"the scores have a rank above {table.keys.shape[1]}; allow a larger rank")
-        return LearnedTokens(
-            TokenHeads([TokenHead(table.keys, table.queries, values)]), meter.noise, table.loss, table.strong
+        head = TokenHead(table.keys, table.queries, values)
+        learned = LearnedTokens(
+            TokenHeads([head]),
+            meter.noise,
+            table.loss,
+            table.strong,
+            answers=seen.answers,
+            seen=seen.evidence,
         )
-
-
-def readout_of(values: Array) -> Array | None:
-    """For vector answers the direction along which values of tokens differ most, (m,)."""
-    if values.ndim == 1:
-        return None
-    return np.asarray(np.linalg.svd(values - values.mean(axis=0), full_matrices=False)[2][0])
-
-
-def constant_answers(values: Array) -> LearnedTokens:
-    """All scores zero: no answer shows them."""
-    nothing = np.zeros((len(values), 0))
-    return LearnedTokens(TokenHeads([TokenHead(nothing, nothing, values)]), 0.0, 0.0)
+        if not noisy or not can_oversample(head, self.oversampling):
+            return learned
+        with asker.phase("scores"):
+            start = TokenHead(head.keys, head.queries, meter.values)
+            found = oversample(start, meter, books, self.oversampling, rng)
+        # values of vector answers are those of single tokens; a fit sees one direction of them
+        fitted = TokenHead(found.head.keys, found.head.queries, values) if values.ndim > 1 else found.head
+        return replace(
+            learned,
+            model=TokenHeads([fitted]),
+            loss=found.loss,
+            strong=False,
+            parameter_error=found.error,
+            oversampled=True,
+        )

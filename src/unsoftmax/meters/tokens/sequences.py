@@ -67,7 +67,10 @@ class TokenSequences:
 
     def ask(self, ids: Ids) -> Array:
         """One number for every sequence of a batch (B, N)."""
-        answers = self._ask(ids)
+        return self.read(self._ask(ids))
+
+    def read(self, answers: Array) -> Array:
+        """Answers as single numbers, (B,)."""
         return answers if self.readout is None else np.asarray(answers @ self.readout)
 
     def copies(self, tokens: Ids, counts: Counts) -> Array:

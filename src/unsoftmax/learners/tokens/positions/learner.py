@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
 from unsoftmax.learners.tokens.claims import POSITIONS_CLAIM
 from unsoftmax.learners.tokens.joint_errors import parameter_error, vector_values
-from unsoftmax.learners.tokens.one_head import LearnedTokens, TokenBooks, readout_of
+from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
 from unsoftmax.learners.tokens.positions.pairs import learn_pairs
 from unsoftmax.learners.tokens.positions.places import learn_places
 from unsoftmax.learners.tokens.positions.second_place import find_second_place
-from unsoftmax.learners.tokens.recorded import RecordedBooks
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
 from unsoftmax.solvers.token_answers import FlatSequences

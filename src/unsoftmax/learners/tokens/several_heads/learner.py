@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
 from unsoftmax.learners.tokens.claims import TOKEN_HEADS_CLAIM
 from unsoftmax.learners.tokens.joint_errors import parameter_error, vector_values
-from unsoftmax.learners.tokens.one_head import LearnedTokens, TokenBooks, readout_of
-from unsoftmax.learners.tokens.recorded import RecordedBooks
+from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
 from unsoftmax.learners.tokens.several_heads.count import count_heads
 from unsoftmax.learners.tokens.several_heads.joint import fit_jointly, fitted_answers, heads_of
 from unsoftmax.learners.tokens.several_heads.pairs import HeadPairs
