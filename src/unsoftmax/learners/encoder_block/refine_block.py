@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, rms
@@ -16,13 +18,17 @@ _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
+# unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
+# products 1 s
+_DENSE = 4000
+_ROUNDED = 2.0 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
     least_damping=1e-13,
     improvement=0.01,
-    dense_limit=9000,
-    inner_iterations=250,
+    dense_limit=_DENSE,
+    inner_iterations=1000,
     inner_tolerance=1e-4,
 )
 
@@ -34,9 +40,10 @@ def refine_block(
     data = _sequences(asks, shape, state, rng)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
     fit = BlockFit(shape, data)
+    options = replace(_FIRST, enough=_ROUNDED * scale)
     if rms(fit.residual(state)) > _NEAR * scale:  # far from the end eps would run away
-        state = refine(BlockFit(shape, data, free_eps=False), state, _FIRST).state
-    final = refine(fit, state, _FIRST).state
+        state = refine(BlockFit(shape, data, free_eps=False), state, options).state
+    final = refine(fit, state, options).state
     residual = fit.residual(final)
     return final, float(np.abs(residual).max()) / scale
 
@@ -84,8 +91,8 @@ def parameter_error(
         iterations=1,
         damping=1e-12,
         improvement=0.0,
-        dense_limit=9000,
-        inner_iterations=400,
+        dense_limit=_DENSE,
+        inner_iterations=1000,
         inner_tolerance=1e-3,
     )
     moved = refine(BlockFit(shape, data), state, step).state

@@ -76,13 +76,21 @@ class BlockState:
         """Length of the vector."""
         return sum(part.size for part in self.parts())
 
+    def packed(self) -> Array:
+        """All numbers as one vector."""
+        return np.concatenate([part.ravel() for part in self.parts()])
+
+    def unpacked(self, vector: Array) -> BlockState:
+        """A vector (unknowns,) as arrays of this state's shapes."""
+        parts, start = [], 0
+        for part in self.parts():
+            parts.append(vector[start : start + part.size].reshape(part.shape))
+            start += part.size
+        return BlockState(*parts)
+
     def moved(self, step: Array) -> BlockState:
         """The state plus a step (unknowns,)."""
-        moved, start = [], 0
-        for part in self.parts():
-            moved.append(part + step[start : start + part.size].reshape(part.shape))
-            start += part.size
-        return BlockState(*moved)
+        return self.unpacked(self.packed() + step)
 
     @property
     def heads(self) -> int:
