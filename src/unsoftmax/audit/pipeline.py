@@ -100,7 +100,7 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Audit:
     """Everything an audit found, for `write_report` or for reading.
 
@@ -123,6 +123,9 @@ class Audit:
     defences: Any = None
     currency: str | None = None
     date: str = field(default_factory=now)
+
+    def __repr__(self) -> str:
+        return f"Audit({self.target}, {self.result!r}, {len(self.findings)} findings)"
 
     @property
     def cost(self) -> float | None:

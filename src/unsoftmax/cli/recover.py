@@ -17,6 +17,7 @@ from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target, Tok
 from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
+from unsoftmax.outcomes import Status
 
 if TYPE_CHECKING:
     from unsoftmax.oracles import Oracle
@@ -27,6 +28,12 @@ __all__ = ["describe", "recover"]
 _Learner = Literal[
     "default", "theorem-4.1", "theorem-4.1-structured"
 ]  # those that need no fact about the target
+
+
+_ENDINGS = {
+    Status.EXACT: "all parameters were recovered, up to rounding",
+    Status.WITHIN_BOUND: "all parameters were recovered, within the error below",
+}
 
 
 @dataclass(frozen=True)
@@ -135,22 +142,34 @@ def _asked(target: str, reach: _Reach, outputs: int | None) -> Iterator[Oracle]:
 
 
 def describe(result: Result) -> str:
-    """The result for people, one fact per line."""
-    lines = [f"{result.status}: {result.reason}"]
-    if not result.status.recovered:
+    """The result for people, one fact a paragraph, the most important ones first."""
+    if result.status.recovered:
+        lines = [f"{result.status}: {_ENDINGS[result.status]}"]
+    else:
+        lines = [in_paragraph("", f"{result.status}: {result.reason}", indent=0)]
         lines.append(in_paragraph("try", result.advice))
     if result.model is not None:
-        ranks = ", ".join(map(str, result.model.ranks))
-        size = f"{result.model.parameters:,} parameters"
-        lines.append(f"model       {result.family}, width {result.width}, rank {ranks}, {size}")
-    for name, part in result.parts.items():
-        lines.append(
-            f"part        {name}: error at most {part.error_bound:.1e} relative; left open: {part.gauge}"
-        )
-    phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
-    again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
-    lines.append(f"queries     {result.queries.total:,} ({phases}){again}")
+        size = f"{_heads(result.model.ranks)}, {result.model.parameters:,} parameters"
+        lines.append(in_paragraph("model", f"{result.family}, width {result.width}, {size}"))
     if result.error_bound is not None:
         lines.append(f"error       at most {result.error_bound:.1e} relative, measured on fresh probes")
+    for name, part in result.parts.items():
+        text = f"{name}: error at most {part.error_bound:.1e} relative; left open: {part.gauge}"
+        lines.append(in_paragraph("part", text))
+    phases = ", ".join(f"{phase} {count:,}" for phase, count in result.queries.by_phase.items())
+    again = f"; {result.queries.retries:,} requests were sent again" if result.queries.retries else ""
+    lines.append(in_paragraph("queries", f"{result.queries.total:,} ({phases}){again}"))
+    if result.status.recovered:
+        lines.append(in_paragraph("proof", result.reason))
     lines += [f"{name:<11} {path}" for name, path in result.artifacts.items()]
     return "\n".join(lines)
+
+
+def _heads(ranks: list[int]) -> str:
+    """Ranks in words: 'rank 4', '8 heads of rank 2', '3 heads of ranks 2, 4, 4'."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    equal = len(set(ranks)) == 1
+    return f"{len(ranks)} heads of " + (
+        f"rank {ranks[0]}" if equal else f"ranks {', '.join(map(str, ranks))}"
+    )

@@ -39,7 +39,7 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Check:
     """What a short look says of a target.
 
@@ -59,6 +59,10 @@ class Check:
     expected: int | None = None
     findings: tuple[Finding, ...] = field(default=())
     ending: Status | None = None
+
+    def __repr__(self) -> str:
+        verdict = "recoverable" if self.recoverable else "not recoverable"
+        return f"Check({verdict}: {self.looks_like}; {self.queries} queries)"
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -241,7 +245,7 @@ def _judged(ledger: Ledger, look: FirstLook, command: str, rng: np.random.Genera
     learner = next(choose(known, None)).learner
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
-    advice = f"Recover it: about {expected:,} queries at most, by '{learner.claim.title}'."
+    advice = f"Recover it: usually {expected:,} queries or fewer, by '{learner.claim.title}'."
     return Check(True, text, "", advice, command, 0, expected)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Result"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """Everything about one recovery.
 
@@ -37,6 +37,8 @@ class Result:
     <Status.EXACT: 'EXACT'>
     >>> result.unwrap().width
     4
+    >>> unsoftmax.recover("demo:single-head?d=4", budget=10)
+    Result(BUDGET_SPENT, auto, width 4, 10 queries)
     """
 
     status: Status
@@ -52,6 +54,15 @@ class Result:
     artifacts: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     parts: Mapping[str, RecoveredPart[Any]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line: how it ended, what it is, what it cost. `print(result.reason)` says why."""
+        facts = [str(self.status), self.family, f"width {self.width}", f"{self.queries.total:,} queries"]
+        if self.error_bound is not None:
+            facts.append(f"error at most {self.error_bound:.1e}")
+        if self.parts:
+            facts.append(f"parts {', '.join(self.parts)}")
+        return f"Result({', '.join(facts)})"
 
     def unwrap(self) -> Model:
         """The model, or `NotRecovered` with the reason."""
