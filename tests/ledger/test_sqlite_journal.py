@@ -368,3 +368,11 @@ def test_vector_answers_are_kept_as_vectors(tmp_path: Path) -> None:
             np.testing.assert_array_equal(
                 unsoftmax.Ledger(unsoftmax.as_oracle(vectors), journal=journal).ask(batch), vectors(batch)
             )
+
+
+def test_reading_a_ledger_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    place = tmp_path / "run.ledger"
+    unsoftmax.recover("demo:single-head?d=4", ledger=place)
+    before = sorted(each.name for each in tmp_path.iterdir())
+    read_statement(place)
+    assert sorted(each.name for each in tmp_path.iterdir()) == before

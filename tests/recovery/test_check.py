@@ -107,4 +107,4 @@ def test_answers_that_move_with_the_batch_are_a_finding() -> None:
         return np.asarray(head(X) * (1.0 + 1e-14 * (len(X) - 1)))
 
     found = unsoftmax.check(together, width=6)
-    assert {f.subject: f.value for f in found.findings}["batches"] == "matter"
+    assert {f.subject: f.value for f in found.findings}["batches"].startswith("move answers by")

@@ -168,7 +168,7 @@ def _batches(look: FirstLookAsker) -> tuple[str, str]:
     if apart == 0.0:
         return "do not matter", "a sequence alone and beside another one was answered alike"
     size = max(float(np.max(np.abs(alone))), 1e-300)
-    return "matter", f"a sequence beside another one is answered {apart / size:.1g} away, relative"
+    return f"move answers by {apart / size:.1g}", "relative, of a sequence alone and beside another one"
 
 
 def _constant(look: FirstLookAsker) -> tuple[str, str]:

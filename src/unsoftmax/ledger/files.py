@@ -29,14 +29,16 @@ CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, process INTEGE
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection whose commits are on the disk when they return."""
+    """A connection whose commits are on the disk when they return.
+
+    A reader of a file that nobody has open for writing leaves no files of its own beside it.
+    """
+    mode = "mode=rwc"
+    if read_only:
+        written = path.with_name(path.name + "-wal").exists()
+        mode = "mode=ro" if written else "mode=ro&immutable=1"
     try:
-        db = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}",
-            uri=True,
-            timeout=5.0,
-            isolation_level=None,
-        )
+        db = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=5.0, isolation_level=None)
         try:
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
