@@ -96,7 +96,7 @@ def tokens() -> None:
             )
 
 
-def whole(sizes: list[str], seeds: int) -> None:
+def whole(sizes: list[str], seeds: range) -> None:
     """All parameters of one-layer models in float64; queries over parameters / d."""
     print(
         "| d, m, heads, groups | seed | status | queries | over parameters/d | distance | bound | seconds |"
@@ -104,7 +104,7 @@ def whole(sizes: list[str], seeds: int) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for size in sizes:
         d, m, heads, groups = WHOLE[size]
-        for seed in range(seeds):
+        for seed in seeds:
             model = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
             began = time.perf_counter()
             result = unsoftmax.recover(model, seed=seed)
@@ -121,7 +121,7 @@ def whole(sizes: list[str], seeds: int) -> None:
                 print(f"  {result.reason}")
 
 
-def float32(sizes: list[str], seeds: int) -> None:
+def float32(sizes: list[str], seeds: range) -> None:
     """All parameters of one-layer models that `transformers` computes in float32, through `recover`."""
     print(
         "| d, m, heads, groups | seed | status | queries | over parameters/d | value path | network | heads "
@@ -130,7 +130,7 @@ def float32(sizes: list[str], seeds: int) -> None:
     print("|---|---|---|---|---|---|---|---|---|---|")
     for size in sizes:
         d, m, heads, groups = WHOLE[size]
-        for seed in range(seeds):
+        for seed in seeds:
             theirs = _in_transformers(random_language_model(d, m, heads=heads, groups=groups, seed=seed))
             truth = LanguageModel.from_transformers(theirs).canonical()
             result = unsoftmax.recover(TransformersOracle(theirs), seed=seed)
@@ -159,15 +159,17 @@ def main() -> None:
     parser.add_argument("table", choices=["unembedding", "tokens", "whole", "float32"])
     parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     arguments = parser.parse_args()
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.table == "unembedding":
         unembedding()
     elif arguments.table == "tokens":
         tokens()
     elif arguments.table == "float32":
-        float32(arguments.sizes.split(","), arguments.seeds)
+        float32(arguments.sizes.split(","), seeds)
     else:
-        whole(arguments.sizes.split(","), arguments.seeds)
+        whole(arguments.sizes.split(","), seeds)
 
 
 if __name__ == "__main__":

@@ -56,6 +56,28 @@ def test_a_transformers_model_in_process(layers: int) -> None:
         assert result.model is None
 
 
+@pytest.mark.parametrize("seed", [21])
+def test_a_layer_that_computes_in_float32_is_known_within_a_bound(seed: int) -> None:
+    """Weights of usual size: transformers computes everything in float32, and so rounds its answers."""
+    config = transformers.LlamaConfig(
+        vocab_size=20,
+        hidden_size=12,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+    )
+    transformers.set_seed(seed)
+    theirs = transformers.LlamaForCausalLM(config).float()
+    truth = LanguageModel.from_transformers(theirs)
+    result = unsoftmax.recover(theirs, seed=seed)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert isinstance(result.model, LanguageModel)
+    assert result.error_bound is not None
+    assert truth.distance(result.model) <= result.error_bound <= 1e-3
+
+
 def test_gpt2_in_float32_gives_its_unembedding() -> None:
     theirs = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(vocab_size=30, n_embd=12, n_layer=2, n_head=2, n_positions=64)

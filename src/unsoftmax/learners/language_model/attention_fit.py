@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -197,6 +198,11 @@ class AttentionFit:
 
     data: Sequence[Prompted]
     after: AfterAttention
+
+    @classmethod
+    def joined(cls, fits: Sequence[Self]) -> Self:
+        """The prompts of several fits of one layer in one."""
+        return cls([part for fit in fits for part in fit.data], fits[0].after)
 
     def residual(self, state: AttentionState, /) -> Array:
         return np.concatenate(

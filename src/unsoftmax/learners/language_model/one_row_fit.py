@@ -10,8 +10,10 @@ Kronecker product for A.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -157,6 +159,11 @@ class OneRowFit:
 
     rows: Array
     seen: Array
+
+    @classmethod
+    def joined(cls, fits: Sequence[Self]) -> Self:
+        """The answers of several fits in one."""
+        return cls(np.concatenate([fit.rows for fit in fits]), np.concatenate([fit.seen for fit in fits]))
 
     def residual(self, state: OneRowState, /) -> Array:
         return (states_of_rows(state, self.rows) - self.seen).ravel()
