@@ -27,6 +27,7 @@ STACKS: dict[str, tuple[int, int, int, dict[str, Any], int]] = {
     "gelu-4": (32, 12, 4, {}, 426_000),
     "swiglu-2": (16, 12, 2, {"gated": True, "paths": True}, 210_000),
     "swiglu-3": (24, 12, 3, {"gated": True, "paths": True}, 385_000),
+    "swiglu-4": (32, 12, 4, {"gated": True, "paths": True}, 0),
 }
 BOUNDS = (1e8, 1e6, 1e4, 3e3, 1e3, 700.0, 500.0, 350.0, 250.0, 150.0, 50.0)
 

@@ -88,6 +88,26 @@ def test_a_start_forty_per_cent_off_reaches_the_truth(seed: int, dense_limit: in
     assert list(found.rms) == sorted(found.rms, reverse=True)
 
 
+def test_repeated_steps_of_one_jacobian_reach_the_truth_with_fewer_of_them() -> None:
+    counts = []
+    for repeat in (0.0, 0.1):
+        problem, truth, rng = _problem(2)
+        start = truth + 0.03 * rng.standard_normal(truth.size)
+        made = list[Array]()
+
+        class Counted(_Sigmoid):
+            def linearise(self, state: Array, made: list[Array] = made) -> Linearisation:
+                made.append(state)
+                return super().linearise(state)
+
+        counted = Counted(problem.A, problem.B, problem.answers)
+        found = refine(counted, start, RefinementOptions(damping=1e-9, improvement=0.3, repeat=repeat))
+        assert np.linalg.norm(_product(found.state) - _product(truth)) < 1e-12
+        assert found.rms[-1] < 1e-15
+        counts.append(len(made))
+    assert counts[1] < counts[0]
+
+
 def test_the_best_held_out_state_is_returned() -> None:
     problem, truth, rng = _problem(0, noise=0.05)
     few = _Sigmoid(problem.A[:26], problem.B[:26], problem.answers[:26])

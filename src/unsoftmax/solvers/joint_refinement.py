@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -54,7 +55,9 @@ _ROUNDED_AWAY = 1e-13
 class RefinementOptions:
     """damping: relative to the diagonal of JᵀJ, at the first step. improvement: relative decrease of the
     squared residual below which a step counts as the last. enough: rms below which nothing is left to gain.
-    patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients."""
+    patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients. repeat: a
+    step with the factors of the last normal matrix is kept where it lowers the rms to this share; near the
+    solution most steps do, and a normal matrix takes longer than anything else. 0: never tried."""
 
     iterations: int = 40
     damping: float = 1e-4
@@ -66,6 +69,7 @@ class RefinementOptions:
     dense_limit: int = 3200
     inner_iterations: int = 100
     inner_tolerance: float = 1e-3
+    repeat: float = 0.0
 
 
 class StopReason(StrEnum):
@@ -119,8 +123,13 @@ def refine(
         if found is None:
             stopped = StopReason.NO_STEP
             break
-        state, residual, damping = found
+        state, residual, damping, pseudoinverse = found
         history.append(_rms(residual))
+        settled = False
+        if options.repeat:
+            state, residual, rounds, settled = _repeated(problem, state, residual, pseudoinverse, options)
+            settled = settled and min(rounds, default=history[-1]) <= options.repeat * history[-2]
+            history += rounds
         if progress is not None:
             progress(iteration + 1, history[-1])
         if held_out is not None:
@@ -130,7 +139,7 @@ def refine(
             elif len(judged) - 1 - int(np.argmin(judged)) >= options.patience:
                 stopped = StopReason.HELD_OUT
                 break
-        if history[-1] ** 2 >= (1.0 - options.improvement) * history[-2] ** 2:
+        if settled or history[-1] ** 2 >= (1.0 - options.improvement) * history[-2] ** 2:
             stopped = StopReason.SETTLED
             break
     return Refined(state if held_out is None else best, tuple(history), tuple(judged), stopped)
@@ -138,14 +147,16 @@ def refine(
 
 def _improve(
     problem: LeastSquares[State], state: State, residual: Array, damping: float, options: RefinementOptions
-) -> tuple[State, Array, float] | None:
-    """(state, residual, next damping) after one step that lowers the residual; None if none does."""
+) -> tuple[State, Array, float, Inverse] | None:
+    """(state, residual, next damping, the damped pseudoinverse of J) after one step that lowers the residual;
+    None if none does."""
     linear = problem.linearise(state)
     gradient = linear.backward(residual)
-    solve = _solver(linear, gradient, options)
+    inverse_at = _inverses(linear, options)
     before = float(residual @ residual)
     while damping <= options.most_damping:
-        step = solve(damping)
+        inverse = inverse_at(damping)
+        step = -inverse(gradient)
         moved = problem.moved(state, step)
         after = problem.residual(moved)
         size = float(after @ after)
@@ -154,30 +165,56 @@ def _improve(
             gained = (before - size) / expected if expected > 0 else 1.0
             # a step that kept its promise is damped less the next time, one that kept a quarter of it more
             change = 0.1 if gained > 0.75 else (1.0 if gained > 0.25 else 4.0)
-            return moved, after, max(damping * change, options.least_damping)
+            again = partial(_pseudoinverse, linear, inverse)
+            return moved, after, max(damping * change, options.least_damping), again
         damping = max(10.0 * damping, 1e-8)
     return None
 
 
-def _solver(linear: Linearisation, gradient: Array, options: RefinementOptions) -> Callable[[float], Array]:
-    """The step −(JᵀJ + λD)⁻¹ gradient, as a function of λ; D is the diagonal of JᵀJ."""
+def _pseudoinverse(linear: Linearisation, inverse: Inverse, residual: Array) -> Array:
+    return inverse(linear.backward(residual))
+
+
+def _repeated(
+    problem: LeastSquares[State], state: State, residual: Array, solve: Inverse, options: RefinementOptions
+) -> tuple[State, Array, list[float], bool]:
+    """(state, residual, rms after every step, whether a next one changes nothing) after steps from one
+    Jacobian, of which `solve` is the pseudoinverse.
+
+    Where nothing changes after a step that gained as much as `repeat` asks, rounding is met.
+    """
+    rounds: list[float] = []
+    while True:
+        moved = problem.moved(state, -solve(residual))
+        after = problem.residual(moved)
+        before, size = _rms(residual), _rms(after)
+        if not size < options.repeat * before:
+            settled = size < 2.0 * before and size**2 >= (1.0 - options.improvement) * before**2
+            return state, residual, rounds, settled
+        state, residual = moved, after
+        rounds.append(size)
+
+
+def _inverses(linear: Linearisation, options: RefinementOptions) -> Callable[[float], Inverse]:
+    """(JᵀJ + λD)⁻¹ as a function of λ; D is the diagonal of JᵀJ."""
     if linear.unknowns <= options.dense_limit:
         normal = linear.normal()
-        strengths = _strengths(np.diag(normal))
-        scale = 1.0 / np.sqrt(strengths)
-        scaled = normal * scale[:, None] * scale
+        scale = 1.0 / np.sqrt(_strengths(np.diag(normal)))
+        scaled = normal * scale[:, None]
+        scaled *= scale
+        del normal
 
-        def dense(damping: float) -> Array:
-            return -scale * _solve_positive(scaled, damping, scale * gradient)
+        def dense(damping: float) -> Inverse:
+            inverse = _positive_inverse(scaled, damping)
+            return lambda right: np.asarray(scale * inverse(scale * right))
 
         return dense
     strengths = _strengths(linear.diagonal())
 
-    def by_products(damping: float) -> Array:
+    def by_products(damping: float) -> Inverse:
         damped = damping * strengths
-        return -_conjugate_gradients(
-            linear, gradient, damped, _approximate_inverse(linear, damped, strengths), options
-        )
+        near = _approximate_inverse(linear, damped, strengths)
+        return lambda right: _conjugate_gradients(linear, right, damped, near, options)
 
     return by_products
 
@@ -187,18 +224,19 @@ def _strengths(diagonal: Array) -> Array:
     return np.maximum(diagonal, _WEAKEST_COLUMN * top if top > 0 else 1.0)
 
 
-def _solve_positive(scaled: Array, damping: float, right: Array) -> Array:
-    """(scaled + λ)⁻¹ right. Where Cholesky fails, because gauge directions have eigenvalues of rounding
-    size, they are left out."""
-    damped = scaled + damping * np.eye(len(scaled))
+def _positive_inverse(scaled: Array, damping: float) -> Inverse:
+    """(scaled + λ)⁻¹. Where Cholesky fails, because gauge directions have eigenvalues of rounding size, they
+    are left out."""
+    damped = scaled.copy()
+    damped[np.diag_indices_from(damped)] += damping
     try:
-        return np.asarray(
-            cho_solve(cho_factor(damped, lower=True, check_finite=False), right, check_finite=False)
-        )
+        factor = cho_factor(damped, lower=True, check_finite=False)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(damped)
         kept = values > _ROUNDED_AWAY * values[-1]
-        return np.asarray(vectors[:, kept] @ ((vectors[:, kept].T @ right) / values[kept]))
+        values, vectors = values[kept], vectors[:, kept]
+        return lambda right: np.asarray(vectors @ ((vectors.T @ right) / values))
+    return lambda right: np.asarray(cho_solve(factor, right, check_finite=False))
 
 
 def _approximate_inverse(linear: Linearisation, damping: Array, strengths: Array) -> Inverse:

@@ -23,7 +23,7 @@ from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions,
 __all__ = ["refine_collapsed"]
 
 _OPTIONS = RefinementOptions(
-    iterations=25, damping=1e-6, least_damping=1e-12, improvement=0.05, dense_limit=9000
+    iterations=25, damping=1e-8, least_damping=1e-12, improvement=0.05, dense_limit=9000, repeat=0.1
 )
 
 

@@ -39,10 +39,16 @@ _ROUGH_EPS = 1e-6  # usual eps of a norm, to start from
 _ROW_SIZES = (0.3, 8.0)
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _FIRST = RefinementOptions(
-    iterations=30, damping=1e-4, least_damping=1e-10, improvement=1e-2, dense_limit=9000
+    iterations=30,
+    damping=1e-9,
+    least_damping=1e-12,
+    improvement=1e-2,
+    enough=1e-9,
+    dense_limit=9000,
+    repeat=0.1,
 )
 _LAST = RefinementOptions(
-    iterations=12, damping=1e-11, least_damping=1e-13, improvement=0.3, dense_limit=9000
+    iterations=12, damping=1e-11, least_damping=1e-13, improvement=0.3, dense_limit=9000, repeat=0.1
 )
 _ONE_STEP = RefinementOptions(
     iterations=1, damping=1e-13, least_damping=1e-13, improvement=0.0, dense_limit=9000
