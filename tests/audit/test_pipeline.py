@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import unsoftmax
 from tests.cases.answers import ANSWERS
@@ -262,3 +263,19 @@ def test_a_limit_far_out_is_seen_by_both() -> None:
     for result in (found, done.result):
         assert isinstance(result.model, unsoftmax.SingleHead)
         assert result.model.clip == (-100.0, 100.0)
+
+
+def test_an_audit_reads_one_row_of_a_target_that_answers_all() -> None:
+    torch.manual_seed(1)
+    layer = torch.nn.MultiheadAttention(6, 2, batch_first=True, dtype=torch.float64)
+
+    def every_row(X: np.ndarray) -> np.ndarray:
+        x = torch.from_numpy(X)
+        return np.asarray(layer(x, x, x, need_weights=False)[0].detach().numpy())
+
+    whole = unsoftmax.audit_target(every_row, width=6, row="last", outputs=6)
+    one = unsoftmax.audit_target(every_row, width=6, row="last", readout=np.arange(1.0, 7.0))
+    for done in (whole, one):
+        assert done.result.status is unsoftmax.Status.EXACT
+        assert done.result.unwrap().ranks == [3, 3]
+        assert done.options["row"] == "last"

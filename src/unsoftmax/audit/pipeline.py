@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,13 +23,11 @@ from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
 from unsoftmax.html_tables import table
 from unsoftmax.learners import Known
-from unsoftmax.ledger import Ledger, Progress, read_statement
+from unsoftmax.ledger import Ledger, read_statement
 from unsoftmax.outcomes import BudgetSpent, Status, Stop
-from unsoftmax.recovery.choose import family_named
 from unsoftmax.recovery.explain import no_learner
-from unsoftmax.recovery.recover import Job, checked_tolerance, recover_from
+from unsoftmax.recovery.recover import Options, job_of, recover_from
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["Audit", "audit_target"]
 
@@ -145,25 +143,15 @@ class Audit:
 def audit_target(
     target: object,
     *,
-    width: int | None = None,
-    family: str = "auto",
-    budget: int | None = None,
-    seed: int = 0,
-    ledger: str | Path | None = None,
-    tolerance: float | None = None,
-    input_bound: float | None = None,
-    outputs: int | None = None,
-    vocabulary: int | None = None,
-    sequences: object = None,
     price_per_thousand: float | None = None,
     currency: str | None = None,
     confirm_above: int | None = None,
     confirm: Callable[[str], bool] | None = None,
     on_plan: Callable[[AuditPlan], None] | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    **options: Unpack[Options],
 ) -> Audit:
-    """Identifies the target, recovers it, proves it, and keeps what the report needs. Options are those of
-    `recover`, all optional.
+    """Identifies the target, recovers it, proves it, and keeps what the report needs. options: those of
+    `recover` (width, budget, seed, ledger, row, readout, vocabulary, ...), all optional.
 
     price_per_thousand: the price of a thousand queries, in `currency` (any word). confirm_above: before more
     queries than this are sent, in all, `confirm` is called with the plan in words; without `confirm`, or when
@@ -175,40 +163,32 @@ def audit_target(
     >>> {finding.subject: finding.value for finding in done.findings}["answers"]
     'exact'
     """
-    price, tolerance = checked_price(price_per_thousand), checked_tolerance(tolerance)
+    price, job = checked_price(price_per_thousand), job_of(**options)
     if confirm_above is not None and (
         isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0
     ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
-    oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
+    oracle = job.oracle(target)
     gate = _Gate(confirm_above, confirm)
-    wanted = family_named(family)
-    told = width if width is not None else oracle.spec.width
+    told = job.width if job.width is not None else oracle.spec.width
     if isinstance(told, int) and told > 0:
         gate.before_the_first_query(cheapest(told))
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        place: str | Path | None = ledger
-        if ledger is None and confirm_above is not None:  # a run that is stopped to ask must be able to go on
+        place: str | Path | None = job.ledger
+        if place is None and confirm_above is not None:  # a run that is stopped to ask must be able to go on
             place = Path(folder) / "audit.ledger"
         while True:
             limited = not gate.open
-            preparation = _Preparation(wanted, price, gate.approves(on_plan))
-            job = Job(
-                width=width,
-                family=wanted,
-                budget=gate.limit(budget),
-                seed=seed,
-                ledger=place,
-                tolerance=tolerance,
-                input_bound=input_bound,
-                outputs=outputs,
-                vocabulary=vocabulary,
-                sequences=sequences,
-                progress=progress,
-            )
+            preparation = _Preparation(job.family, price, gate.approves(on_plan))
             recorder = Recorder()
-            result = recover_from(oracle, job, preparation, "audit", recorder)
+            result = recover_from(
+                oracle,
+                replace(job, budget=gate.limit(job.budget), ledger=place, row=None, readout=None),
+                preparation,
+                "audit",
+                recorder,
+            )
             if result.status is not Status.BUDGET_SPENT or not limited or not gate.may_go_on(result):
                 break
             on_plan = None
@@ -220,28 +200,28 @@ def audit_target(
     # a first look that was stopped has found something too
     findings = merge_findings(result.findings if look is None else _latest(result.findings), result)
     name = target if isinstance(target, str) else oracle.spec.name
-    options = {
-        "width": width,
-        "family": family,
-        "budget": budget,
-        "tolerance": tolerance,
-        "input_bound": input_bound,
-        "outputs": outputs,
-        "vocabulary": vocabulary,
-    }
     return Audit(
         target=str(name),
         result=replace(result, findings=findings),
         plan=preparation.plan,
         findings=findings,
         curve=curve,
-        seed=seed,
+        seed=job.seed,
         price_per_thousand=price,
         seconds=time.perf_counter() - started,
         ledger_digest=digest,
-        options={name: value for name, value in options.items() if value is not None},
+        options=_as_told(options),
         currency=currency,
     )
+
+
+def _as_told(options: Options) -> dict[str, Any]:
+    """The options that a report repeats: what they were, without arrays, functions and the place of the
+    ledger."""
+    elsewhere = ("seed", "ledger", "progress")
+    told = ((name, value) for name, value in options.items() if name not in elsewhere)
+    plain = {name: str(value) if isinstance(value, Path) else value for name, value in told}
+    return {"family": "auto"} | {k: v for k, v in plain.items() if isinstance(v, str | int | float)}
 
 
 def ledger_digest(path: str | Path) -> str | None:

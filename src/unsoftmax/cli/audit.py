@@ -14,7 +14,7 @@ import typer
 from unsoftmax.cli.command import command, flags_of
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.flags import with_flags
-from unsoftmax.cli.options import Asking, Json, Price, Servers, Target
+from unsoftmax.cli.options import Asking, Inputs, Json, Price, Servers, Target
 from unsoftmax.cli.output import in_paragraph, print_json, say, writable_folder
 from unsoftmax.cli.progress import bar_aside, show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
@@ -95,34 +95,13 @@ class _Spending:
             return typer.confirm(f"{text}. Go on?", err=True)
 
 
-@dataclass(frozen=True)
-class _Corpus:
-    """What is known of a target that takes token ids, and sequences of the user's own."""
-
-    vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            "--vocabulary",
-            help="Number of token ids, for a target that takes ids.",
-            min=1,
-            show_default=False,
-        ),
-    ] = None
-    sequences: Annotated[
-        str | None,
-        typer.Option(
-            "--sequences", help="Your own sequences, for the certificate: see recover.", show_default=False
-        ),
-    ] = None
-
-
 @command("unsoftmax.audit.pipeline", "unsoftmax.audit.policy", "unsoftmax.audit.report")
 def audit(
     target: Target,
     asking: Asking,
     servers: Servers,
     spending: _Spending,
-    tokens: _Corpus,
+    inputs: Inputs,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -150,11 +129,11 @@ def audit(
     asking = replace(asking, budget=spending.budget(asking.budget))
     folder = None if out is None else writable_folder(out)
     with opened(target, servers, asking.outputs) as oracle:
-        folder = folder if folder is not None else _usual_folder(target, oracle, asking)
+        folder = folder if folder is not None else _usual_folder(target, oracle, asking, inputs)
         writable_folder(here / folder)
         place = here / (ledger if ledger is not None else folder / "audit.ledger")
         try:
-            done = _audited(oracle, asking, spending, tokens, place)
+            done = _audited(oracle, asking, spending, inputs, place)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(how_to_go_on(place)) from None
     done = _with_defences(replace(done, target=target), spending.defences, asking.seed)
@@ -173,7 +152,7 @@ def audit(
     raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)
 
 
-def _audited(oracle: Oracle, asking: Asking, spending: _Spending, tokens: _Corpus, ledger: Path) -> Audit:
+def _audited(oracle: Oracle, asking: Asking, spending: _Spending, inputs: Inputs, ledger: Path) -> Audit:
     from unsoftmax.audit.pipeline import audit_target
     from unsoftmax.audit.planning import AuditPlan
 
@@ -186,8 +165,7 @@ def _audited(oracle: Oracle, asking: Asking, spending: _Spending, tokens: _Corpu
         return audit_target(
             oracle,
             **asking.arguments(),
-            vocabulary=tokens.vocabulary,
-            sequences=tokens.sequences,
+            **inputs.inputs(),
             ledger=ledger,
             price_per_thousand=spending.price,
             currency=spending.currency,
@@ -198,7 +176,7 @@ def _audited(oracle: Oracle, asking: Asking, spending: _Spending, tokens: _Corpu
         )
 
 
-def _usual_folder(target: str, oracle: Oracle, asking: Asking) -> Path:
+def _usual_folder(target: str, oracle: Oracle, asking: Asking, inputs: Inputs) -> Path:
     """A folder for this target, as it is now, and these options: a ledger belongs to one of each.
 
     The budget is left out, so that a run may go on with a larger one.
@@ -208,7 +186,8 @@ def _usual_folder(target: str, oracle: Oracle, asking: Asking) -> Path:
     name = re.sub(r"[^A-Za-z0-9]+", "-", target.rpartition("/")[2].removeprefix("demo:")).strip("-")[
         :_LONGEST
     ]
-    facts = repr((identity(oracle), sorted((asking.arguments() | {"budget": None}).items())))
+    told = asking.arguments() | inputs.inputs() | {"budget": None}
+    facts = repr((identity(oracle), sorted((name, str(value)) for name, value in told.items())))
     return Path("out/audit") / f"{name or 'target'}-{blake2b(facts.encode(), digest_size=3).hexdigest()}"
 
 

@@ -36,6 +36,7 @@ Family = Literal[
     "language-model",
     "tokens",
 ]
+_TOKENS = "Token ids"
 _SERVERS = "Servers and slow targets"
 
 
@@ -134,34 +135,64 @@ class Tokens:
             help="Number of token ids, for a target that takes ids.",
             min=1,
             show_default=False,
+            rich_help_panel=_TOKENS,
         ),
     ] = None
     embeddings: Annotated[
         Path | None,
         typer.Option(
-            "--embeddings", help="A .npy file (V, d): the embeddings, if they are known.", show_default=False
+            "--embeddings",
+            help="A .npy file (V, d): the embeddings, if they are known.",
+            show_default=False,
+            rich_help_panel=_TOKENS,
         ),
     ] = None
     prefix: Annotated[
         str | None,
-        typer.Option("--prefix", help="Ids before every sequence, such as 101.", show_default=False),
+        typer.Option(
+            "--prefix",
+            help="Ids before every sequence, such as 101.",
+            show_default=False,
+            rich_help_panel=_TOKENS,
+        ),
     ] = None
     suffix: Annotated[
         str | None,
-        typer.Option("--suffix", help="Ids after every sequence, such as 102.", show_default=False),
+        typer.Option(
+            "--suffix",
+            help="Ids after every sequence, such as 102.",
+            show_default=False,
+            rich_help_panel=_TOKENS,
+        ),
     ] = None
     padding: Annotated[
         int | None,
-        typer.Option("--padding", help="Id that fills sequences up to --length.", min=0, show_default=False),
+        typer.Option(
+            "--padding",
+            help="Id that fills sequences up to --length.",
+            min=0,
+            show_default=False,
+            rich_help_panel=_TOKENS,
+        ),
     ] = None
     length: Annotated[
         int | None,
-        typer.Option("--length", help="Length of every sequence, with --padding.", min=1, show_default=False),
+        typer.Option(
+            "--length",
+            help="Length of every sequence, with --padding.",
+            min=1,
+            show_default=False,
+            rich_help_panel=_TOKENS,
+        ),
     ] = None
     longest: Annotated[
         int | None,
         typer.Option(
-            "--longest", help="Most tokens of a sequence, fixed ones too.", min=1, show_default=False
+            "--longest",
+            help="Most tokens of a sequence, fixed ones too.",
+            min=1,
+            show_default=False,
+            rich_help_panel=_TOKENS,
         ),
     ] = None
 
@@ -174,6 +205,40 @@ class Tokens:
             "length": self.length,
             "longest": self.longest,
         }
+
+
+@dataclass(frozen=True)
+class Inputs(Tokens):
+    """What goes in and what is read of the answers."""
+
+    row: Annotated[
+        Literal["last", "first", "mean", "all"] | None,
+        typer.Option("--row", help="Row to read of a target that answers every row.", show_default=False),
+    ] = None
+    readout: Annotated[
+        Path | None,
+        typer.Option("--readout", help="A .npy file (m,): weights of a vector answer.", show_default=False),
+    ] = None
+    sequences: Annotated[
+        str | None,
+        typer.Option(
+            "--sequences",
+            help="A .npy file (n, N, d) or (n, d): your own sequences, for the certificate. For ids: a .npy "
+            "file (n, N), or a text file with one sequence on each line.",
+            show_default=False,
+        ),
+    ] = None
+
+    def inputs(self) -> dict[str, Any]:
+        """The keyword arguments of `recover` and `audit_target` that these options are."""
+        told = {
+            "vocabulary": self.vocabulary,
+            "embeddings": self.embeddings,
+            "sequences": self.sequences,
+            "row": self.row,
+            "readout": self.readout,
+        }
+        return told | self.frame()
 
 
 def _id_list(flag: str, text: str | None) -> list[int]:

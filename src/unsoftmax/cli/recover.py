@@ -13,7 +13,7 @@ import typer
 from unsoftmax.cli.command import command, flags_of
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.flags import with_flags
-from unsoftmax.cli.options import Asking, Json, LedgerPath, Servers, Target, Tokens
+from unsoftmax.cli.options import Asking, Inputs, Json, LedgerPath, Servers, Target
 from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
@@ -51,29 +51,12 @@ class _Reach(Servers):
 
 
 @dataclass(frozen=True)
-class _Method(Tokens):
+class _Method(Inputs):
     """What is known of the inputs, and who learns."""
 
-    row: Annotated[
-        Literal["last", "first", "mean", "all"] | None,
-        typer.Option("--row", help="Row to read of a target that answers every row.", show_default=False),
-    ] = None
-    readout: Annotated[
-        Path | None,
-        typer.Option("--readout", help="A .npy file (m,): weights of a vector answer.", show_default=False),
-    ] = None
     learner: Annotated[
         _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
     ] = "default"
-    sequences: Annotated[
-        str | None,
-        typer.Option(
-            "--sequences",
-            help="A .npy file (n, N, d) or (n, d): your own sequences, for the certificate. For ids: a .npy "
-            "file (n, N), or a text file with one sequence on each line.",
-            show_default=False,
-        ),
-    ] = None
 
 
 @command("unsoftmax.recovery.recover")
@@ -103,12 +86,7 @@ def recover(
                 learner=None if method.learner == "default" else method.learner,
                 ledger=place,
                 progress=progress,
-                vocabulary=method.vocabulary,
-                embeddings=method.embeddings,
-                sequences=method.sequences,
-                row=method.row,
-                readout=method.readout,
-                **method.frame(),
+                **method.inputs(),
             )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(how_to_go_on(place)) from None

@@ -150,6 +150,11 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         hint = ""
         if outputs is None and answers.ndim == 2 and answers.shape[0] == n_queries:
             hint = f"; for vector answers pass outputs={answers.shape[1]}"
+        if answers.ndim == 3 and answers.shape[0] == n_queries:
+            hint = (
+                f"; it answers every row: pass row='last' (or first, mean, all) and outputs={answers.shape[2]}, "
+                "or a readout"
+            )
         raise OracleFault(
             f"the target answered {n_queries} queries with shape {answers.shape} instead of {expected}{hint}"
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -26,7 +27,32 @@ from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.recovery.tokens import recover_tokens
 
-__all__ = ["Job", "checked_tolerance", "recover", "recover_from"]
+__all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
+
+
+class Options(TypedDict, total=False):
+    """The keywords of `recover`, which explains them."""
+
+    width: int | None
+    family: str
+    budget: int | None
+    seed: int
+    ledger: str | Path | None
+    tolerance: float | None
+    input_bound: float | None
+    outputs: int | None
+    learner: Learner | str | None
+    progress: Callable[[Progress], None] | None
+    vocabulary: int | None
+    embeddings: object
+    sequences: object
+    row: str | None
+    readout: object
+    prefix: Sequence[int]
+    suffix: Sequence[int]
+    padding: int | None
+    length: int | None
+    longest: int | None
 
 
 @dataclass(frozen=True)
@@ -85,6 +111,12 @@ class Job:
             input_bound=self.input_bound,
             journal=journal,
             listener=self.progress,
+        )
+
+    def oracle(self, target: object) -> Oracle:
+        """Where the target's answers come from, read as the user says."""
+        return as_oracle(
+            target, outputs=self.outputs, vocabulary=self.vocabulary, row=self.row, readout=self.readout
         )
 
     def known(self) -> Known:
@@ -149,25 +181,45 @@ def recover(
     >>> str(result.status), hidden.distance(result.model) < 1e-12
     ('EXACT', True)
     """
-    job = Job(
+    job = job_of(
         width=width,
-        family=family_named(family),
+        family=family,
         budget=budget,
         seed=seed,
         ledger=ledger,
         tolerance=tolerance,
         input_bound=input_bound,
         outputs=outputs,
-        learner=learner_named(learner),
+        learner=learner,
         progress=progress,
         vocabulary=vocabulary,
         embeddings=embeddings,
         sequences=sequences,
         row=row,
         readout=readout,
-        frame=TokenFrame.of(prefix, suffix, padding, length, longest),
+        prefix=prefix,
+        suffix=suffix,
+        padding=padding,
+        length=length,
+        longest=longest,
     )
     return recover_from(target, job)
+
+
+def job_of(
+    *,
+    family: str = "auto",
+    learner: Learner | str | None = None,
+    prefix: Sequence[int] = (),
+    suffix: Sequence[int] = (),
+    padding: int | None = None,
+    length: int | None = None,
+    longest: int | None = None,
+    **options: Any,
+) -> Job:
+    """The job that keywords of `recover` describe, checked."""
+    frame = TokenFrame.of(prefix, suffix, padding, length, longest)
+    return Job(family=family_named(family), learner=learner_named(learner), frame=frame, **options)
 
 
 def recover_from(
@@ -179,9 +231,7 @@ def recover_from(
 ) -> Result:
     """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
     every batch; see `Ledger.watch`."""
-    oracle = as_oracle(
-        target, outputs=job.outputs, vocabulary=job.vocabulary, row=job.row, readout=job.readout
-    )
+    oracle = job.oracle(target)
     if oracle.spec.domain is None and getattr(oracle, "takes_ids", False):
         raise UsageError("the target takes token ids and does not tell how many; pass vocabulary=V")
     if not job.frame.empty:

@@ -40,6 +40,7 @@ _LOST = 1e-4  # error of a matrix that further looks do not mend, when ...
 _PARALLEL = 1e3  # ... the heads' rows are as ill conditioned as this
 _ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
 _TELLS = 0.1  # of that distance: a larger error leaves pairs on which one head is heard alone to chance
+_RANK = 1e-11  # of the largest singular value: errors of W are 1e-14 to 1e-11
 
 
 @dataclass(frozen=True)
@@ -278,11 +279,13 @@ def _basis_from(a: Array, rng: np.random.Generator) -> Array:
 
 
 def _factors(W: Array, rank: int | None) -> object:
-    if rank is None or rank >= len(W):
-        return W
-    inside = np.linalg.qr(W @ np.random.default_rng(0).standard_normal((len(W), min(rank + 8, len(W)))))[
-        0
-    ]  # W has no other range
+    """W as factors where its rank is low: as found, or as the singular values show where all of W was
+    measured."""
+    whole = rank is None or rank >= len(W)
+    columns = len(W) if rank is None else min(rank + 8, len(W))  # W has no other range
+    sketch = W if whole else W @ np.random.default_rng(0).standard_normal((len(W), columns))
+    inside = np.linalg.qr(sketch)[0]
     left, values, right = np.linalg.svd(inside.T @ W, full_matrices=False)
-    kept = min(rank, int((values > 1e-11 * values[0]).sum())) if values[0] > 0 else 0
-    return inside @ (left[:, :kept] * values[:kept]), right[:kept].T
+    kept = int((values > _RANK * values[0]).sum()) if values[0] > 0 else 0
+    kept = kept if rank is None else min(rank, kept)
+    return W if kept == len(W) else (inside @ (left[:, :kept] * values[:kept]), right[:kept].T)
