@@ -152,7 +152,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             hint = f"; for vector answers pass outputs={answers.shape[1]}"
         if answers.ndim == 3 and answers.shape[0] == n_queries:
             hint = (
-                f"; it answers every row: pass row='last' (or first, mean, all) and outputs={answers.shape[2]}, "
+                f"; it answers every row: pass row='last' (first, mean, all) and outputs={answers.shape[2]}, "
                 "or a readout"
             )
         raise OracleFault(
