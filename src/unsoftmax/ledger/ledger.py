@@ -10,12 +10,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
-from unsoftmax.ledger.asker import Asker, Check, Exchange
+from unsoftmax.ledger.asker import Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.ledger.replay import Replay
-from unsoftmax.ledger.views import OnSubspace, Readout, WithinBound
+from unsoftmax.ledger.views import HasViews
 from unsoftmax.oracles import Oracle, checked_answers, counts_retries, domain_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
@@ -28,7 +28,7 @@ _LARGEST_BATCH_BYTES = 32 << 20  # ... within this memory
 _KEPT_PER_PHASE = 2
 
 
-class Ledger:
+class Ledger(HasViews):
     """The only way to the oracle. Bills a batch when it is sent, so the bill equals what the target saw,
     faults included.
 
@@ -128,18 +128,6 @@ class Ledger:
     def blank(self, n_queries: int, length: int) -> Array:
         """A batch to fill and ask. Its memory serves again afterwards, unless the oracle keeps the batch."""
         return self._memory.blank((n_queries, length, self.width))
-
-    def within(self, bound: float) -> Asker:
-        """A view that sends rows of at most this norm."""
-        return WithinBound(self, bound)
-
-    def on(self, basis: Array) -> Asker:
-        """A view of the subspace spanned by orthonormal columns (d, k)."""
-        return OnSubspace(self, basis)
-
-    def read(self, weights: Array) -> Asker:
-        """A view of vector answers through one readout."""
-        return Readout(self, weights)
 
     def ask(self, batch: Array, *, check: Check | None = None) -> Array:
         """Answers to a batch, (B, N, d) or token ids (B, N): (B,), or (B, m). Sent in one call, or in several

@@ -11,12 +11,28 @@ from unsoftmax.arrays import Array
 from unsoftmax.ledger.asker import Asker, Check, Exchange
 from unsoftmax.ledger.bill import Bill
 
-__all__ = ["BilledTo", "OnSubspace", "Readout", "WithinBound"]
+__all__ = ["BilledTo", "HasViews", "OnSubspace", "Readout", "WithinBound"]
 
 _KEPT = 8  # early queries of a view: as many as a certificate asks again
 
 
-class _View:
+class HasViews:
+    """The views of an asker that inherits from here."""
+
+    def within(self: Asker, bound: float) -> Asker:
+        """A view that sends rows of at most this norm."""
+        return WithinBound(self, bound)
+
+    def on(self: Asker, basis: Array) -> Asker:
+        """A view of the subspace spanned by orthonormal columns (d, k)."""
+        return OnSubspace(self, basis)
+
+    def read(self: Asker, weights: Array) -> Asker:
+        """A view of vector answers through one readout."""
+        return Readout(self, weights)
+
+
+class _View(HasViews):
     """Everything as in `inner`; what a view changes, it overrides."""
 
     def __init__(self, inner: Asker) -> None:
@@ -60,15 +76,6 @@ class _View:
 
     def blank(self, n_queries: int, length: int) -> Array:
         return self._inner.blank(n_queries, length)
-
-    def within(self, bound: float) -> Asker:
-        return WithinBound(self, bound)
-
-    def on(self, basis: Array) -> Asker:
-        return OnSubspace(self, basis)
-
-    def read(self, weights: Array) -> Asker:
-        return Readout(self, weights)
 
 
 class WithinBound(_View):

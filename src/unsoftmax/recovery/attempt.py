@@ -29,7 +29,7 @@ from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
 from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
-from unsoftmax.learners.readout import read_constant, read_values
+from unsoftmax.learners.readouts.exact import read_constant, read_values
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
 from unsoftmax.ledger.views import BilledTo
 from unsoftmax.models import Model, SingleHead

@@ -6,7 +6,6 @@ import socket
 import threading
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self
 
 from unsoftmax.serve.guarded import GuardedHandler
@@ -110,7 +109,5 @@ class Listening:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

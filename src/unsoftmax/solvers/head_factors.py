@@ -10,21 +10,49 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["HeadFactors", "truncated"]
+__all__ = ["HeadFactors", "ScoreFactors", "stacked"]
 
 
 @dataclass(frozen=True)
-class HeadFactors:
-    """K (H, r, d), Q (H, r, d+1) with the query bias as last column, v (H, d), and the constant c.
+class ScoreFactors:
+    """K (H, r, d), Q (H, r, d+1) with the query bias as last column.
 
     ranks: of every head. Rows of K and Q beyond them are zero, and a fit leaves them there.
     """
 
     K: Array
     Q: Array
+    ranks: tuple[int, ...]
+
+    @property
+    def heads(self) -> int:
+        return len(self.K)
+
+    @property
+    def width(self) -> int:
+        return int(self.K.shape[2])
+
+    @property
+    def score_parameters(self) -> int:
+        """Degrees of freedom of rank-r matrices (d, d+1)."""
+        return sum(r * (2 * self.width + 1 - r) for r in self.ranks)
+
+    @property
+    def matrices(self) -> Array:
+        """[W w0] of every head, (H, d, d+1)."""
+        return np.asarray(np.einsum("hrd,hre->hde", self.K, self.Q))
+
+    def score_changes(self, K: Array, Q: Array) -> Array:
+        """First-order changes of [W w0], (H, d, d+1), when the factors change by K and Q."""
+        return np.asarray(np.einsum("hrd,hre->hde", K, self.Q) + np.einsum("hrd,hre->hde", self.K, Q))
+
+
+@dataclass(frozen=True)
+class HeadFactors(ScoreFactors):
+    """Scores, readouts v (H, d), and the constant c."""
+
     v: Array
     c: float
-    ranks: tuple[int, ...]
 
     @classmethod
     def of(cls, matrices: Sequence[Array], v: Array, c: float, ranks: Sequence[int]) -> Self:
@@ -34,19 +62,7 @@ class HeadFactors:
         >>> heads.unknowns, heads.parameters, heads.gauge
         (25, 15, 10)
         """
-        d, top = matrices[0].shape[0], max(ranks)
-        K, Q = np.zeros((len(ranks), top, d)), np.zeros((len(ranks), top, d + 1))
-        for h, (matrix, rank) in enumerate(zip(matrices, ranks, strict=True)):
-            K[h, :rank], Q[h, :rank] = truncated(matrix, rank)
-        return cls(K, Q, np.array(v, dtype=np.float64), float(c), tuple(ranks))
-
-    @property
-    def heads(self) -> int:
-        return len(self.v)
-
-    @property
-    def width(self) -> int:
-        return int(self.v.shape[1])
+        return cls(*stacked(matrices, ranks), tuple(ranks), np.array(v, dtype=np.float64), float(c))
 
     @property
     def per_head(self) -> int:
@@ -60,18 +76,12 @@ class HeadFactors:
     @property
     def parameters(self) -> int:
         """Degrees of freedom: rank-r matrices (d, d+1), readouts, the constant."""
-        d = self.width
-        return sum(r * (2 * d + 1 - r) + d for r in self.ranks) + 1
+        return self.score_parameters + self.v.size + 1
 
     @property
     def gauge(self) -> int:
         """Directions of the unknowns that change no answer."""
         return self.unknowns - self.parameters
-
-    @property
-    def matrices(self) -> Array:
-        """[W w0] of every head, (H, d, d+1)."""
-        return np.asarray(np.einsum("hrd,hre->hde", self.K, self.Q))
 
     def balanced(self) -> Self:
         """The same scores from factors of equal size, which keeps the fit well scaled."""
@@ -101,7 +111,7 @@ class HeadFactors:
     def matrix_changes(self, step: Array) -> Array:
         """First-order changes of [W w0], (H, d, d+1): a step along the gauge changes nothing."""
         K, Q, _, _ = self.split(step)
-        return np.asarray(np.einsum("hrd,hre->hde", K, self.Q) + np.einsum("hrd,hre->hde", self.K, Q))
+        return self.score_changes(K, Q)
 
     def scores(self, head: int, A: Array, B: Array) -> Array:
         """aᵀ(W b + w0) for every row of A and of B, (len(A), len(B))."""
@@ -113,7 +123,16 @@ def with_one(B: Array) -> Array:
     return np.column_stack([B, np.ones(len(B))])
 
 
-def truncated(matrix: Array, rank: int) -> tuple[Array, Array]:
+def stacked(matrices: Sequence[Array], ranks: Sequence[int]) -> tuple[Array, Array]:
+    """Factors (H, r, d) and (H, r, e) of matrices (d, e), each cut to its rank."""
+    rows, columns = matrices[0].shape
+    left, right = np.zeros((len(ranks), max(ranks), rows)), np.zeros((len(ranks), max(ranks), columns))
+    for h, (matrix, rank) in enumerate(zip(matrices, ranks, strict=True)):
+        left[h, :rank], right[h, :rank] = _truncated(matrix, rank)
+    return left, right
+
+
+def _truncated(matrix: Array, rank: int) -> tuple[Array, Array]:
     """Factors (r, d) and (r, e) of equal size whose product KᵀQ is the nearest matrix of this rank."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     root = np.sqrt(values[:rank])

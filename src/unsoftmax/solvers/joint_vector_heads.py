@@ -8,11 +8,11 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 
-__all__ = ["VectorHeads", "VectorStep", "vector_step"]
+__all__ = ["JointVectorHeads", "VectorStep", "vector_step"]
 
 
 @dataclass(frozen=True)
-class VectorHeads:
+class JointVectorHeads:
     """W (H, d, n) with n = d, or d + 1 when the last column is the query bias; V (H, d, m)."""
 
     W: Array
@@ -33,20 +33,20 @@ class VectorStep:
     """heads: after the step. change: the largest relative change of a W or a V. doubt: how far either may
     still be off because answers are rounded. residual: root mean square before the step, relative."""
 
-    heads: VectorHeads
+    heads: JointVectorHeads
     change: float
     doubt: float
     residual: float
 
 
-def vector_step(heads: VectorHeads, A: Array, B: Array, responses: Array) -> VectorStep:
+def vector_step(heads: JointVectorHeads, A: Array, B: Array, responses: Array) -> VectorStep:
     """Least squares over all parameters for responses (Q, m) = Σ_h σ(aᵀW_h b) V_hᵀa.
 
     >>> rng = np.random.default_rng(0)
-    >>> true = VectorHeads(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3, 2)))
+    >>> true = JointVectorHeads(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3, 2)))
     >>> A, B = rng.standard_normal((2, 40, 3))
     >>> told = np.einsum("hq,qi,him->qm", true.weights(A, B), A, true.V)
-    >>> near = VectorHeads(true.W * (1 + 1e-5), true.V * (1 - 1e-5))
+    >>> near = JointVectorHeads(true.W * (1 + 1e-5), true.V * (1 - 1e-5))
     >>> bool(np.abs(vector_step(near, A, B, told).heads.W - true.W).max() < 1e-8)
     True
     """
@@ -73,7 +73,7 @@ def vector_step(heads: VectorHeads, A: Array, B: Array, responses: Array) -> Vec
         np.linalg.norm(change[:, : d * n], axis=1) / np.sqrt(d * n),
         np.linalg.norm(change[:, d * n :], axis=1) / np.sqrt(d * m),
     )
-    moved = VectorHeads(
+    moved = JointVectorHeads(
         heads.W + change[:, : d * n].reshape(H, d, n) * w_unit[:, None, None],
         heads.V + change[:, d * n :].reshape(H, d, m) * v_unit[:, None, None],
     )

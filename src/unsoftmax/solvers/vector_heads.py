@@ -10,25 +10,22 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
-from unsoftmax.solvers.head_factors import truncated
+from unsoftmax.solvers.head_factors import ScoreFactors, stacked
 
 __all__ = ["VectorHeads"]
 
 
 @dataclass(frozen=True)
-class VectorHeads:
-    """K (H, r, d), Q (H, r, d+1) with the query bias as last column, U (H, s, d), T (H, s, m), c (m,).
+class VectorHeads(ScoreFactors):
+    """Scores, values U (H, s, d), T (H, s, m), and the constant c (m,).
 
-    ranks, value_ranks: of every head. Rows beyond them are zero, and a fit leaves them there.
+    value_ranks: of every head. Rows of U and T beyond them are zero, and a fit leaves them there.
     """
 
-    K: Array
-    Q: Array
     U: Array
     T: Array
-    c: Array
-    ranks: tuple[int, ...]
     value_ranks: tuple[int, ...]
+    c: Array
 
     @classmethod
     def of(
@@ -45,17 +42,8 @@ class VectorHeads:
         >>> heads.unknowns, heads.parameters
         (21, 16)
         """
-        K, Q = _stacked(matrices, ranks)
-        U, T = _stacked(values, value_ranks)
-        return cls(K, Q, U, T, np.array(c, dtype=np.float64), tuple(ranks), tuple(value_ranks))
-
-    @property
-    def heads(self) -> int:
-        return len(self.K)
-
-    @property
-    def width(self) -> int:
-        return int(self.K.shape[2])
+        scores, parts = stacked(matrices, ranks), stacked(values, value_ranks)
+        return cls(*scores, tuple(ranks), *parts, tuple(value_ranks), np.array(c, dtype=np.float64))
 
     @property
     def outputs(self) -> int:
@@ -73,18 +61,12 @@ class VectorHeads:
     def parameters(self) -> int:
         """Degrees of freedom: rank-r matrices (d, d+1), rank-s matrices (d, m), the constants."""
         d, m = self.width, self.outputs
-        scores = sum(r * (2 * d + 1 - r) for r in self.ranks)
-        return scores + sum(s * (d + m - s) for s in self.value_ranks) + m
+        return self.score_parameters + sum(s * (d + m - s) for s in self.value_ranks) + m
 
     @property
     def gauge(self) -> int:
         """Directions of the unknowns that change no answer."""
         return self.unknowns - self.parameters
-
-    @property
-    def matrices(self) -> Array:
-        """[W w0] of every head, (H, d, d+1)."""
-        return np.asarray(np.einsum("hrd,hre->hde", self.K, self.Q))
 
     @property
     def values(self) -> Array:
@@ -126,14 +108,5 @@ class VectorHeads:
     def changes(self, step: Array) -> tuple[Array, Array, Array]:
         """First-order changes of [W w0], V and c: a step along the gauge changes nothing."""
         K, Q, U, T, c = self.split(step)
-        in_W = np.einsum("hrd,hre->hde", K, self.Q) + np.einsum("hrd,hre->hde", self.K, Q)
         in_V = np.einsum("hsd,hsm->hdm", U, self.T) + np.einsum("hsd,hsm->hdm", self.U, T)
-        return np.asarray(in_W), np.asarray(in_V), c
-
-
-def _stacked(matrices: Sequence[Array], ranks: Sequence[int]) -> tuple[Array, Array]:
-    rows, columns = matrices[0].shape
-    left, right = np.zeros((len(ranks), max(ranks), rows)), np.zeros((len(ranks), max(ranks), columns))
-    for h, (matrix, rank) in enumerate(zip(matrices, ranks, strict=True)):
-        left[h, :rank], right[h, :rank] = truncated(matrix, rank)
-    return left, right
+        return self.score_changes(K, Q), np.asarray(in_V), c

@@ -15,7 +15,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside
+from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside, least_misfit
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
@@ -30,7 +30,6 @@ _RAYS = 3
 _TANGENT = 1e-4
 _SIZES = np.array([3.0, 6.0, 12.0, 24.0])
 _ROUNDS = ((1000.0,), (100.0,), (30.0,), tuple(_SIZES), tuple(_SIZES), tuple(_SIZES))
-_ATTEMPTS = 12
 _MISFIT = 3e-11  # of answers of size one: a kink between the sizes of a ray leaves more
 _SETTLED = 1e-10
 
@@ -110,20 +109,7 @@ def _slopes(answers: Array) -> Array:
 
 def _constant(asks: AsksSequences, rows: PostNormRows, rng: np.random.Generator) -> PostNormRows:
     """c from rays y = τ·v: answers approach a limit, and c's error is the part that falls like 1/τ."""
-    best: tuple[float, PostNormRows] | None = None
-    for _ in range(_ATTEMPTS):
-        found, misfit = _constant_from_rays(asks, rows, rng)
-        if best is None or misfit < best[0]:
-            best = (misfit, found)
-        if misfit < _MISFIT:
-            return found
-    assert best is not None
-    if best[0] > 1e-6:
-        raise Unresolved(
-            "answers to rows far out do not approach a limit as those of a post-norm block do (misfit "
-            f"{best[0]:.1g})"
-        )
-    return best[1]
+    return least_misfit(lambda: _constant_from_rays(asks, rows, rng), _MISFIT, "post-norm", allowed=1e-6)
 
 
 def _constant_from_rays(

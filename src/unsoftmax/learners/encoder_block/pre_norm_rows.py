@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,7 +20,9 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["PreNormRows", "asked_beside", "read_rows"]
+__all__ = ["PreNormRows", "asked_beside", "least_misfit", "read_rows"]
+
+_Rows = TypeVar("_Rows")
 
 _FAR = 300.0  # size of rows at which the value path is read: eps changes a norm by less than 1e-9
 _STEP = 2e-3  # of that size: rounding 1e-13/2e-3 meets truncation (2e-3)⁴ at about 1e-10
@@ -151,17 +154,24 @@ def _derivative(function: Callable[[Array], Array], b: Array) -> Array:
 def _constant(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
     """c and eps from rays y = τ·v: answers less y approach a limit, with c's error as the part that falls
     like 1/τ."""
-    best: tuple[float, PreNormRows] | None = None
+    return least_misfit(lambda: _constant_from_rays(asks, rows, rng), _MISFIT, "pre-norm", allowed=1e-3)
+
+
+def least_misfit(
+    attempt: Callable[[], tuple[_Rows, float]], enough: float, kind: str, *, allowed: float
+) -> _Rows:
+    """The best of some attempts on fresh rays; one whose misfit is small enough ends them."""
+    best: tuple[float, _Rows] | None = None
     for _ in range(_ATTEMPTS):
-        found, misfit = _constant_from_rays(asks, rows, rng)
+        found, misfit = attempt()
         if best is None or misfit < best[0]:
             best = (misfit, found)
-        if misfit < _MISFIT:
+        if misfit < enough:
             return found
     assert best is not None
-    if best[0] > 1e-3:
+    if best[0] > allowed:
         raise Unresolved(
-            "answers to rows far out do not approach a limit as those of a pre-norm block do (misfit "
+            f"answers to rows far out do not approach a limit as those of a {kind} block do (misfit "
             f"{best[0]:.1g})"
         )
     return best[1]

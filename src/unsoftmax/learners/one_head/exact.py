@@ -16,7 +16,7 @@ from unsoftmax.learners.one_head.checks import (
     check_one_row_affine,
     check_repeatable,
 )
-from unsoftmax.learners.readout import read_values
+from unsoftmax.learners.readouts.exact import read_values
 from unsoftmax.ledger import Asker
 from unsoftmax.meters import SigmoidMeter
 from unsoftmax.models import SingleHead

@@ -3,13 +3,11 @@ channel takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsoftmax.answers import Labels, votes_needed
 from unsoftmax.arrays import EPS, Array
@@ -20,6 +18,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_checks import alike_labels, refused_labels
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import BiasedSolution
+from unsoftmax.learners.readouts.labels import MORE_BITS, error_of_direction, read_labels, smallest_margin
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.one_head.labels import Labeller, LabelMeter
 from unsoftmax.meters.one_head.sign_change import EDGE
@@ -38,7 +37,6 @@ _CHECKS = 16
 _SIZES = (1.0, 0.5, 2.0, 1.0)
 # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _FACTOR = 3.0
-_MORE_FOR_V = 5
 _PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
 _PASSES = 3
 _BISECTED = 1e-9  # part of a correction that bisected labels leave
@@ -65,7 +63,7 @@ def _queries(size: Size, bits: int, flip: float) -> int:
     if size.biased:
         return _BIASED_LABELS * d * (d + 1) + max(0, bits - 48) * d + 1000
     numbers = size.matrix_parameters + d + r + 16 + size.weak_column
-    return _labels_a_number(bits + _MORE_FOR_V, flip) * numbers + votes * (2 * d + 16) + 384
+    return _labels_a_number(bits + MORE_BITS, flip) * numbers + votes * (2 * d + 16) + 384
 
 
 def _usual(size: Size, bits: int, flip: float) -> int:
@@ -75,7 +73,7 @@ def _usual(size: Size, bits: int, flip: float) -> int:
         if size.biased
         else _labels_a_number(bits, flip) * (size.matrix_parameters + size.rank + 4)
     )
-    return numbers + _labels_a_number(bits + _MORE_FOR_V, flip) * d + 56
+    return numbers + _labels_a_number(bits + MORE_BITS, flip) * d + 56
 
 
 def _verification(size: Size, flip: float) -> int:
@@ -147,8 +145,7 @@ class LabelLearner:
         labeller = Labeller(asker, self.middle, votes)
         asker.expect(asker.bill.total + self.bits * (d * d + d) * (1 if not flip else 2))
         with asker.phase("values"):
-            self._check_zero(asker, labeller, rng)
-            v = self._direction(asker, labeller, self._locator(flip, _MORE_FOR_V))
+            v = read_labels(asker, labeller, self._locator(flip, MORE_BITS), rng)
         alike = alike_labels(
             labeller, v, 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2), rng
         )
@@ -157,7 +154,7 @@ class LabelLearner:
                 raise refused_labels(alike)
             head, bound = self._with_bias(asker, labeller, v, rng)
             with asker.phase(VERIFICATION):
-                bound = max(bound, self._bound_of_v(asker, labeller, v, rng))
+                bound = max(bound, error_of_direction(asker, labeller, v, self.bits, rng))
             return self._learned(head, bound)
         meter = LabelMeter(labeller, v, rng, self._locator(flip, 0))
         with asker.phase("range"):
@@ -226,71 +223,13 @@ class LabelLearner:
             else ProbabilisticBisection(self.bits + more, flip, 1e-5 if more else 1e-4)
         )
 
-    def _check_zero(self, asker: Asker, labeller: Labeller, rng: np.random.Generator) -> None:
-        """Opposite tiny rows get opposite labels; a constant would label them alike."""
-        x = rng.standard_normal(asker.width)
-        tiny = 1e-9 if asker.input_bound is None else min(1e-9, 1e-3 * asker.input_bound)
-        x *= tiny / np.linalg.norm(x)
-        first, second = labeller(np.stack([x, -x])[:, None])
-        if first == second:
-            evidence = (
-                f"rows of norm {tiny:.0e} and opposite sign are both labelled {int(first)}: a constant, or "
-                "v = 0"
-            )
-            raise OutsideClass(Test("opposite tiny rows get opposite labels"), evidence)
-
-    def _direction(self, asker: Asker, labeller: Labeller, locator: Locator) -> Array:
-        """v/|v|: a tournament for the largest entry, then every other one as a part of it."""
-        d = asker.width
-        unit = np.eye(d) * (1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2))
-        signs = np.where(labeller(unit[:, None]), 1.0, -1.0)
-        left = np.arange(d)
-        while len(left) > 1:
-            half = len(left) // 2
-            first, second = left[:half], left[half : 2 * half]
-            larger = labeller(
-                (signs[first, None] * unit[first] - signs[second, None] * unit[second])[:, None]
-            )
-            left = np.concatenate([np.where(larger, first, second), left[2 * half :]])
-        largest = int(left[0])
-        others = np.flatnonzero(np.arange(d) != largest)
-
-        def above(points: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
-            return labeller.once(
-                (unit[others[which]] - (points * signs[largest])[:, None] * unit[largest])[:, None]
-            )
-
-        v = np.zeros(d)
-        v[largest] = signs[largest]
-        if d > 1:
-            v[others] = locator.locate(above, d - 1, 1.01 if self.flip == 0.0 else 1.5)[0]
-        return np.asarray(v / np.linalg.norm(v))
-
-    def _bound_of_v(self, asker: Asker, labeller: Labeller, v: Array, rng: np.random.Generator) -> float:
-        """How wrong v can be: fresh rows across it whose labels must turn within a margin that grows until
-        they do."""
-        d = asker.width
-        across = rng.standard_normal((_CHECKS, d))
-        across -= np.outer(across @ v, v)
-        length = np.linalg.norm(across, axis=1)[:, None]
-        across = across / length if d > 1 else np.zeros((_CHECKS, d))
-        size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2)
-
-        def turns(margin: float) -> bool:
-            rows = size * np.concatenate([across + margin * v, across - margin * v])
-            labels = labeller(rows[:, None])
-            return bool(labels[:_CHECKS].all() and not labels[_CHECKS:].any())
-
-        start = 2.0 ** -(self.bits + _MORE_FOR_V - 2) + 4 * EPS
-        return float(_FACTOR * np.sqrt(d) * _smallest(turns, start)) if d > 1 else 0.0
-
     def _bound(
         self, asker: Asker, labeller: Labeller, head: SingleHead, meter: LabelMeter, rng: np.random.Generator
     ) -> float:
         """How wrong v and W can be: fresh pairs whose labels must turn where the model says, within a margin
         likewise."""
         d = asker.width
-        of_v = self._bound_of_v(asker, labeller, head.v, rng)
+        of_v = error_of_direction(asker, labeller, head.v, self.bits, rng)
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.typical_score() / 8)
@@ -307,7 +246,7 @@ class LabelLearner:
                 and not meter.above(G, B, c, c * forms + margin).any()
             )
 
-        margin = _smallest(crosses, 2.0 ** -(self.bits - 4) + 64 * EPS)
+        margin = smallest_margin(crosses, 2.0 ** -(self.bits - 4) + 64 * EPS)
         norm = head.matrix.norm()
         of_W = _FACTOR * d * margin / float(c.min()) / norm if norm > 0.0 else np.inf
         return float(max(of_v, of_W))
@@ -317,16 +256,6 @@ def _rank(W: Array) -> int:
     """Singular values above what rough vectors leave open."""
     values = np.linalg.svd(W, compute_uv=False)
     return int((values > 1e-4 * values[0]).sum())
-
-
-def _smallest(holds: Callable[[float], bool], start: float) -> float:
-    """The first of start, 4·start, 16·start, ... that holds; infinite when one does not."""
-    margin = start
-    while margin < 1.0:
-        if holds(margin):
-            return margin
-        margin *= 4.0
-    return np.inf
 
 
 def from_labels(bits: int = 48, flip: float = 0.0, middle: float = 0.5) -> LabelLearner:

@@ -13,11 +13,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.one_head.readout_with_errors import (
-    check_linear_within,
-    moved_by_query_bias,
-    read_loud_values,
-)
+from unsoftmax.learners.one_head.checks_with_errors import check_linear_within, moved_by_query_bias
 from unsoftmax.learners.one_head.within_tolerance import (
     learn_scores,
     learn_with_bias,
@@ -26,6 +22,7 @@ from unsoftmax.learners.one_head.within_tolerance import (
     relative_bound,
     usual_within_tolerance,
 )
+from unsoftmax.learners.readouts.long_rows import read_long_rows
 from unsoftmax.ledger import Asker
 from unsoftmax.meters import ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -104,19 +101,19 @@ class NoiseLearner:
         sigma = self.sigma if self.sigma is not None else _measured_sigma(asker, rng)
         off = _CERTAIN * sigma
         repeats = self.repeats or 1
-        readout = read_loud_values(
-            asker, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, silent=off / np.sqrt(repeats)
+        readout = read_long_rows(
+            asker, _BAR * sigma / np.sqrt(repeats), rng, repeats=repeats, no_constant=off / np.sqrt(repeats)
         )
         if self.repeats is None and self.accuracy is not None:
             wanted = (_TYPICAL * sigma / (readout.bound * readout.norm * self.accuracy)) ** 2
             repeats = int(np.clip(np.ceil(wanted), 1, _MOST_REPEATS))
             if repeats > 1:
-                readout = read_loud_values(
+                readout = read_long_rows(
                     asker,
                     _BAR * sigma / np.sqrt(repeats),
                     rng,
                     repeats=repeats,
-                    silent=off / np.sqrt(repeats),
+                    no_constant=off / np.sqrt(repeats),
                 )
         check_linear_within(asker, readout, rng, off)
         moved = moved_by_query_bias(asker, readout, rng, off)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
@@ -16,10 +15,9 @@ from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_refinement import BiasedRefinement
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
-from unsoftmax.learners.one_head.readout_with_errors import (
+from unsoftmax.learners.one_head.checks_with_errors import (
     check_linear_within,
     moved_by_query_bias,
-    read_loud_values,
     refused_query_bias,
 )
 from unsoftmax.learners.one_head.within_tolerance import (
@@ -28,14 +26,16 @@ from unsoftmax.learners.one_head.within_tolerance import (
     refuse_noise,
     relative_bound,
 )
+from unsoftmax.learners.readouts.long_rows import read_long_rows
+from unsoftmax.learners.readouts.steps import read_steps, steps_alike
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters import MeasuredReadout, ToleranceMeter
-from unsoftmax.meters.one_head.rounded import RoundingMeter, bracketed_step
+from unsoftmax.meters.one_head.rounded import RoundingMeter
 from unsoftmax.meters.query_bias.refined import Steps, ZeroVectors
 from unsoftmax.models import SingleHead
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers import BoundedRangeFinder, FacingBasis, RangeFinder
+from unsoftmax.solvers import BoundedRangeFinder, RangeFinder
 from unsoftmax.solvers.orthogonal_correction import refine
 
 __all__ = ["RoundedLearner", "rounded"]
@@ -43,7 +43,6 @@ __all__ = ["RoundedLearner", "rounded"]
 _CHECKS = 16
 _FACTOR = 3.0
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
-_ALIKE = 1e-12  # relative length within which opposite rows step
 _PASSES = 3
 _BISECTED = 1e-9  # part of a correction that bisected steps leave
 _LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
@@ -113,7 +112,7 @@ class RoundedLearner:
             asker.input_bound is None
         ):  # rows may be so long that one pass within the tolerance is float64 already
             return ToleranceLearner(step / 2).learn(asker, known, rng)
-        rough = read_loud_values(asker, step / 2, rng)
+        rough = read_long_rows(asker, step / 2, rng)
         if rough.c != 0.0:
             return ToleranceLearner(step / 2).learn(asker, known, rng)
         check_linear_within(asker, rough, rng)
@@ -125,10 +124,9 @@ class RoundedLearner:
         found = learn_scores(asker, first, BoundedRangeFinder(), rng)
         _refuse_rough(relative_bound(found, rough), rough)
         with asker.phase("values"):
-            v = self._sharpen(asker, rough, step, rng)
-        if not self._steps_alike(
-            asker, v, rough.bound, step
-        ):  # a constant that rounding hides: one more error of half a step
+            v = read_steps(asker, rough, step, rng)
+        if not steps_alike(asker, v, rough.bound, step):
+            # a constant that rounding hides: one more error of half a step
             return ToleranceLearner(step).learn(asker, known, rng)
         readout = MeasuredReadout(v, 0.0, step / 2, rough.bound, sharp=4 * EPS * rough.norm)
         W, error = found.matrix, found.error
@@ -162,8 +160,8 @@ class RoundedLearner:
         bound = first.relative_bound()
         _refuse_rough(bound, rough)
         with asker.phase("values"):
-            v = self._sharpen(asker, rough, step, rng)
-        if not self._steps_alike(asker, v, rough.bound, step):
+            v = read_steps(asker, rough, step, rng)
+        if not steps_alike(asker, v, rough.bound, step):
             return ToleranceLearner(step).learn(asker, known, rng)
         vectors = ZeroVectors(asker, v, rng, Steps(step / 2), rough.bound)
         refinement = BiasedRefinement(
@@ -181,42 +179,6 @@ class RoundedLearner:
         else:
             head, bound = SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
         return self._learned(head, bound, rough)
-
-    def _sharpen(self, asker: Asker, rough: MeasuredReadout, step: float, rng: np.random.Generator) -> Array:
-        """v to float64: along a basis that hears v alike, the length at which the answer steps."""
-        d = asker.width
-        basis = FacingBasis(d, rng, rough.v).columns(0, d).T
-        longest = rough.bound * (1.0 - 1e-9)
-        heard = basis @ rough.v
-        threshold = (np.floor(0.95 * longest * heard / step) - 0.5) * step
-        if float(threshold.min()) <= 0.0:
-            raise Unresolved(
-                f"answers rounded to {step:g} do not step within rows of norm {longest:.3g}; longer rows "
-                "(input_bound) are needed"
-            )
-
-        def above(lengths: Array, which: NDArray[np.intp]) -> NDArray[np.bool_]:
-            return np.asarray(asker.ask((lengths[:, None] * basis[which])[:, None]) > threshold[which])
-
-        spread = np.full(d, 4.0 * rough.tau / (longest * float(heard.min())))
-        lengths, lost = bracketed_step(above, threshold / heard, spread, np.zeros(d), np.full(d, longest))
-        if lost.any():
-            raise OutsideClass(
-                Test("one-row answers step where x·v does"),
-                f"{int(lost.sum())} of {d} rows never reach the step that their value predicts",
-            )
-        return np.asarray(basis.T @ (threshold / lengths))
-
-    def _steps_alike(self, asker: Asker, v: Array, longest: float, step: float) -> bool:
-        """Whether the row -x steps where x does, for x along v: with a constant, one of them steps
-        earlier."""
-        size = float(np.linalg.norm(v))
-        threshold = (np.floor(0.9 * longest * size / step) - 0.5) * step
-        lengths = threshold / size * np.array([1.0 - _ALIKE, 1.0 + _ALIKE])
-        rows = np.outer(np.concatenate([lengths, -lengths]), v / size)
-        with asker.phase(VERIFICATION):
-            beyond = np.abs(asker.ask(rows[:, None])) > threshold
-        return bool((beyond == np.array([False, True, False, True])).all())
 
     def _refine(
         self,

@@ -15,12 +15,12 @@ from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.bias_scores import learn_biased_scores
-from unsoftmax.learners.one_head.readout_with_errors import (
+from unsoftmax.learners.one_head.checks_with_errors import (
     check_linear_within,
     moved_by_query_bias,
-    read_loud_values,
     refused_query_bias,
 )
+from unsoftmax.learners.readouts.long_rows import read_long_rows
 from unsoftmax.ledger import Asker
 from unsoftmax.meters import MeasuredReadout, ToleranceMeter
 from unsoftmax.models import SingleHead
@@ -108,7 +108,7 @@ class ToleranceLearner:
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         tau = _told_or_found(self.tau, asker, rng)
-        readout = read_loud_values(asker, tau, rng)
+        readout = read_long_rows(asker, tau, rng)
         try:
             check_linear_within(asker, readout, rng)
         except OutsideClass:

@@ -11,7 +11,7 @@ from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import check_repeatable
-from unsoftmax.learners.readout import read_values
+from unsoftmax.learners.readouts.exact import read_values
 from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies, polished
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias

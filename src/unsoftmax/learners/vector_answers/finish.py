@@ -8,7 +8,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_vector_heads import VectorHeads, VectorStep, vector_step
+from unsoftmax.solvers.joint_vector_heads import JointVectorHeads, VectorStep, vector_step
 
 __all__ = ["MOST_UNKNOWNS", "finish_together", "fresh_step"]
 
@@ -49,17 +49,17 @@ def fresh_step(
     return vector_step(heads, *_ask(respond, model, bound, rng))
 
 
-def _joint(model: MultiHead) -> VectorHeads:
+def _joint(model: MultiHead) -> JointVectorHeads:
     d = model.width
     biased = any(head.w0 is not None for head in model.heads)
     W = [
         np.column_stack([head.W, np.zeros(d) if head.w0 is None else head.w0]) if biased else head.W
         for head in model.heads
     ]
-    return VectorHeads(np.array(W), np.array([head.v for head in model.heads]))
+    return JointVectorHeads(np.array(W), np.array([head.v for head in model.heads]))
 
 
-def _model(model: MultiHead, heads: VectorHeads) -> MultiHead:
+def _model(model: MultiHead, heads: JointVectorHeads) -> MultiHead:
     d = model.width
     parts = []
     for old, W, V in zip(model.heads, heads.W, heads.V, strict=True):

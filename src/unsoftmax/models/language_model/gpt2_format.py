@@ -76,8 +76,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
             "GPT-2 has LayerNorm with one eps, plain networks and no shared keys; save this model with .save"
         )
     first = model.layers[0]
-    embedding = np.zeros_like(model.unembedding) if model.embedding is None else model.embedding
-    tied = model.embedding is not None and bool(np.array_equal(model.embedding, model.unembedding))
+    embedding, tied = model.known_embedding
     config = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",

@@ -69,8 +69,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
         raise UsageError("Llama has RMSNorm with one eps and layers of one shape; save this model with .save")
     part = first.attention
     biased = any(bias is not None for layer in model.layers for bias in _biases(layer.attention))
-    embedding = np.zeros_like(model.unembedding) if model.embedding is None else model.embedding
-    tied = model.embedding is not None and bool(np.array_equal(model.embedding, model.unembedding))
+    embedding, tied = model.known_embedding
     config = {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",

@@ -178,6 +178,13 @@ class LanguageModel(LayeredModel):
             raise UsageError("this model has no embedding; ask it with rows")
         return np.asarray(self.embedding[np.asarray(tokens, dtype=np.int64)])
 
+    @property
+    def known_embedding(self) -> tuple[Array, bool]:
+        """Rows of the tokens, zero where they are not known, and whether they are those of the
+        unembedding."""
+        rows = np.zeros_like(self.unembedding) if self.embedding is None else self.embedding
+        return rows, self.embedding is not None and bool(np.array_equal(rows, self.unembedding))
+
     def sensitivity(self, batch: Array) -> Array:
         """The largest log-probability of each answer: rounding of the logits is relative to it."""
         return np.asarray(np.maximum(1.0, np.abs(self(batch)).max(axis=1)))

@@ -31,6 +31,12 @@ class _Draw:
     def gain(self) -> Array:
         return np.asarray(1.0 + 0.2 * self.rng.standard_normal(self.d))
 
+    def projections(self, heads: int, groups: int) -> tuple[Array, Array, Array, Array]:
+        """Queries, keys, values and output of an attention part."""
+        d, width = self.d, self.d // heads
+        query, key, value = (self.matrix(count * width, d) for count in (heads, groups, groups))
+        return query, key, value, self.matrix(d, heads * width)
+
     def layer_norm(self) -> LayerNorm:
         return LayerNorm(self.gain(), self.matrix(self.d), eps=1e-5)
 
@@ -51,17 +57,10 @@ def random_language_model(
     (8, 16)
     """
     draw, shared = _Draw(d, seed), heads if groups is None else groups
-    width, tokens = d // heads, d + d // 2 if vocabulary is None else vocabulary
+    tokens = d + d // 2 if vocabulary is None else vocabulary
     stack = []
     for _ in range(layers):
-        attention = Attention(
-            draw.matrix(heads * width, d),
-            draw.matrix(shared * width, d),
-            draw.matrix(shared * width, d),
-            draw.matrix(d, heads * width),
-            heads,
-            shared,
-        )
+        attention = Attention(*draw.projections(heads, shared), heads, shared)
         network = GatedNetwork(draw.matrix(m, d), draw.matrix(m, d), draw.matrix(d, m))
         stack.append(
             DecoderLayer(RMSNorm(draw.gain(), eps=1e-6), attention, RMSNorm(draw.gain(), eps=1e-6), network)
@@ -91,10 +90,7 @@ def random_gpt2(
     stack = []
     for _ in range(layers):
         attention = Attention(
-            draw.matrix(heads * width, d),
-            draw.matrix(heads * width, d),
-            draw.matrix(heads * width, d),
-            draw.matrix(d, heads * width),
+            *draw.projections(heads, heads),
             heads,
             heads,
             query_bias=draw.matrix(heads * width),

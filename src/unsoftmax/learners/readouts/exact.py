@@ -10,7 +10,8 @@ from unsoftmax.ledger import Asker
 
 __all__ = ["read_constant", "read_values"]
 
-_LARGEST = 2.0**60
+_LARGEST = 2.0**60  # norm of a row: its square is far from the end of float64
+_ABOVE_CONSTANT = 2.0**10  # the readout then has ten of the 52 bits more than the constant leaves it
 
 
 def read_constant(asker: Asker, known: Known) -> float:
@@ -34,7 +35,7 @@ def read_values(asker: Asker, known: Known, rng: np.random.Generator) -> Readout
     with asker.phase("values"):
         size = 1.0 if asker.input_bound is None else min(1.0, asker.input_bound)
         if c != 0.0:
-            size = _loud_enough(asker, c, rng)
+            size = _size_beside(asker, c, rng)
         v = np.empty(d)
         step = asker.batch_size(1)
         for start in range(0, d, step):
@@ -46,8 +47,8 @@ def read_values(asker: Asker, known: Known, rng: np.random.Generator) -> Readout
     return Readout(v, c)
 
 
-def _loud_enough(asker: Asker, c: float, rng: np.random.Generator) -> float:
-    """A power of two at which the readout is heard a thousand times louder than the constant."""
+def _size_beside(asker: Asker, c: float, rng: np.random.Generator) -> float:
+    """A power of two at which rows move the answer by a thousand times the constant."""
     largest = _LARGEST if asker.input_bound is None else asker.input_bound
     direction = rng.standard_normal(asker.width)
     direction /= np.linalg.norm(direction)
@@ -55,7 +56,9 @@ def _loud_enough(asker: Asker, c: float, rng: np.random.Generator) -> float:
     while True:
         moved = abs(float(asker.ask((size * direction)[None, None])[0]) - c)
         if moved > 1e6 * EPS * abs(c):
-            return float(min(size * max(1.0, 2.0 ** np.ceil(np.log2(2.0**10 * abs(c) / moved))), largest))
+            return float(
+                min(size * max(1.0, 2.0 ** np.ceil(np.log2(_ABOVE_CONSTANT * abs(c) / moved))), largest)
+            )
         if size >= largest:
             return size
         size = min(size * 2.0**20, largest)
