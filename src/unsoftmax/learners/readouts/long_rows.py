@@ -22,7 +22,7 @@ def read_long_rows(
     """The readout from d + 1 queries; with no bound on rows, they grow until the signal is 1e13 times the
     tolerance.
 
-    no_constant: size up to which the answer to a row of zeros counts as no constant (None: tau). repeats: answers
+    no_constant: size up to which the answer to a row of zeros counts as none (None: tau). repeats: answers
     averaged for each row. Raises `Unresolved` when v cannot be told from zero, with the norm of rows that
     would do.
     """

@@ -59,12 +59,12 @@ class ShortReadout:
         return float(of_direction + (0.0 if wrong <= 64 * EPS * d else self.format.unit + wrong))
 
 
-def read_short_floats(asker: Asker, format: FloatFormat, passes: int) -> ShortReadout:
+def read_short_floats(asker: Asker, stored: FloatFormat, passes: int) -> ShortReadout:
     """v, with as many passes over the zeros as the format takes."""
     with asker.phase("values"):
         direction, size = _direction(asker, passes)
-        length, error = _length(asker, direction, size, format)
-    return ShortReadout(length * direction, error, size, format)
+        length, error = _length(asker, direction, size, stored)
+    return ShortReadout(length * direction, error, size, stored)
 
 
 def _direction(asker: Asker, passes: int) -> tuple[Array, float]:
@@ -99,7 +99,7 @@ def _direction(asker: Asker, passes: int) -> tuple[Array, float]:
     return np.asarray(v / np.linalg.norm(v)), size
 
 
-def _length(asker: Asker, direction: Array, size: float, format: FloatFormat) -> tuple[float, float]:
+def _length(asker: Asker, direction: Array, size: float, stored: FloatFormat) -> tuple[float, float]:
     """|v| and its relative error, from two rounding thresholds: the rows at which the stored answer steps to
     the next number."""
     answer = float(asker.ask((size * direction)[None, None])[0])
@@ -113,11 +113,11 @@ def _length(asker: Asker, direction: Array, size: float, format: FloatFormat) ->
     # clear of the powers of two, where steps change
     size *= (1.5 if answer >= 1.5 * binade else 0.75) * binade / answer
     first = float(asker.ask((size * direction)[None, None])[0])
-    second = format.next_after(first)
-    third = format.next_after(second)
+    second = stored.next_after(first)
+    third = stored.next_after(second)
     crossings = [
         _crossing(
-            asker, direction, size * (lower + upper) / 2 / first, lower, upper, 54 - format.mantissa_bits
+            asker, direction, size * (lower + upper) / 2 / first, lower, upper, 54 - stored.mantissa_bits
         )
         for lower, upper in ((first, second), (second, third))
     ]
