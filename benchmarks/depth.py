@@ -19,15 +19,23 @@ import numpy as np
 import unsoftmax
 from unsoftmax.arrays import Array
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
+from unsoftmax.models.parts import RELU, SILU
 
-STACKS: dict[str, tuple[int, int, int, dict[str, Any], int]] = {
-    # name: width, neurons a layer, layers, kind, queries of the prototype
+STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
+    # name: width, neurons a layer, layers, kind, queries of a prototype that was told depth and widths
     "gelu-2": (16, 12, 2, {}, 109_000),
     "gelu-3": (24, 12, 3, {}, 230_000),
     "gelu-4": (32, 12, 4, {}, 426_000),
     "swiglu-2": (16, 12, 2, {"gated": True, "paths": True}, 210_000),
     "swiglu-3": (24, 12, 3, {"gated": True, "paths": True}, 385_000),
-    "swiglu-4": (32, 12, 4, {"gated": True, "paths": True}, 0),
+    "swiglu-4": (32, 12, 4, {"gated": True, "paths": True}, None),
+    "relu-2": (16, 12, 2, {"activation": RELU}, None),
+    "relu-3": (24, 12, 3, {"activation": RELU}, None),
+    "relu-4": (32, 12, 4, {"activation": RELU}, None),
+    "silu-2": (16, 12, 2, {"activation": SILU}, None),
+    "silu-3": (24, 12, 3, {"activation": SILU}, None),
+    "layer-norm-2": (16, 12, 2, {"layer_norm": True}, None),
+    "biases-2": (16, 12, 2, {"output_biases": True}, None),
 }
 BOUNDS = (1e8, 1e6, 1e4, 3e3, 1e3, 700.0, 500.0, 350.0, 250.0, 150.0, 50.0)
 
@@ -57,7 +65,8 @@ def stacks(only: str | None, seeds: range) -> None:
             )
         print(
             f"{name} d={d} m={m}: {right} of {len(seeds)} to 1e-10, queries {min(queries):,} to "
-            f"{max(queries):,} (prototype {before:,}), median error {np.median(errors):.1e}",
+            f"{max(queries):,}{'' if before is None else f' (prototype {before:,})'}, median error "
+            f"{np.median(errors):.1e}, worst {max(errors):.1e}",
             flush=True,
         )
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -123,11 +122,11 @@ def refine(
         if found is None:
             stopped = StopReason.NO_STEP
             break
-        state, residual, damping, pseudoinverse = found
+        state, residual, damping, factored = found
         history.append(_rms(residual))
         settled = False
         if options.repeat:
-            state, residual, rounds, settled = _repeated(problem, state, residual, pseudoinverse, options)
+            state, residual, rounds, settled = _repeated(problem, state, residual, factored, options)
             settled = settled and min(rounds, default=history[-1]) <= options.repeat * history[-2]
             history += rounds
         if progress is not None:
@@ -145,18 +144,29 @@ def refine(
     return Refined(state if held_out is None else best, tuple(history), tuple(judged), stopped)
 
 
+@dataclass(frozen=True)
+class _Factored:
+    """A Jacobian J, and (JᵀJ + λD)⁻¹."""
+
+    linear: Linearisation
+    inverse: Inverse
+
+    def step(self, residual: Array) -> Array:
+        """What lowers the residual."""
+        return -self.inverse(self.linear.backward(residual))
+
+
 def _improve(
     problem: LeastSquares[State], state: State, residual: Array, damping: float, options: RefinementOptions
-) -> tuple[State, Array, float, Inverse] | None:
-    """(state, residual, next damping, the damped pseudoinverse of J) after one step that lowers the residual;
-    None if none does."""
+) -> tuple[State, Array, float, _Factored] | None:
+    """(state, residual, next damping, what made the step) after one step that lowers the residual; None if
+    none does."""
     linear = problem.linearise(state)
-    gradient = linear.backward(residual)
     inverse_at = _inverses(linear, options)
     before = float(residual @ residual)
     while damping <= options.most_damping:
-        inverse = inverse_at(damping)
-        step = -inverse(gradient)
+        factored = _Factored(linear, inverse_at(damping))
+        step = factored.step(residual)
         moved = problem.moved(state, step)
         after = problem.residual(moved)
         size = float(after @ after)
@@ -165,32 +175,32 @@ def _improve(
             gained = (before - size) / expected if expected > 0 else 1.0
             # a step that kept its promise is damped less the next time, one that kept a quarter of it more
             change = 0.1 if gained > 0.75 else (1.0 if gained > 0.25 else 4.0)
-            again = partial(_pseudoinverse, linear, inverse)
-            return moved, after, max(damping * change, options.least_damping), again
+            return moved, after, max(damping * change, options.least_damping), factored
         damping = max(10.0 * damping, 1e-8)
     return None
 
 
-def _pseudoinverse(linear: Linearisation, inverse: Inverse, residual: Array) -> Array:
-    return inverse(linear.backward(residual))
-
-
 def _repeated(
-    problem: LeastSquares[State], state: State, residual: Array, solve: Inverse, options: RefinementOptions
+    problem: LeastSquares[State],
+    state: State,
+    residual: Array,
+    factored: _Factored,
+    options: RefinementOptions,
 ) -> tuple[State, Array, list[float], bool]:
-    """(state, residual, rms after every step, whether a next one changes nothing) after steps from one
-    Jacobian, of which `solve` is the pseudoinverse.
+    """(state, residual, rms after every step, whether a next one promises nothing) after steps from one
+    Jacobian.
 
-    Where nothing changes after a step that gained as much as `repeat` asks, rounding is met.
+    Where nothing is promised after a step that gained as much as `repeat` asks, rounding is met.
     """
     rounds: list[float] = []
     while True:
-        moved = problem.moved(state, -solve(residual))
+        step = factored.step(residual)
+        moved = problem.moved(state, step)
         after = problem.residual(moved)
         before, size = _rms(residual), _rms(after)
         if not size < options.repeat * before:
-            settled = size < 2.0 * before and size**2 >= (1.0 - options.improvement) * before**2
-            return state, residual, rounds, settled
+            promised = _rms(residual + factored.linear.forward(step))
+            return state, residual, rounds, promised**2 >= (1.0 - options.improvement) * before**2
         state, residual = moved, after
         rounds.append(size)
 

@@ -15,7 +15,7 @@ from unsoftmax.learners.deep_stack.stack_fit import StackFit
 from unsoftmax.learners.deep_stack.stack_state import start_state
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import ResidualStack, random_residual_stack
-from unsoftmax.models.parts import GELU, SILU, TANH
+from unsoftmax.models.parts import GELU, RELU, SILU, TANH
 from unsoftmax.outcomes import Status, Unresolved
 from unsoftmax.recovery.result import Result
 from unsoftmax.solvers.deep_stack.layer_order import layers_of
@@ -35,6 +35,9 @@ def _recover(f: Callable[[Array], Array], d: int, **options: Any) -> Result:
         {"output_biases": True, "layers": 3},
         {"layer_norm": True, "activation": SILU},
         {"activation": TANH},
+        {"activation": RELU},
+        {"activation": RELU, "output_biases": True, "layers": 3, "final_norm": False},
+        {"activation": RELU, "layer_norm": True},
         {"gated": True, "paths": True},
     ],
     ids=str,

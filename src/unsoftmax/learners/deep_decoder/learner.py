@@ -35,7 +35,7 @@ _LENGTHS = (2, 3, 5, 16)  # long ones show planes that turn slowly
 _ROW_SIZE = 2.0
 _SPARE = 1.5  # answers over unknowns
 _OPTIONS = RefinementOptions(
-    iterations=30, damping=1e-8, least_damping=1e-12, improvement=0.05, dense_limit=9000
+    iterations=30, damping=1e-8, least_damping=1e-12, improvement=0.05, dense_limit=9000, repeat=0.1
 )
 _ONE_STEP = RefinementOptions(iterations=1, damping=1e-12, improvement=0.0, dense_limit=9000)
 

@@ -9,10 +9,13 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.learners.deep_stack.collapsed_fit import refine_collapsed
 from unsoftmax.learners.deep_stack.gated_neurons import assemble_gated
+from unsoftmax.learners.deep_stack.kinked_neurons import find_kinked
 from unsoftmax.learners.deep_stack.neuron_space import neuron_spaces
 from unsoftmax.learners.deep_stack.plain_neurons import assemble_plain
+from unsoftmax.learners.deep_stack.rows_beside_kinks import rows_off_kinks, rows_that_turn_on
 from unsoftmax.learners.deep_stack.stack_fit import StackFit
 from unsoftmax.learners.deep_stack.stack_state import StackState, start_state
+from unsoftmax.meters.deep.circle_kinks import is_piecewise_linear
 from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer, StreamReading
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
@@ -29,6 +32,7 @@ _CURVATURE_TERMS = (
 _SHORT = 1e-6  # error of c0 beyond which answers are short floats, or rows are bounded: more terms are needed
 _SHORT_TERMS = (3, 4, 5, 8)
 _JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7
+_KINKED_TERMS = 3  # the same beside kinks: the fewer terms, the longer rows may be, and the fewer meet a kink
 _SURPLUS = 1.6  # equations over unknowns
 _LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one linear fit
 _MOST_LAYERS = 8
@@ -77,11 +81,19 @@ def find_stack(
     short = layer.errors[0] > _SHORT
     if short:
         layer = _best_reading(stream, rng, _SHORT_TERMS, 0, bound)
-    jets = _best_reading(stream, rng, _SHORT_TERMS if short else (_JET_TERMS,), 1, bound)
-    collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
+    noise = layer.jitter(rng) * layer.sizes[0]
+    kinked = None
+    if not short and is_piecewise_linear(layer, stream.width, noise, rng):
+        kinked = find_kinked(layer, noise, rng)
+    if kinked is not None:
+        jets = _best_reading(stream, rng, (_KINKED_TERMS,), 1, bound)
+        collapsed, read = _explained(jets, kinked, rng)
+    else:
+        jets = _best_reading(stream, rng, _SHORT_TERMS if short else (_JET_TERMS,), 1, bound)
+        collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
-    rounding = layer.jitter(rng) * layer.scales.top * layer.sizes[0]
-    return refined(stream, start, rng, rounding=rounding)
+    rows = rows_that_turn_on(collapsed.neurons, rng)
+    return refined(stream, start, rng, rounding=noise * layer.scales.top, rows=rows)
 
 
 def _best_reading(
@@ -123,7 +135,7 @@ def _explained(
     gated = isinstance(neurons, GatedNeurons)
     unknowns = 3 * J * d + d * d if gated else J * (2 * d + 1) + d
     count = int(_SURPLUS * max(J + d + 1, unknowns / (d - 1))) + 2
-    n = unit_rows(rng, count, d)
+    n = rows_off_kinks(jets, neurons, max(count, rows_that_turn_on(neurons, rng)), rng)
     c0, c1 = jets.jets(n)
     collapsed = solve_written(neurons, n, c0)
     if collapsed.misfit > _COARSE:
@@ -153,14 +165,15 @@ def _ordered(
     *,
     normed: bool,
 ) -> StackState:
-    """Neurons divided into layers by c1: one linear fit where there are no paths, no constants and not too
-    many pairs of neurons."""
+    """Neurons divided into layers by c1: one linear fit where there are no paths, no constants, no kinks
+    (behind which pairs of neurons are not independent) and not too many pairs."""
     (n, c1), J, d = read, len(collapsed.neurons), collapsed.width
     neurons, written = collapsed.neurons, collapsed.written
-    if collapsed.path is None and not np.any(collapsed.constant) and J * J <= _LINEAR_ORDER:
+    plain = collapsed.path is None and not np.any(collapsed.constant)
+    if plain and neurons.activation.smooth and J * J <= _LINEAR_ORDER:
         need = int(_SURPLUS * J * J / (d - 1)) + 2
         if need > len(n):
-            more = unit_rows(rng, need - len(n), d)
+            more = rows_off_kinks(jets, neurons, need - len(n), rng)
             n, c1 = np.vstack([n, more]), np.vstack([c1, jets.jets(more)[1]])
         layers = order_layers(collapsed, n, c1)
         constants = np.zeros((int(layers.max()) + 1, d))
@@ -170,10 +183,16 @@ def _ordered(
 
 
 def refined(
-    stream: StreamReading, start: StackState, rng: np.random.Generator, *, rounding: float = 0.0
+    stream: StreamReading,
+    start: StackState,
+    rng: np.random.Generator,
+    *,
+    rounding: float = 0.0,
+    rows: int = 0,
 ) -> FoundStack:
-    """The whole stack by Gauss-Newton: on rows of usual size first, then on small ones as well."""
-    count = int(_SURPLUS * start.unknowns / stream.width) + 8
+    """The whole stack by Gauss-Newton: on rows of usual size first, then on small ones as well. rows: the
+    least number of them."""
+    count = max(int(_SURPLUS * start.unknowns / stream.width) + 8, rows)
     fits = [_fit(stream, start, count, rng) for _ in range(2)]
     usual = fits[0].sizes[:, 0] > 0.0
     usual[: count // _SMALL_ROWS] = False

@@ -30,6 +30,7 @@ _DEFECT = 1e-6
 # dimensions of all forms less those of the space, over q: with fewer, other forms are of rank one too
 _GATED_ROOM = 1.0
 _ROUNDS = 12
+_AGAIN = 2  # further frames of most directions, where a set of neurons was found and refused
 _STARTS = 3  # random starts for every dimension of the space; from these most plain neurons are met
 _SAME = 0.999  # |cosine| from which two directions are one
 
@@ -61,7 +62,7 @@ def neuron_spaces(
         raise Unresolved(
             f"width {d} is too small for second derivatives on the sphere; {_BASE + 2} is the least"
         )
-    found_any = False
+    found_any, again = False, _AGAIN
     for _ in range(_ROUNDS):
         frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
         count = int(np.ceil(_SPARE * q * (q + 1) / 2.0 / (d - q - 1))) + 1
@@ -76,7 +77,9 @@ def neuron_spaces(
                 found_any = True
                 yield NeuronSpace(curvature, stencil, *found, gap)
         if q == most:
-            break
+            again -= 1
+            if not found_any or again < 0:
+                break
         q = min(most, max(q + 1, int(np.ceil(_GROWTH * q))))
     if found_any:  # what refused it is the better reason
         return

@@ -23,7 +23,7 @@ from unsoftmax.models.language_model.distance import network_distance, relative
 from unsoftmax.models.language_model.files import network_from, network_tensors, norm_from, norm_tensors
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork, Network
 from unsoftmax.models.layered import LayeredModel
-from unsoftmax.models.parts import LayerNorm, Norm
+from unsoftmax.models.parts import RELU, LayerNorm, Norm
 from unsoftmax.models.row_network import leading_sign
 
 __all__ = ["ResidualStack", "StackLayer"]
@@ -181,9 +181,8 @@ class ResidualStack(LayeredModel):
         return max(parts)
 
     def tensors(self) -> dict[str, Array]:
-        out: dict[str, Array] = {"scale": np.array(self.scale)}
-        if self.final_norm is not None:
-            out |= norm_tensors("final_norm", self.final_norm)
+        last = self.final_norm
+        out = {"scale": np.array(self.scale)} if last is None else norm_tensors("final_norm", last)
         for number, layer in enumerate(self.layers):
             name = f"layers.{number}."
             out |= norm_tensors(f"{name}network_norm", layer.network_norm)
@@ -207,7 +206,7 @@ class ResidualStack(LayeredModel):
     @classmethod
     def _model_from(cls, layers: list[StackLayer], left: dict[str, Array]) -> Self:
         final = norm_from(left, "final_norm") if any(n.startswith("final_norm.") for n in left) else None
-        return cls(layers, final, float(left.pop("scale")))
+        return cls(layers, final, float(left.pop("scale", 1.0)))
 
     def __repr__(self) -> str:
         return f"ResidualStack(width={self.width}, neurons={self.neurons})"
@@ -234,6 +233,8 @@ def _canonical_layer(layer: StackLayer, mean_lost: bool) -> StackLayer:
     norm, network = canonical_network(layer.network_norm, layer.network, mean_lost=mean_lost)
     if isinstance(network, FeedForward) and network.activation.reflection.sign < 0:
         network = _one_sign(network)
+    if isinstance(network, FeedForward) and network.activation is RELU:
+        network = _unit_arguments(network)
     if layer.path is None or layer.path_norm is None:
         return StackLayer(norm, network)
     path, shift = fold_norm(layer.path_norm, layer.path, None)
@@ -241,6 +242,18 @@ def _canonical_layer(layer: StackLayer, mean_lost: bool) -> StackLayer:
         raise UsageError("the norm of a path has a bias; add it to the network's output bias")
     plain = type(layer.path_norm)(np.ones(layer.path_norm.width), None, layer.path_norm.eps)
     return StackLayer(norm, network, plain, without_mean(path) if mean_lost else path)
+
+
+def _unit_arguments(network: FeedForward) -> FeedForward:
+    """ReLU: a positive factor of an argument is one of what is written; weights and bias have norm one."""
+    sizes = np.linalg.norm(np.column_stack([network.inner, network.inner_bias]), axis=1)
+    sizes = np.where(sizes > 0.0, sizes, 1.0)
+    return replace(
+        network,
+        inner=network.inner / sizes[:, None],
+        inner_bias=network.inner_bias / sizes,
+        outer=network.outer * sizes,
+    )
 
 
 def _one_sign(network: FeedForward) -> FeedForward:
