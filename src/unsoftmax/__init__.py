@@ -95,6 +95,7 @@ _HOMES = {
     "clipped": "learners",
     "defend": "audit.defend",
     "equivalent": "models",
+    "find_vocabulary": "recovery.vocabulary",
     "fit": "recovery.fit",
     "from_labels": "learners",
     "from_torch": "models",
@@ -239,6 +240,7 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.recovery.recover import recover as recover
     from unsoftmax.recovery.result import Result as Result
     from unsoftmax.recovery.targets import as_oracle as as_oracle
+    from unsoftmax.recovery.vocabulary import find_vocabulary as find_vocabulary
     from unsoftmax.solvers import Solution as Solution
     from unsoftmax.solvers import Solver as Solver
 

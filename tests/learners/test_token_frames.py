@@ -66,6 +66,49 @@ def test_the_first_row_may_ask() -> None:
     np.testing.assert_allclose(found(whole(100, 9)), answer(whole(100, 9)), atol=1e-9)
 
 
+@pytest.mark.parametrize(("prefix", "outputs"), [([1], None), ([4, 9], None), ([3, 3, 8], 3)])
+def test_a_prefix_alone_hides_nothing(prefix: list[int], outputs: int | None) -> None:
+    model = unsoftmax.random_token_heads(50, 4, seed=5, outputs=outputs)
+
+    def answer(ids: Any) -> Any:
+        assert (ids[:, : len(prefix)] == prefix).all()
+        assert len(prefix) < ids.shape[1] <= 64
+        return model(ids)
+
+    result = unsoftmax.recover(answer, vocabulary=50, prefix=prefix, outputs=outputs)
+    assert result.status is Status.EXACT, result.reason
+    assert result.error_bound is not None
+    found: Any = result.model
+    assert model.distance(found) <= result.error_bound
+    assert result.queries.learning <= 2.2 * (model.parameters + 80) + 3 * 50
+
+
+def test_a_prefix_whose_token_asks() -> None:
+    result = unsoftmax.recover(lambda ids: MODEL(ids[:, ::-1]), vocabulary=50, prefix=[1])
+    assert result.status is Status.EXACT, result.reason
+    assert "other tokens never ask" in result.reason
+    ids = whole(50, 9)[:, :-1]
+    found: Any = result.model
+    np.testing.assert_allclose(found(ids), MODEL(ids[:, ::-1]), atol=1e-9)
+
+
+def test_other_functions_behind_a_prefix_are_not_recovered() -> None:
+    two = unsoftmax.random_token_heads(50, 3, heads=2, seed=1)
+    placed = unsoftmax.random_token_heads(50, 3, longest=64, seed=1)
+    bag = np.random.default_rng(1).standard_normal(50)
+    for other in (
+        two,
+        placed,
+        lambda ids: np.tanh(MODEL(ids)),
+        lambda ids: bag[ids].sum(axis=1),
+        lambda ids: MODEL(ids[:, 1:]) + 1e-4 * (ids == 7).any(axis=1),
+    ):
+        result = unsoftmax.recover(other, vocabulary=50, prefix=[1])
+        assert not result.status.recovered, result.reason
+    with pytest.raises(UsageError, match="fixed token asks"):
+        unsoftmax.recover(MODEL, prefix=[1], suffix=[2], embeddings=np.eye(50))
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_other_functions_in_a_frame_are_not_recovered(seed: int) -> None:
     two = unsoftmax.random_token_heads(50, 3, heads=2, seed=1)
@@ -124,7 +167,6 @@ def test_padding_and_the_longest_sequence(tmp_path: Any) -> None:
 
 def test_wrong_frames_are_told() -> None:
     for told, why in (
-        ({"prefix": [1]}, "without a suffix"),
         ({"padding": 0}, "pass both"),
         ({"padding": 2, "length": 9, "suffix": [2]}, "fixed token as well"),
         ({"suffix": [50]}, "0 to 49"),

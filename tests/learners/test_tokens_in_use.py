@@ -45,9 +45,8 @@ def test_every_form_of_target(form: str, tmp_path: Path) -> None:
         told = {"vocabulary": 80}
     if form == "server":
         with ModelServer(unsoftmax.as_oracle(MODEL)) as server:
-            with pytest.raises(UsageError, match="pass vocabulary=V"):
-                unsoftmax.recover(server.url)
-            result = unsoftmax.recover(server.url, vocabulary=80)
+            result = unsoftmax.recover(server.url)
+            assert [each.value for each in result.findings if each.subject == "vocabulary"] == ["80"]
     else:
         result = unsoftmax.recover(target, **told)
     assert result.status is Status.EXACT
@@ -117,6 +116,93 @@ def test_known_embeddings_give_W_itself(V: int, d: int, r: int, seed: int) -> No
     assert result.queries.learning <= (d + 9) ** 2 + 150  # whatever the vocabulary
 
 
+BERT = "bert.embeddings."
+
+
+def bert_state(embeddings: Any) -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    d = embeddings.shape[1]
+    return {
+        BERT + "word_embeddings.weight": embeddings,
+        BERT + "position_embeddings.weight": rng.standard_normal((5, d)),
+        BERT + "token_type_embeddings.weight": rng.standard_normal((2, d)),
+        BERT + "LayerNorm.weight": 1.0 + 0.1 * rng.standard_normal(d),
+        BERT + "LayerNorm.bias": rng.standard_normal(d),
+        "bert.encoder.layer.0.attention.self.query.weight": rng.standard_normal((d, d)),
+    }
+
+
+def torch_rows(state: dict[str, Any]) -> Any:
+    """What a BERT's first layer gets at the first place, by torch."""
+    part = {name.removeprefix(BERT): torch.from_numpy(value) for name, value in state.items()}
+    rows = part["word_embeddings.weight"] + part["position_embeddings.weight"][0]
+    rows = rows + part["token_type_embeddings.weight"][0]
+    norm = part["LayerNorm.weight"], part["LayerNorm.bias"]
+    return torch.nn.functional.layer_norm(rows, rows.shape[1:], *norm, eps=1e-12).numpy()
+
+
+@pytest.mark.parametrize("form", ["state", "file", "folder", "pieces"])
+def test_embeddings_of_a_transformers_state(form: str, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    embeddings, head = embedded_head(70, 8, 2, 4)
+    state = bert_state(embeddings)
+    rows = torch_rows(state)
+    given: Any = {name: torch.from_numpy(value) for name, value in state.items()}
+    if form in ("file", "folder"):
+        given = tmp_path if form == "folder" else tmp_path / "model.safetensors"
+        save_file(state, tmp_path / "model.safetensors")
+    if form == "pieces":
+        given = str(tmp_path)
+        names = sorted(state)
+        for piece, part in (("a", names[:3]), ("b", names[3:])):
+            save_file({name: state[name] for name in part}, tmp_path / f"{piece}.safetensors")
+        places = {name: f"{'a' if name in names[:3] else 'b'}.safetensors" for name in names}
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    result = unsoftmax.recover(lambda ids: head(rows[ids]), embeddings=given)
+    assert result.status is Status.EXACT, result.reason
+    found: Any = result.model
+    assert result.error_bound is not None
+    assert head.on_rows(rows).distance(found.on_rows(rows)) <= result.error_bound
+    assert "span 7 of 8 dimensions" in result.reason  # the norm leaves one out
+    assert "on_rows" in result.reason
+
+
+def test_other_tables_of_tokens_and_what_is_none(tmp_path: Path) -> None:
+    embeddings, head = embedded_head(40, 6, 2, 4)
+    for name in ("model.embed_tokens.weight", "transformer.wte.weight", "shared.weight"):
+        result = unsoftmax.recover(lambda ids: head(embeddings[ids]), embeddings={name: embeddings})
+        assert result.status is Status.EXACT, result.reason
+    (tmp_path / "bad.safetensors").write_bytes(b"\xff" * 40)
+    (tmp_path / "bad.npy").write_bytes(b"no array")
+    (tmp_path / "index").mkdir()
+    places = json.dumps({"weight_map": {"wte.weight": "../elsewhere.safetensors"}})
+    (tmp_path / "index" / "model.safetensors.index.json").write_text(places)
+    for wrong, why in (
+        ({"weight": embeddings}, "no table of tokens"),
+        (tmp_path / "bad.safetensors", "cannot read"),
+        (tmp_path / "bad.npy", "cannot read"),
+        (tmp_path, "neither model.safetensors"),
+        (tmp_path / "index", "elsewhere"),
+        ("absent.npy", "cannot read"),
+        (np.ones(4), "one row a token"),
+        (np.full((40, 2), np.nan), "NaN"),
+    ):
+        with pytest.raises(UsageError, match=why):
+            unsoftmax.recover(lambda ids: head(embeddings[ids]), vocabulary=40, embeddings=wrong)
+
+
+def test_the_vocabulary_is_found_where_ids_beyond_it_are_refused() -> None:
+    table = torch.nn.EmbeddingBag(321, 1).double()
+    assert unsoftmax.find_vocabulary(table, outputs=1) == 321
+    assert unsoftmax.find_vocabulary("demo:tokens?V=30&r=2") == 30
+    assert unsoftmax.find_vocabulary(lambda ids: MODEL(ids)) == 80
+    with pytest.raises(UsageError, match="as well; pass vocabulary=V"):
+        unsoftmax.find_vocabulary(lambda ids: np.sin(ids).mean(axis=1))
+    with pytest.raises(UsageError, match="id 0"):
+        unsoftmax.find_vocabulary(lambda ids: 1 / 0)
+
+
 def test_embeddings_that_are_not_the_targets_are_refused() -> None:
     embeddings, head = embedded_head(100, 8, 3, 1)
     others = np.random.default_rng(7).standard_normal((100, 8))
@@ -131,6 +217,13 @@ def test_embeddings_in_a_subspace_say_so() -> None:
     result = unsoftmax.recover(lambda ids: head(embeddings[ids]), vocabulary=90, embeddings=embeddings)
     assert result.status.recovered
     assert "span 5 of 9 dimensions" in result.reason
+    true, seen = head.on_rows(embeddings), result.model.on_rows(embeddings)  # type: ignore[union-attr]
+    assert true.width == 5
+    assert true.distance(seen) <= result.error_bound  # type: ignore[operator]
+    with pytest.raises(UsageError, match="all rows are equal"):
+        head.on_rows(np.ones((3, 9)))
+    with pytest.raises(UsageError, match="rows must be"):
+        head.on_rows(np.ones((3, 8)))
     ids = rng.integers(0, 90, (200, 7))
     found: Any = result.model
     np.testing.assert_allclose(found(embeddings[ids]), head(embeddings[ids]), atol=1e-9)

@@ -11,6 +11,8 @@ from typing import Any
 import grpc
 import numpy as np
 
+from unsoftmax.errors import UsageError
+from unsoftmax.models import TokenHeads
 from unsoftmax.models.base import Model
 from unsoftmax.oracles.grpc.messages import message
 
@@ -56,7 +58,10 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._check(request.name, context)
         reply = message("ModelMetadataResponse")(name=request.name, versions=["1"], platform="tests")
         kind = self.behaviour.datatype
-        reply.inputs.add(name="rows", datatype=kind, shape=[-1, -1, self.model.width])
+        if isinstance(self.model, TokenHeads):
+            reply.inputs.add(name="ids", datatype="INT64", shape=[-1, -1])
+        else:
+            reply.inputs.add(name="rows", datatype=kind, shape=[-1, -1, self.model.width])
         reply.outputs.add(name="answers", datatype=kind, shape=[-1])
         return reply
 
@@ -65,8 +70,12 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc]
         told, kind = self.behaviour, KINDS[self.behaviour.datatype]
         if told.faults:
             context.abort(told.faults.pop(0), "a fault of the tests")
-        rows = np.frombuffer(request.raw_input_contents[0], dtype=kind).reshape(list(request.inputs[0].shape))
-        answers = self.model(rows.astype(np.float64)).astype(kind)
+        sent: Any = np.int64 if isinstance(self.model, TokenHeads) else kind
+        rows = np.frombuffer(request.raw_input_contents[0], dtype=sent).reshape(list(request.inputs[0].shape))
+        try:
+            answers = self.model(rows if sent is np.int64 else rows.astype(np.float64)).astype(kind)
+        except UsageError as error:
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
         told.queries += len(rows)
         reply = message("ModelInferResponse")(model_name=request.model_name)
         tensor = reply.outputs.add(name="answers", datatype=told.datatype, shape=answers.shape)

@@ -37,6 +37,16 @@ def test_a_head_is_recovered(datatype: str, raw: bool) -> None:
     assert HEAD.distance(result.model) <= max(result.error_bound, 1e-9)  # type: ignore[arg-type]
 
 
+def test_ids_travel_as_int64_and_the_vocabulary_is_found() -> None:
+    model = unsoftmax.random_token_heads(40, 2, seed=3)
+    with serving(model, Behaviour()) as (target, told):
+        result = unsoftmax.recover(target)
+        asked = next(each.queries for each in result.findings if each.subject == "vocabulary")
+        assert told.queries <= result.queries.total + asked
+    assert (result.status, result.width) == (Status.EXACT, 40)
+    assert model.distance(result.model) < 1e-10  # type: ignore[arg-type]
+
+
 def test_mlserver_over_grpc_answers_as_over_http(tmp_path: Path) -> None:
     with mlserver(tmp_path, HEAD) as urls:
         rows = np.random.default_rng(0).standard_normal((21, 3, 6))

@@ -142,7 +142,7 @@ class Tokens:
         Path | None,
         typer.Option(
             "--embeddings",
-            help="A .npy file (V, d): the embeddings, if they are known.",
+            help="Embeddings, if known: .npy (V, d), .safetensors, or a folder of transformers.",
             show_default=False,
             rich_help_panel=_TOKENS,
         ),

@@ -210,6 +210,28 @@ class SingleHead(WithConstant):
         signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(self.rank)])
         return type(self)((left * signs * values, right * signs), self.v, w0, self._c, clip=self.clip)
 
+    def on_rows(self, rows: object) -> SingleHead:
+        """The head in coordinates of the directions in which `rows` (n, d) differ, from their mean.
+
+        Sequences of such rows show nothing else: `head.on_rows(E).distance(other.on_rows(E))` is how far two
+        heads differ there.
+
+        >>> head = SingleHead([[1.0, 5.0], [7.0, 2.0]], [3.0, 4.0])
+        >>> head.on_rows([[-1.0, 0.0], [1.0, 0.0]]).W
+        array([[1.]])
+        """
+        table = np.asarray(rows, dtype=np.float64)
+        if table.ndim != 2 or table.shape[1] != self.width:
+            raise UsageError(f"rows must be (n, {self.width}), not {table.shape}")
+        mean = table.mean(axis=0)
+        _, sizes, right = np.linalg.svd(table - mean, full_matrices=False)
+        span = right[sizes > 1e-10 * sizes.max(initial=0.0)]
+        if not len(span):
+            raise UsageError("all rows are equal, so they span no direction")
+        span = span * np.sign(span[np.arange(len(span)), np.abs(span).argmax(axis=1)])[:, None]
+        shifted = self.W @ mean + (0.0 if self.w0 is None else self.w0)
+        return SingleHead(span @ self.W @ span.T, span @ self.v, span @ shifted, self._c + mean @ self.v)
+
     def distance(self, other: Self) -> float:
         """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self
         is zero.

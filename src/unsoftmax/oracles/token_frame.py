@@ -46,11 +46,6 @@ class TokenFrame:
     ) -> TokenFrame:
         """A frame from what a user says, checked."""
         frame = cls(_ids("prefix", prefix), _ids("suffix", suffix), padding, length, longest)
-        if frame.prefix and not frame.suffix:
-            raise UsageError(
-                "a prefix without a suffix is not supported: the last free token then asks beside a token "
-                "that is always there; pass suffix=... as well, or recover the target without the prefix"
-            )
         if (padding is None) != (length is None):
             raise UsageError("padding needs the length to fill up to: pass both padding=ID and length=N")
         for name, value in (("length", length), ("longest", longest)):

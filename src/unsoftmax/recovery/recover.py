@@ -19,13 +19,16 @@ from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import Framed, Oracle, TokenFrame, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
+from unsoftmax.recovery.known_rows import read_embeddings
 from unsoftmax.recovery.language_model import recover_language_model
 from unsoftmax.recovery.own_ids import checked_id_sequences
 from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.token_targets import with_vocabulary
 from unsoftmax.recovery.tokens import recover_tokens
+from unsoftmax.recovery.vocabulary import vocabulary_of
 
 __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
 
@@ -166,7 +169,8 @@ def recover(
     as an object or by name ('theorem-4.1').
     progress: called after every batch with a `Progress`.
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
-    embeddings: the row of every token (V, d), or a .npy file of them, where they are known: then W comes out.
+    embeddings: the row of every token (V, d), a .npy file of them, or a model of transformers (a folder, a
+    .safetensors file, a state dict), where they are known: then W comes out.
     sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares
     the model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with
     the ids of one sequence on each line.
@@ -231,9 +235,7 @@ def recover_from(
 ) -> Result:
     """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
     every batch; see `Ledger.watch`."""
-    oracle = job.oracle(target)
-    if oracle.spec.domain is None and getattr(oracle, "takes_ids", False):
-        raise UsageError("the target takes token ids and does not tell how many; pass vocabulary=V")
+    oracle, found = _reached(target, job)
     if not job.frame.empty:
         oracle = Framed(oracle, job.frame)
     with ExitStack() as stack:
@@ -245,12 +247,26 @@ def recover_from(
         if job.learner is None and _speaks(oracle, job.family):
             return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):
-            return _recover_ids(ledger, job)
+            result = _recover_ids(ledger, job)
+            return replace(result, findings=(*found, *result.findings))
         if job.embeddings is not None or job.family is Family.TOKENS:
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         own = checked_sequences(job.sequences, ledger.width, ledger.input_bound)
         told = replace(job.known(), sequences=own)
         return run(ledger, told, job.family, job.learner, int(job.seed), prepare)
+
+
+def _reached(target: object, job: Job) -> tuple[Oracle, tuple[Finding, ...]]:
+    """The oracle of the target, as one of token ids where embeddings or its description say so."""
+    oracle = job.oracle(target)
+    if oracle.spec.domain is not None or oracle.spec.width is not None or job.width is not None:
+        return oracle, ()
+    if job.embeddings is not None:
+        return with_vocabulary(oracle, len(read_embeddings(job.embeddings))), ()
+    if not getattr(oracle, "takes_ids", False):
+        return oracle, ()
+    size, seen = vocabulary_of(oracle, job.frame)
+    return with_vocabulary(oracle, size), (seen,)
 
 
 def _recover_ids(ledger: Ledger, job: Job) -> Result:

@@ -1,10 +1,9 @@
-"""Targets that take token ids: how many there are, embeddings where they are known, and demos."""
+"""Targets that take token ids: how many there are, and demos."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -15,9 +14,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import TokenHead, TokenHeads, random_token_heads
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
 
-__all__ = ["checked_embeddings", "demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
-
-_LARGEST_FILE = 16 << 30
+__all__ = ["demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
 
 
 def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
@@ -73,29 +70,6 @@ def _asked(module: Any) -> Callable[[Array], Any]:
             return module(torch.from_numpy(ids.copy())).detach().cpu().numpy()
 
     return answer
-
-
-def checked_embeddings(embeddings: object, vocabulary: int) -> Array:
-    """Embeddings as float64 (V, d), from an array or a .npy file; anything else is a `UsageError`."""
-    if isinstance(embeddings, str | Path):
-        path = Path(embeddings)
-        if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
-            raise UsageError(f"cannot read embeddings from {path}; pass a .npy file of shape (V, d)")
-        try:
-            embeddings = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise UsageError(f"cannot read embeddings from {path}: {error}") from error
-    try:
-        table = np.array(embeddings, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"embeddings must be numbers of shape ({vocabulary}, d): {error}") from error
-    if table.ndim != 2 or len(table) != vocabulary or table.shape[1] < 1:
-        raise UsageError(
-            f"embeddings must have the shape ({vocabulary}, d), one row a token, not {table.shape}"
-        )
-    if not np.isfinite(table).all():
-        raise UsageError("embeddings hold NaN or infinity")
-    return table
 
 
 def demo_tokens(spec: str) -> TokenHeads:

@@ -14,24 +14,35 @@ from unsoftmax.certify.token_certificate import certify_tokens
 from unsoftmax.certify.token_coverage import MOST_TOKENS, Coverage, cover_tokens
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
-from unsoftmax.learners.tokens import FixedAsker, KnownEmbeddings, LearnedTokens, TokenLearner
+from unsoftmax.learners.tokens import (
+    FixedAsker,
+    FramedHeads,
+    KnownEmbeddings,
+    LearnedTokens,
+    TokenLearner,
+    WithoutPrefix,
+    last_token_asks,
+)
+from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.learners.tokens.checks import EQUAL_SEQUENCES
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
 from unsoftmax.models.hidden_pairs import hidden_share
 from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop
+from unsoftmax.recovery.known_rows import checked_embeddings
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.token_targets import checked_embeddings, with_padding
+from unsoftmax.recovery.token_targets import with_padding
 
 __all__ = ["recover_tokens"]
 
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
 _STREAM = 0x70C3A5  # keeps our randomness apart from that of targets made from the same small seed
-_FLOAT64 = 64.0 * EPS  # noise relative to answers, up to which they count as computed in float64
+_EXACT = 1e-10  # noise relative to answers, up to which they count as exact; short floats have 1e-8
 _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
 _STRONG_EXPLAINED = 1e-6  # where some scores are too strong to show, few columns are worse than predicted
 _FRAMED = "scores are those of the frame's asking token; other tokens never ask"
+_PREFIXED = "behind a prefix only one head without positions is learnt"
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 10.0  # of the measured errors: they are a sample ...
 _NOISE_BOUND = 5.0  # ... of which more answers than unknowns leave noise alone ...
@@ -72,22 +83,13 @@ def recover_tokens(
             f"the target takes token ids, and the family '{family}' takes rows; leave the family out"
         )
     limit = ledger.max_length
-    longest = LONGEST if limit is None else min(LONGEST, limit)
-    learner = TokenLearner()
+    longest = min(LONGEST - (0 if frame is None else frame.fixed), LONGEST if limit is None else limit)
     learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
     evidence: _Evidence | None = None
     model: Model | None = None
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            if frame is not None and frame.fixed:
-                learned, growth, note = FixedAsker().learn(ledger, frame, longest, learning), 1.0, _FRAMED
-                model = TokenHeads(learned.model.heads)
-            elif known is None:
-                learned, growth, note = learner.learn(ledger, longest, learning), 1.0, ""
-                model = learned.model
-            else:
-                found = KnownEmbeddings().learn(ledger, known, longest, learning)
-                learned, growth, note, model = found.tokens, found.amplification, found.note, found.head
+            learned, growth, note, model = _learn(ledger, frame, known, longest, learning)
             most = MOST_TOKENS if known is None else _KNOWN_TOKENS
             evidence = _examine(ledger, learned, longest, checking, corpus, most)
         evidence = replace(evidence, growth=growth)
@@ -105,12 +107,42 @@ def recover_tokens(
         queries=ledger.bill,
         family=TokenHeads.family if model is None else model.family,
         width=vocabulary,
-        claim=learner.claim if evidence is None else evidence.learned.claim,
+        claim=TokenLearner().claim if evidence is None else evidence.learned.claim,
         model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,
         error_bound=None if evidence is None else _bound(evidence),
         findings=() if evidence is None else _findings(evidence.learned),
     )
+
+
+def _learn(
+    ledger: Ledger, frame: TokenFrame | None, known: Array | None, longest: int, rng: np.random.Generator
+) -> tuple[LearnedTokens, float, str, Model]:
+    """What was learnt, as a function of the ids that the ledger asks; how much errors of scores grow on the
+    way to parameters; a note for people; and the model to hand out."""
+    if frame is None or not frame.fixed:
+        return _plain(ledger, known, longest, rng)
+    if frame.suffix or not last_token_asks(ledger, longest, rng):
+        if known is not None:
+            raise UsageError("embeddings are of no use where a fixed token asks; leave one of both out")
+        learned = FixedAsker().learn(ledger, frame, longest, rng)
+        return learned, 1.0, _FRAMED, TokenHeads(learned.model.heads)
+    view = WithoutPrefix.of(ledger, frame, longest)
+    try:
+        learned, growth, note, model = _plain(view, known, view.longest, rng)
+    except OutsideClass as refuted:
+        raise OutsideClass(refuted.test, f"{refuted.refutation.seen}; {_PREFIXED}") from refuted
+    return replace(learned, model=FramedHeads(learned.model.heads, frame)), growth, note, model
+
+
+def _plain(
+    asker: TokenBooks, known: Array | None, longest: int, rng: np.random.Generator
+) -> tuple[LearnedTokens, float, str, Model]:
+    if known is None:
+        learned = TokenLearner().learn(asker, longest, rng)
+        return learned, 1.0, "", learned.model
+    found = KnownEmbeddings().learn(asker, known, longest, rng)
+    return found.tokens, found.amplification, found.note, found.head
 
 
 def _examine(
@@ -201,9 +233,9 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
     size = float(model.sensitivity(np.zeros((1, 1)))[0])
     worst, bound = _relative_errors(evidence), _bound(evidence)
     largest = float(max(np.max(np.abs(head.values)) for head in model.heads))
-    float64 = learned.noise <= _FLOAT64 * max(largest, size)
+    exact = learned.noise <= _EXACT * max(largest, size)
     covered = f"{certificate.statement}; every token asked once: at most {coverage.max_error:.2g} off"
-    if float64 and worst <= model.exact_at and bound <= model.exact_at and coverage.hidden == 0.0:
+    if exact and worst <= model.exact_at and bound <= model.exact_at and coverage.hidden == 0.0:
         return Status.EXACT, covered
     explained = _explained(learned, coverage)
     if worst <= explained and bound <= _USEFUL:

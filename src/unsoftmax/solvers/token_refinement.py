@@ -24,6 +24,7 @@ __all__ = ["TOKEN_OPTIONS", "TokenFit", "TokenState", "refine_tokens"]
 TokenState = tuple[TokenHead, ...]
 _DENSE = 4500  # keys, values and positions up to which their system is solved whole: 160 MB
 _CHUNK = 1 << 17  # entries whose keys are gathered at once: 34 MB at rank 32
+_WIDE = 4  # times fewer entries than the system has, from which single ones are faster
 _JITTER = 1e-14  # relative, where rounding makes a system indefinite
 TOKEN_OPTIONS = RefinementOptions(
     iterations=20,
@@ -211,6 +212,7 @@ class TokenJacobian:
         system = (self.outer.T @ self.outer).toarray()
         system[np.diag_indices_from(system)] += outer_damping
         couplings: list[tuple[Ids, Array]] = []
+        wide: list[Array] = []  # of tokens that ask about most others, subtracted in one product
         for token in range(self.vocabulary):
             chosen = order[bounds[token] : bounds[token + 1]]
             part = self.outer[chosen]
@@ -219,8 +221,16 @@ class TokenJacobian:
             local = np.repeat(np.arange(len(chosen)), np.diff(part.indptr))
             dense[np.searchsorted(touched, part.indices), local] = part.data
             coupling = dense @ self.inner[chosen]
-            system[np.ix_(touched, touched)] -= coupling @ inverses[token] @ coupling.T
             couplings.append((touched, coupling))
+            if _WIDE * len(touched) < len(system):
+                system[np.ix_(touched, touched)] -= coupling @ inverses[token] @ coupling.T
+            else:
+                wide.append(np.zeros((len(system), self.inner.shape[1])))
+                sizes, axes = np.linalg.eigh(inverses[token])
+                wide[-1][touched] = coupling @ (axes * np.sqrt(np.maximum(sizes, 0.0)))
+        if wide:
+            together = np.concatenate(wide, axis=1)
+            system -= together @ together.T
         factor = _factor(system)
         if factor is None:
             return self._separately(outer_damping, inverses)

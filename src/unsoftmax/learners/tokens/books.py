@@ -12,7 +12,7 @@ from unsoftmax.arrays import Array, Ids
 from unsoftmax.ledger import Bill
 from unsoftmax.meters.tokens import TokenAnswers
 
-__all__ = ["RecordedBooks", "SomeTokens", "TokenBooks"]
+__all__ = ["RecordedBooks", "SomeTokens", "TokenBooks", "View"]
 
 
 class TokenBooks(TokenAnswers, Protocol):
@@ -30,7 +30,7 @@ class TokenBooks(TokenAnswers, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class View:
     """What views of an asker leave as it is."""
 
     asker: TokenBooks
@@ -68,7 +68,7 @@ class _View:
 
 
 @dataclass(frozen=True, eq=False)
-class SomeTokens(_View):
+class SomeTokens(View):
     """Some of the tokens only, under the ids 0, 1, ..."""
 
     tokens: Ids
@@ -82,7 +82,7 @@ class SomeTokens(_View):
 
 
 @dataclass(frozen=True, eq=False)
-class RecordedBooks(_View):
+class RecordedBooks(View):
     """Remembers every answer, for a fit to all of them at the end.
 
     batches: ids (B, N) and answers (B,) or (B, m), in the order in which they were asked.

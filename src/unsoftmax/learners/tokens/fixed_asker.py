@@ -67,6 +67,9 @@ class FixedAsker:
         noise = ROUNDING * EPS * float(np.abs(y).max())
         empty = _empty_frame(y[references], third, counts)
         weights, totals = _solved(y, empty, counts[0], counts[2])
+        alone = np.unique(frame.fixed_ids)
+        if len(alone) == 1:  # beside itself the fixed token is answered as alone, which shows no weight
+            weights[alone], totals[alone] = 1.0 / frame.fixed, y[alone].mean() / frame.fixed
         if not (np.isfinite(weights).all() and (weights > 0.0).all()):
             wrong = int(np.sum(~(weights > 0.0)))
             if np.ptp(y) <= 100.0 * noise:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -21,8 +21,12 @@ __all__ = ["KnownEmbeddings", "LearnedHead", "over_tokens"]
 
 EMBEDDING_TEST = Test("scores and values are those of a head over the given embeddings")
 _ACCURACY = 1e-12  # of the scores: condition numbers of the embeddings magnify what is left
+_ON_SPAN = (
+    "W is zero on the others, and error_bound is that of model.on_rows(embeddings), the head on that span"
+)
 _SPARE = 8  # tokens more than span the embeddings, so that a wrong table shows
 _DEPENDENT = 1e-10  # relative: directions in which embeddings differ by less are none
+_DRAWS, _MOVED = 3, 1e-7  # tables that are off by so much, to see how the head moves
 _MISFIT = 1e3  # of the errors that the table and rounding explain
 
 
@@ -30,7 +34,7 @@ _MISFIT = 1e3  # of the errors that the table and rounding explain
 class LearnedHead:
     """The head over rows, and the same over tokens.
 
-    amplification: how much larger the relative error of W may be than that of the scores. note: for people.
+    amplification: how much larger the relative error of the head is than that of scores. note: for people.
     """
 
     head: SingleHead
@@ -61,7 +65,9 @@ class KnownEmbeddings:
             )
         chosen, dimension = _spanning_tokens(embeddings)
         learned = self.one_head.learn(SomeTokens(asker, chosen), longest, rng)
-        head, misfit, amplification = _head_over_rows(learned.model.heads[0], embeddings[chosen])
+        table, rows = learned.model.heads[0], embeddings[chosen]
+        head, misfit = _head_over_rows(table, rows)
+        amplification = _amplification(table, rows, head, rng)
         explained = (
             _MISFIT
             * amplification
@@ -74,12 +80,8 @@ class KnownEmbeddings:
                 f"a head over these embeddings leaves {misfit:.2g} of the scores or values unexplained",
             )
         d = embeddings.shape[1]
-        note = (
-            ""
-            if dimension == d
-            else f"embeddings span {dimension} of {d} dimensions; W is zero on the others"
-        )
-        whole = LearnedTokens(over_tokens(head, embeddings), learned.noise, learned.loss, learned.strong)
+        note = "" if dimension == d else f"embeddings span {dimension} of {d} dimensions; {_ON_SPAN}"
+        whole = replace(learned, model=over_tokens(head, embeddings))
         return LearnedHead(head, whole, amplification, note)
 
 
@@ -106,31 +108,43 @@ def _spanning_tokens(embeddings: Array) -> tuple[Ids, int]:
     return np.sort(order[: min(len(embeddings), dimension + 1 + _SPARE)]).astype(np.int64), dimension
 
 
-def _head_over_rows(table: TokenHead, rows: Array) -> tuple[SingleHead, float, float]:
-    """W, w0, v and c; the relative misfit; and the product of the condition numbers that enter W."""
+def _head_over_rows(table: TokenHead, rows: Array) -> tuple[SingleHead, float]:
+    """W, w0, v and c, and the relative misfit."""
     centred = rows - rows.mean(axis=0)
     extended = np.column_stack([rows, np.ones(len(rows))])
     keys = table.keys - table.keys.mean(axis=0)
-    left, left_condition = _solve(centred, keys)
-    right, right_condition = _solve(extended, table.queries)
-    readout, _ = _solve(extended, table.values)
+    left, right, readout = (
+        _solve(centred, keys),
+        _solve(extended, table.queries),
+        _solve(extended, table.values),
+    )
     scores, found = keys @ table.queries.T, (centred @ left) @ (extended @ right).T
     misfit = max(
         _relative(found - scores, scores), _relative(extended @ readout - table.values, table.values)
     )
-    head = SingleHead((left, right[:-1]), readout[:-1], left @ right[-1], readout[-1])
-    return head, misfit, left_condition * right_condition
+    return SingleHead((left, right[:-1]), readout[:-1], left @ right[-1], readout[-1]), misfit
 
 
-def _solve(system: Array, right: Array) -> tuple[Array, float]:
-    """The smallest least-squares solution, and the condition number of what is solved."""
+def _amplification(table: TokenHead, rows: Array, head: SingleHead, rng: np.random.Generator) -> float:
+    """How much larger the relative error of the head is than that of the table: the worst of a few draws."""
+    on_span, worst = head.on_rows(rows), 1.0
+    for _ in range(_DRAWS):
+        keys, queries, values = (
+            part + _MOVED * np.sqrt(np.mean(part**2)) * rng.standard_normal(part.shape)
+            for part in (table.keys - table.keys.mean(axis=0), table.queries, table.values)
+        )
+        moved, _ = _head_over_rows(TokenHead(keys, queries, values), rows)
+        worst = max(worst, on_span.distance(moved.on_rows(rows)) / _MOVED)
+    return worst
+
+
+def _solve(system: Array, right: Array) -> Array:
+    """The smallest least-squares solution."""
     u, sizes, v = np.linalg.svd(system, full_matrices=False)
     kept = sizes > max(_DEPENDENT, EPS * max(system.shape)) * sizes.max(initial=0.0)
     projected = u[:, kept].T @ right
     inverse = (1.0 / sizes[kept]).reshape(-1, *([1] * (right.ndim - 1)))
-    return v[kept].T @ (inverse * projected), float(
-        sizes[kept].max(initial=1.0) / sizes[kept].min(initial=1.0)
-    )
+    return np.asarray(v[kept].T @ (inverse * projected))
 
 
 def _relative(difference: Array, against: Array) -> float:

@@ -19,6 +19,7 @@ from unsoftmax.models.files import replace_file
 from unsoftmax.models.language_model import gpt2_format, llama_format
 from unsoftmax.models.language_model.model import LanguageModel
 from unsoftmax.models.language_model.parts import LearnedPositions, Rotary
+from unsoftmax.models.tensor_files import read_tensors
 
 __all__ = ["read_model", "write_folder"]
 
@@ -77,27 +78,4 @@ def _from_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Array]]:
     path = folder / "model.safetensors"
     if not path.is_file():
         raise ModelFileError(f"there is no file {path}; models in several files are not supported")
-    return config, _read_safetensors(path)
-
-
-def _read_safetensors(path: Path) -> dict[str, Array]:
-    """All tensors as float64; bfloat16 through its bits, which numpy has no type for."""
-    content = path.read_bytes()
-    length = int.from_bytes(content[:8], "little")
-    try:
-        header = json.loads(content[8 : 8 + length])
-        header.pop("__metadata__", None)
-        return {name: _tensor(entry, content[8 + length :]) for name, entry in header.items()}
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"cannot read {path} as a safetensors file: {error}") from error
-
-
-def _tensor(entry: dict[str, Any], data: bytes) -> Array:
-    start, end = entry["data_offsets"]
-    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-    if entry["dtype"] not in kinds:
-        raise ValueError(f"a tensor has the datatype {entry['dtype']}")
-    raw = np.frombuffer(data[start:end], dtype=kinds[entry["dtype"]])
-    if entry["dtype"] == "BF16":
-        raw = (raw.astype(np.uint32) << 16).view(np.float32)
-    return np.asarray(raw.reshape(entry["shape"]), dtype=np.float64)
+    return config, read_tensors(path)

@@ -12,7 +12,7 @@ from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
 
 __all__ = ["fit_jointly", "fitted_answers", "heads_of"]
 
-_EXPLAINED = 1e3  # units of noise; a wrong token or asker leaves 1e6 and more
+_EXPLAINED = 30.0  # units of noise; residuals of a good fit are below one
 _ROUNDS = 5
 
 

@@ -24,7 +24,7 @@ from unsoftmax.solvers.token_refinement import TokenFit, TokenState
 __all__ = ["SeveralTokenHeads"]
 
 _ROUNDS = 6  # of a joint fit and what it left out
-_EXPLAINED = 1e3  # units of noise; a wrong token leaves 1e6 and more, and fresh sequences judge
+_EXPLAINED = 30.0  # units of noise; residuals of a good fit are below one, and fresh sequences judge
 _ABSENT = 1e-9  # relative: directions of keys this faint are rounding
 
 
@@ -70,13 +70,15 @@ class SeveralTokenHeads:
 
 def _completed(table: HeadScores, books: RecordedBooks, readout: Array | None) -> float:
     """Joint fits, and between them fits of what they left out, until all tokens take part."""
-    for _ in range(_ROUNDS):
+    for last in [False] * _ROUNDS + [True]:
         rms = fit_jointly(table, books.read(readout))
         if rms > _EXPLAINED:
             break
         table.check_tokens()
         if table.complete:
             return rms
+        if last:
+            break
         repair_values(table.pairs, table.values, np.flatnonzero(table.complete_tokens))
         left = table.fit_rest()
         table.values.uncertain[left[~table.strong[left]]] = np.inf  # their values may be in another order

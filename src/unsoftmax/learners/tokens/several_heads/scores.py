@@ -64,13 +64,22 @@ class HeadScores:
         order = [int(j) for j in self.pairs.rng.permutation(sharpest) if j != values.asker]
         convinced = 0
         while convinced < _CONVINCED and order:
-            asking = np.array([order.pop(0)])
-            if self.fit_columns(asking)[0] or self.fit_columns(asking)[0]:
+            asking = order.pop(0)
+            if self._explained(asking):
                 convinced += 1
+            elif len(order) and self._explained(order[0]):
+                # a direction that is missing would be missed by others too: values of this one are wrong
+                convinced += 1
+                self.values.uncertain[asking] = self.uncertain[asking] = np.inf
+                order.pop(0)
             else:
                 convinced = 0
-                self.add_column(int(asking[0]))
+                self.add_column(asking)
         self.fit_columns(np.flatnonzero((self.uncertain < _STRONG) & ~self.fitted))
+
+    def _explained(self, asking: int) -> bool:
+        """Whether the directions that are known explain the column of an asker, in one of two trials."""
+        return any(bool(self.fit_columns(np.array([asking]))[0]) for _ in range(2))
 
     @property
     def strong(self) -> Mask:
