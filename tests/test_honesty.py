@@ -126,6 +126,31 @@ def test_rounding_of_a_faint_head_explains_no_deviation_of_the_answers(d: int, s
     assert not unsoftmax.recover(case.box, width=d, seed=seed).status.recovered
 
 
+@pytest.mark.parametrize(("d", "seed"), [(1, 125), (3, 125), (2, 5), (1, 13)])
+def test_a_large_constant_excuses_no_other_w(d: int, seed: int) -> None:
+    case = KINDS["outside: transformer with another W"](d, seed)
+    assert not unsoftmax.recover(case.box, width=d, seed=seed).status.recovered
+
+
+@pytest.mark.parametrize(
+    ("kind", "d", "seed"),
+    [
+        ("transformer: large output bias", 1, 20005),  # the constant moved the line's unit
+        ("transformer: large output bias", 1, 5017),  # W is known to 1.4e-7, the answers to 1e-9
+        ("transformer: large output bias", 2, 5018),  # rounding of the constant looked like a tolerance
+        ("network: Gaussian", 3, 5029),  # one neuron looks like answers that stop
+        ("network: hard", 2, 6003),  # rows on which every neuron is off
+    ],
+)
+def test_members_with_large_constants_or_flat_pieces_are_recovered(kind: str, d: int, seed: int) -> None:
+    case = KINDS[kind](d, seed)
+    result = unsoftmax.recover(case.box, width=d, seed=seed, **case.options)  # type: ignore[arg-type]
+    assert result.status.recovered, result.reason
+    assert result.error_bound is not None
+    assert case.truth is not None
+    assert case.truth.distance(result.unwrap()) <= result.error_bound
+
+
 def test_bounds_see_how_close_heads_share_their_readouts_and_w_beside_a_large_bias() -> None:
     for kind, d, seed in (("vector: as trained", 3, 1002), ("heads: low_rank", 3, 7)):
         case = KINDS[kind](d, seed)

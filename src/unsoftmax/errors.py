@@ -9,6 +9,7 @@ __all__ = [
     "LedgerFault",
     "LedgerRefused",
     "ModelFileError",
+    "NonFiniteAnswers",
     "NotRecovered",
     "OracleFault",
     "UnsoftmaxError",
@@ -31,6 +32,11 @@ class ModelFileError(UsageError):
 class OracleFault(UnsoftmaxError):
     """The oracle did not answer, or answered with something that is no answer (NaN, wrong length, wrong
     type)."""
+
+
+class NonFiniteAnswers(OracleFault):
+    """The oracle answered a batch with NaN or infinity, as targets do whose arithmetic overflows. A learner
+    may go on with shorter rows."""
 
 
 class LedgerRefused(UsageError):

@@ -61,13 +61,18 @@ def _behind(kind: str, make: Callable[[int, int], Model]) -> Maker:
         return Case(
             answers.ANSWERS[kind](as_oracle(model), seed),
             d,
-            model,
+            _before_errors(kind, model),
             model,
             exact=False,
             labels="labels" in kind,
         )
 
     return case
+
+
+def _before_errors(kind: str, function: Function) -> Function:
+    """The function that a model must have: limits of answers are part of it, errors of answers are not."""
+    return (lambda X: np.clip(function(X), -20.0, 20.0)) if kind == "clipped" else function
 
 
 def _outsider(make: Callable[[int, int], Function], *, steady: bool = True) -> Maker:
@@ -82,7 +87,8 @@ def _outsider_behind(kind: str, make: Callable[[int, int], Function]) -> Maker:
     def case(d: int, seed: int) -> Case:
         box = make(d, seed)
         inner = unsoftmax.FunctionOracle(box, OracleSpec(width=d))
-        return Case(answers.ANSWERS[kind](inner, seed), d, box, exact=False, labels="labels" in kind)
+        function = _before_errors(kind, box)
+        return Case(answers.ANSWERS[kind](inner, seed), d, function, exact=False, labels="labels" in kind)
 
     return case
 

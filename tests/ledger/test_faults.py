@@ -15,7 +15,10 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax.errors import LedgerFault, LedgerRefused
+from unsoftmax import Ledger, Status
+from unsoftmax.answers.identify import identify
+from unsoftmax.arrays import Array
+from unsoftmax.errors import LedgerFault, LedgerRefused, NonFiniteAnswers
 from unsoftmax.ledger import Entry, SqliteJournal, read_statement
 from unsoftmax.ledger.presence import Presence
 
@@ -241,3 +244,38 @@ def test_a_target_replaced_before_the_last_batches_is_caught(
         unsoftmax.recover(Replaced(behind(HIDDEN)), width=5, ledger=path)
     result = unsoftmax.recover(Replaced(behind(others(HIDDEN)[part])), width=5, ledger=path)
     assert not result.status.recovered, result.reason
+
+
+def test_batches_that_overflow_inside_the_target_are_replayed(tmp_path: Path) -> None:
+    paid = 0
+
+    def short(X: Array) -> Array:
+        """Overflows where rows are longer than a hundred, as float16 does."""
+        nonlocal paid
+        paid += len(X)
+        with np.errstate(over="ignore"):
+            found = HIDDEN(X) * np.where(np.linalg.norm(X, axis=2).max(axis=1) > 100.0, np.inf, 1.0)
+        return found.astype(np.float32)
+
+    bills = []
+    for _ in range(2):
+        with SqliteJournal(tmp_path / "run.ledger", BINDING) as journal:
+            ledger = Ledger(unsoftmax.FunctionOracle(short), width=5, journal=journal)
+            identify(ledger, np.random.default_rng(0))
+            bills.append(ledger.bill.total)
+            overflowed = [journal.recall(k) for k in range(len(journal))]
+    assert bills == [paid, paid]  # the second run paid nothing
+    assert any(entry is not None and np.isnan(entry.answers).all() for entry in overflowed)
+
+
+def test_a_run_that_overflow_ended_asks_again(tmp_path: Path) -> None:
+    broken = True
+
+    def target(X: Array) -> Array:
+        return np.asarray(HIDDEN(X)) * (np.nan if broken else 1.0)
+
+    path = tmp_path / "run.ledger"
+    with pytest.raises(NonFiniteAnswers, match="NaN or infinity"):
+        unsoftmax.recover(target, width=5, ledger=path)
+    broken = False
+    assert unsoftmax.recover(target, width=5, ledger=path).status is Status.EXACT

@@ -16,6 +16,7 @@ __all__ = [
     "far_deviation",
     "find_limits",
     "random_rows",
+    "rounding_of",
 ]
 
 _MOST_DECIMALS = 12  # float64 answers near one have 15: more decimals are not told from full precision
@@ -31,6 +32,11 @@ def random_rows(rng: np.random.Generator, n: int, width: int) -> Array:
     rows = rng.standard_normal((n, width))
     lengths = rng.uniform(0.7, 1.0, (n, 1))
     return np.asarray(rows * lengths / np.linalg.norm(rows, axis=1)[:, None])
+
+
+def rounding_of(level: float, width: int) -> float:
+    """How far answers of this size lie off lines by rounding: they are sums over the width, added twice."""
+    return float(32.0 * EPS * np.sqrt(width) * level)
 
 
 def find_limits(
@@ -115,7 +121,8 @@ class Segments:
     """Answers along three short segments, where a function that is no line still is nearly one, and errors of
     answers still jump about.
 
-    largest: how far they lie off lines. moves: whether they change all along the segments.
+    largest: how far they lie off lines. rounded: whether that is rounding of numbers of their size. moves:
+    whether they change all along the segments.
     """
 
     def __init__(self, asker: Asker, places: Array) -> None:
@@ -126,6 +133,7 @@ class Segments:
         line = np.column_stack([np.ones(5), np.arange(5.0)])
         off = self._answers - line @ np.linalg.lstsq(line, self._answers, rcond=None)[0]
         self.largest = float(np.abs(off).max())
+        self.rounded = self.largest <= rounding_of(float(np.abs(self._answers).max()), asker.width)
         self.moves = bool((np.abs(np.diff(self._answers, axis=0)).min(axis=0) > 0.0).all())
 
     def straight(self, worst: float) -> bool:

@@ -17,6 +17,7 @@ from unsoftmax.answers.along_rays import (
     far_deviation,
     find_limits,
     random_rows,
+    rounding_of,
 )
 from unsoftmax.answers.arithmetic import Arithmetic, arithmetic_rows, judge_arithmetic
 from unsoftmax.answers.findings import IDENTIFY, Finding
@@ -35,8 +36,8 @@ from unsoftmax.answers.kinds import (
     limits_in_words,
 )
 from unsoftmax.answers.looks_exact import CANCELS
-from unsoftmax.arrays import EPS, Array
-from unsoftmax.errors import OracleFault
+from unsoftmax.arrays import Array
+from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
@@ -125,7 +126,7 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     largest = near.rows[int(np.abs(near.thrice.mean(axis=0)).argmax())]
     try:
         clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
-    except OracleFault:  # long rows overflow inside the target, which float16 does early
+    except NonFiniteAnswers:  # long rows overflow inside the target, which float16 does early
         if farthest <= _SHORT_ROWS:
             raise
         farthest = _SHORT_ROWS
@@ -161,7 +162,7 @@ def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -
     """
     try:
         return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
-    except OracleFault:
+    except NonFiniteAnswers:
         shorter = 4.0 * float(np.sqrt(asker.width))
         if longest <= shorter:
             raise
@@ -211,7 +212,7 @@ def _off_lines(
     worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
     text = f"answers repeat, use all digits and lie on lines to {worst:.1g}"
     text = text if clip is None else limits_in_words(clip)
-    if worst <= 32.0 * EPS * np.sqrt(asker.width) * level:
+    if worst <= rounding_of(level, asker.width):
         return Identified(Exact(), text)
     bends = Segments(asker, 0.3 * size * random_rows(rng, 3, asker.width))
     if bends.straight(worst):
@@ -221,6 +222,9 @@ def _off_lines(
     if far > _CURVED * worst:
         # errors do not grow with the rows: the function itself bends, or its answers are coarse
         bends = Segments(asker, 0.99 * rows)
+    if bends.moves and bends.rounded:
+        text = "answers repeat, use all digits and lie on lines along short segments"
+        return Identified(Exact(), text if clip is None else limits_in_words(clip))
     if bends.moves and max(worst, far) > _CURVED * bends.largest:
         text = (
             f"{len(deviations)} answers repeat, but lie up to {bends.largest:.2g} off lines along short "

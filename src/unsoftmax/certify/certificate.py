@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, largest, longest_rows
+from unsoftmax.certify.changed_models import error_that_explains
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
@@ -34,8 +35,9 @@ class Certificate:
     box that does on more passes with a probability of at most 1 - confidence.
     lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
     answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
-    further head, and how far apart two heads given as one, would have shown. It says nothing of sequences
-    unlike these: no deviation found is not equality; caveat names what is known to escape them.
+    further head, and how far apart two heads given as one, would have shown. parameters_off: the relative
+    error of the parameters that usually moves answers as far as the worst of these. It says nothing of
+    sequences unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
 
     passed: bool
@@ -54,6 +56,7 @@ class Certificate:
     resolution: float = 0.0
     faintest_head: float | None = None
     closest_heads: float | None = None
+    parameters_off: float = 0.0
 
     @property
     def statement(self) -> str:
@@ -127,12 +130,14 @@ def certify(
     ruler = _Ruler(model, allowed, off.tolerance, off.deviation)
     errors: list[Array] = []
     ratios: list[Array] = []
+    beyond: list[Array] = []
     hidden: list[Array] = []
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
             answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
-            error, ratio, unseen = ruler.measure(batch, answers)
+            error, unexplained, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
+            beyond.append(unexplained)
             ratios.append(ratio)
             if batch.shape[1] > 1 and off.deviation is None:
                 hidden.append(unseen / np.maximum(longest_rows(batch), 1e-300))
@@ -158,6 +163,7 @@ def certify(
         caveat=caveat,
         distribution=sample.distribution,
         resolution=off.resolution,
+        parameters_off=error_that_explains(model, sample.batches, beyond, ratios),
         **_heads_unseen(model, hidden),
     )
 
@@ -185,9 +191,9 @@ class _Ruler:
     tolerance: float
     deviation: Callable[[Array, Array], Array] | None
 
-    def measure(self, batch: Array, answers: Array) -> tuple[Array, Array, Array]:
-        """|answer - prediction| of every sequence, the same beyond what is explained, relative to what could
-        show, and the largest deviation that passes."""
+    def measure(self, batch: Array, answers: Array) -> tuple[Array, Array, Array, Array]:
+        """|answer - prediction| of every sequence, the same beyond what is explained, that relative to what
+        could show, and the largest deviation that passes."""
         predictions = self.model(batch)
         off = answers - predictions if self.deviation is None else self.deviation(answers, predictions)
         error = largest(off)
@@ -201,7 +207,7 @@ class _Ruler:
             ratio = np.where(unexplained <= 0.0, 0.0, unexplained / scale)
         unseen = np.maximum(error - unexplained, 0.0) + self.allowed * scale
         # what cannot be computed is no agreement
-        return error, np.where(np.isnan(ratio), np.inf, ratio), unseen
+        return error, unexplained, np.where(np.isnan(ratio), np.inf, ratio), unseen
 
     def _by_bias(self, batch: Array) -> Array | float:
         """Behind short floats and labels a query bias is only known to a part of W's size: what that moves on

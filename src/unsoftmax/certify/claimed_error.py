@@ -16,7 +16,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
-from unsoftmax.errors import UsageError
+from unsoftmax.certify.changed_models import changed, group_name, groups, scaled
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
@@ -78,13 +78,13 @@ def check_claim(
     Raises `OutsideClass` where answers deviate further than a claim of this size explains, `Unresolved` where
     a group that is half wrong would not show. constant: how far c may be off by itself.
     """
-    near = [_changed(model, list(_groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
+    near = [changed(model, list(groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
     far = {
-        _name(group): [
-            *(_scaled(model, group, factor) for factor in _FACTORS),
-            *(_changed(model, [group], _WRONG, rng) for _ in range(_FAR)),
+        group_name(group): [
+            *(scaled(model, group, factor) for factor in _FACTORS),
+            *(changed(model, [group], _WRONG, rng) for _ in range(_FAR)),
         ]
-        for group in _groups(model)
+        for group in groups(model)
     }
     drawn = [
         _judged(model, rows, ruler, constant, near, far) for rows in _candidates(asker, model, ruler, rng)
@@ -267,58 +267,3 @@ def _columns(model: Model, last: str) -> Array:
         if name.split(".")[-1] == last and len(part) == model.width
     ]
     return np.hstack(found) if found else np.zeros((model.width, 0))
-
-
-def _groups(model: Model) -> Iterator[list[str]]:
-    """Names of arrays, those of one matrix together; what is no parameter, or empty, is left out."""
-    tensors = model.tensors()
-    groups: dict[str, list[str]] = {}
-    for name, part in tensors.items():
-        last = name.split(".")[-1]
-        if part.size and last not in ("clip", "eps", "residual") and (part.any() or last in ("w0", "c")):
-            groups.setdefault(name.removesuffix(".left").removesuffix(".right"), []).append(name)
-    yield from groups.values()
-
-
-def _name(group: list[str]) -> str:
-    return group[0].removesuffix(".left").removesuffix(".right")
-
-
-def _changed(model: Model, groups: list[list[str]], size: float, rng: np.random.Generator) -> Model:
-    """The model with these groups off by the relative error `size`, in a random direction."""
-    tensors = model.tensors()
-    changed = dict(tensors)
-    for group in groups:
-        for name in group:
-            error = rng.standard_normal(tensors[name].shape)
-            norm = float(np.linalg.norm(error))
-            changed[name] = tensors[name] + error * (
-                size * _scale(tensors, name) / np.sqrt(len(group)) / max(norm, 1e-300)
-            )
-    try:
-        return type(model).from_tensors(changed)
-    except UsageError:  # no such model; it tells nothing
-        return model
-
-
-def _scaled(model: Model, group: list[str], factor: float) -> Model:
-    """The model with this group larger or smaller by a factor."""
-    tensors = model.tensors()
-    return type(model).from_tensors(tensors | {group[0]: factor * tensors[group[0]]})
-
-
-def _scale(tensors: dict[str, Array], name: str) -> float:
-    """The size against which an array's error is relative: its own, for a query bias at least that of the
-    matrix, for a constant at least that of the readout."""
-    own = float(np.linalg.norm(tensors[name]))
-    prefix, last = name[: -len(name.split(".")[-1])], name.split(".")[-1]
-    if last == "w0":
-        left, right = (tensors.get(prefix + part) for part in ("W.left", "W.right"))
-        W = tensors[prefix + "W"] if left is None or right is None else left @ right.T
-        return max(own, float(np.linalg.norm(W)))
-    if last == "c":
-        readouts = [
-            part for other, part in tensors.items() if other.split(".")[-1] in ("v", "u", "U", "down")
-        ]
-        return max([own, *(float(np.linalg.norm(part)) for part in readouts)])
-    return own

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
-from unsoftmax.errors import LedgerRefused, OracleFault, UsageError
+from unsoftmax.errors import LedgerRefused, NonFiniteAnswers, OracleFault, UsageError
 from unsoftmax.ledger.asker import Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
@@ -65,6 +65,7 @@ class Ledger(HasViews):
         self._sends_again = counts_retries(oracle)
         self._retries = 0
         self._replay = Replay()
+        self._overflowed: Entry | None = None
         self._position = 0
         self._phase = "unnamed"
         self._kept: dict[str, int] = {}
@@ -154,6 +155,7 @@ class Ledger(HasViews):
         width = batch.shape[2] if batch.ndim == 3 else 1  # token ids
         if n_queries == 0:
             return np.empty((0,) if self.outputs is None else (0, self.outputs))
+        self._keep_overflow()
         asked = sketch(batch) if self._journal.durable else (0.0, 0.0)
         entry = self._journal.recall(self._position)
         if entry is None:
@@ -169,6 +171,10 @@ class Ledger(HasViews):
             except OracleFault as fault:
                 if not np.isfinite(batch).all():  # no fault of the target's
                     raise _beyond_floats() from fault
+                if isinstance(fault, NonFiniteAnswers):
+                    none = np.full((n_queries, *([] if self.outputs is None else [self.outputs])), np.nan)
+                    retries = self._sent_again() - before
+                    self._overflowed = Entry(self._phase, (n_queries, length, width), none, asked, retries)
                 raise
             if not np.array_equal(_sample(batch), sample):
                 raise OracleFault(
@@ -184,15 +190,30 @@ class Ledger(HasViews):
         else:
             self._check_replay(entry, (n_queries, length, width), asked)
             self._count(n_queries)
+            if not np.isfinite(entry.answers).all():
+                self._pass(entry)
+                raise NonFiniteAnswers("the target answered these queries with NaN or infinity")
             self._replay.replayed(entry.answers)
-        self._retries += entry.retries
-        self._position += 1
+        self._pass(entry)
         self._keep(batch, entry.answers)
         for observer in self._watchers:
             observer(self._phase, batch, entry.answers)
         if self._listener is not None:
             self._listener(Progress(self._phase, self.bill.total, self._foreseen()))
         return entry.answers
+
+    def _pass(self, entry: Entry) -> None:
+        """The entry's call is over."""
+        self._retries += entry.retries
+        self._position += 1
+
+    def _keep_overflow(self) -> None:
+        """Keeps the last batch, which was answered with NaN or infinity, now that the learner goes on: a
+        replay must meet the same answer. Where it ended the run, another run asks that batch again."""
+        entry, self._overflowed = self._overflowed, None
+        if entry is not None:
+            self._journal.record(self._position, entry)
+            self._pass(entry)
 
     def _foreseen(self) -> int | None:
         """The whole bill as far as it is known, for progress: the learner's estimate and the verification

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
 __all__ = [
@@ -161,7 +161,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     bad = ~np.isfinite(answers)
     if bad.any():
         which = int(np.argmax(bad.reshape(n_queries, -1).any(axis=1)))
-        raise OracleFault(
+        raise NonFiniteAnswers(
             f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: "
             f"query {which} of the batch); "
             "an answer must be a finite number. If large inputs overflow inside the target, pass input_bound"

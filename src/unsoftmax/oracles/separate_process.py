@@ -14,7 +14,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.child_processes import undisturbed_children
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec
 
 __all__ = ["SeparateProcess"]
@@ -24,6 +24,7 @@ _READY = struct.Struct("<4q")  # magic, width, outputs (-1: not told), padding
 _PATIENCE = 5.0  # seconds for the child to end by itself before it is killed
 _LONGEST_WORDS = 1 << 14  # bytes at the end of what the child printed, of which the last line is shown
 _MAGIC = 0x756E736F66746D78
+_REFUSED, _NOT_FINITE = -1, -2  # instead of the number of answers: a message follows
 
 
 class SeparateProcess:
@@ -67,7 +68,8 @@ class SeparateProcess:
             raise OracleFault(f"the target's process has gone: {self._last_words()}") from error
         n, columns, _ = _SHAPE.unpack(self._receive(_SHAPE.size))
         if n < 0:
-            raise OracleFault(self._receive(columns).decode(errors="replace"))
+            fault = NonFiniteAnswers if n == _NOT_FINITE else OracleFault
+            raise fault(self._receive(columns).decode(errors="replace"))
         answers = np.frombuffer(self._receive(8 * n * max(columns, 1)), dtype=np.float64)
         return answers.copy() if columns == 0 else answers.reshape(n, columns).copy()
 
@@ -126,7 +128,8 @@ def _serve(target: str) -> None:
             answers_to.write(_SHAPE.pack(len(answers), columns, 0) + np.ascontiguousarray(answers).tobytes())
         except UnsoftmaxError as error:
             message = str(error).encode()
-            answers_to.write(_SHAPE.pack(-1, len(message), 0) + message)
+            kind = _NOT_FINITE if isinstance(error, NonFiniteAnswers) else _REFUSED
+            answers_to.write(_SHAPE.pack(kind, len(message), 0) + message)
         answers_to.flush()
 
 

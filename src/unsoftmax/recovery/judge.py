@@ -23,6 +23,7 @@ from unsoftmax.certify import (
     error_bound,
     rounding_in_answers,
     rounding_limit,
+    usual_chance,
 )
 from unsoftmax.certify.fresh_sequences import Explained
 from unsoftmax.certify.sample import OwnSequences
@@ -104,8 +105,11 @@ def judge(
                 rounding_in_answers(learned.model, view.input_bound),
             )
         )
+    elif own is not None:
+        explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
     if answers.exact:
         bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
+    bound = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
     status, reason = _status(certificate, bound, explained, exact_at if answers.exact else 0.0)
     if status is Status.WITHIN_BOUND and bound is not None:
         certificate = _restated(certificate, bound)
@@ -161,6 +165,15 @@ def _raised(bound: float | None, seen: float, explained: float, in_answers: floa
     if seen > in_answers:
         return None
     return seen * explained / in_answers if np.isfinite(explained) else seen
+
+
+def _explaining(bound: float | None, needed: float, chance: float, explained: float) -> float | None:
+    """The bound, or the error of the parameters that fresh deviations need, where the bound explains them by
+    no chance; None where the answers' own errors do not account for such an error either. chance: how many
+    times further than usual an error may move answers."""
+    if bound is None or needed <= chance * bound:
+        return bound
+    return needed if needed <= chance * explained else None
 
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
@@ -284,8 +297,8 @@ def _status(
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     known, seen = np.inf if bound is None else bound, certificate.max_relative_error
-    # where rounding explains every fresh answer, nothing speaks for another function, however the bound is
-    useful = known <= _USEFUL and (known <= explained or (certificate.passed and seen == 0.0))
+    # where fresh answers are as exact as can be, nothing speaks for another function, however the bound is
+    useful = known <= _USEFUL and (known <= explained or (certificate.passed and seen <= exact))
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
         return Status.WITHIN_BOUND, certificate.statement
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))

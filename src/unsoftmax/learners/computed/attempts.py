@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from unsoftmax.errors import OracleFault
+from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ATTEMPTS", "FLOAT16_BITS", "Candidate", "first_believed"]
@@ -47,7 +47,7 @@ def first_believed(attempt: Callable[[], Found], bits: int) -> Found:
             if len(obstacles) == _SAME_OBSTACLE and not coarse:
                 break
             continue
-        except OracleFault:
+        except NonFiniteAnswers:
             if bits != FLOAT16_BITS:
                 raise
             obstacles.append(_OVERFLOW)

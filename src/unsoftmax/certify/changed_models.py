@@ -1,0 +1,112 @@
+"""Models whose parameters are off by a relative error, and how far that moves answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from unsoftmax.arrays import EPS, Array, largest
+from unsoftmax.errors import UsageError
+from unsoftmax.models import Model
+
+__all__ = ["changed", "error_that_explains", "group_name", "groups", "scaled", "usual_chance"]
+
+_MODELS = 4  # drawn in random directions
+_SEQUENCES = 8  # compared, those that deviate most
+_STEP = 1e-6  # relative change of the parameters: small beside every score, far above rounding
+# the products of two normal numbers in the sequences of a certificate, and the largest of four random models,
+# vary by so much
+_CHANCE = 4.0
+
+
+def usual_chance(model: Model) -> float:
+    """How many times further than a random one an error of the same size may move some of these sequences:
+    one that lies in a single column moves unit rows √d times as far."""
+    return float(_CHANCE * np.sqrt(model.width))
+
+
+def error_that_explains(
+    model: Model, batches: tuple[Array, ...], unexplained: list[Array], ratios: list[Array]
+) -> float:
+    """The relative error of all parameters that would usually move answers as far as these deviate.
+
+    What rounding of a large constant explains is not in `unexplained`, so neither a constant nor long rows
+    whose scores are saturated excuse a deviation. unexplained: the deviations beyond rounding, one array a
+    batch. ratios: the same against what the sequences could show; the largest are looked at.
+    """
+    least = np.sort(np.concatenate(ratios))[-_SEQUENCES:][0]
+    chosen = [np.flatnonzero((ratio >= least) & (ratio > 0.0)) for ratio in ratios]
+    if not any(map(len, chosen)):
+        return 0.0
+    rng = np.random.default_rng(0)  # nothing is asked
+    others = [changed(model, list(groups(model)), _STEP, rng) for _ in range(_MODELS)]
+    worst = 0.0
+    for batch, off, places in zip(batches, unexplained, chosen, strict=True):
+        if not len(places):
+            continue
+        rows = batch[places[:_SEQUENCES]]
+        values = model(rows)
+        moved = np.max([largest(other(rows) - values) for other in others], axis=0)
+        worst = max(worst, float(np.max(off[places[:_SEQUENCES]] / (moved + 8.0 * EPS * largest(values)))))
+    return worst * _STEP
+
+
+def groups(model: Model) -> Iterator[list[str]]:
+    """Names of arrays, those of one matrix together; what is no parameter, or empty, is left out."""
+    tensors = model.tensors()
+    groups: dict[str, list[str]] = {}
+    for name, part in tensors.items():
+        last = name.split(".")[-1]
+        if part.size and last not in ("clip", "eps", "residual") and (part.any() or last in ("w0", "c")):
+            groups.setdefault(name.removesuffix(".left").removesuffix(".right"), []).append(name)
+    yield from groups.values()
+
+
+def group_name(group: list[str]) -> str:
+    """What a group is called: the array's name, or that of the matrix whose factors it holds."""
+    return group[0].removesuffix(".left").removesuffix(".right")
+
+
+def changed(model: Model, groups: list[list[str]], size: float, rng: np.random.Generator) -> Model:
+    """The model with these groups off by the relative error `size`, in a random direction."""
+    tensors = model.tensors()
+    changed = dict(tensors)
+    for group in groups:
+        for name in group:
+            error = rng.standard_normal(tensors[name].shape)
+            norm = float(np.linalg.norm(error))
+            changed[name] = tensors[name] + error * (
+                size * _size(tensors, name) / np.sqrt(len(group)) / max(norm, 1e-300)
+            )
+    try:
+        return type(model).from_tensors(changed)
+    except UsageError:  # no such model; it tells nothing
+        return model
+
+
+def scaled(model: Model, group: list[str], factor: float) -> Model:
+    """The model with this group larger or smaller by a factor."""
+    tensors = model.tensors()
+    return type(model).from_tensors(tensors | {group[0]: factor * tensors[group[0]]})
+
+
+def _size(tensors: dict[str, Array], name: str) -> float:
+    """The size against which an array's error is relative: its own; for a query bias at least that of the
+    matrix, for a network's linear part at least that of its neurons; for a constant that of the readout,
+    because the answer to a row of zeros shows it, however large it is."""
+    own = float(np.linalg.norm(tensors[name]))
+    prefix, last = name[: -len(name.split(".")[-1])], name.split(".")[-1]
+    if last == "w0":
+        left, right = (tensors.get(prefix + part) for part in ("W.left", "W.right"))
+        W = tensors[prefix + "W"] if left is None or right is None else left @ right.T
+        return max(own, float(np.linalg.norm(W)))
+    if last == "c":
+        readouts = [
+            part for other, part in tensors.items() if other.split(".")[-1] in ("v", "u", "U", "down")
+        ]
+        return max((float(np.linalg.norm(part)) for part in readouts), default=own)
+    if last == "linear":
+        neurons = [float(np.linalg.norm(tensors.get(prefix + name, np.zeros(1)))) for name in ("A", "u")]
+        return max(own, neurons[0] * neurons[1])
+    return own
