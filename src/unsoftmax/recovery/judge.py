@@ -37,6 +37,7 @@ __all__ = ["Verdict", "judge", "tolerance_of"]
 
 CERTIFICATE_TEST = Test("fresh sequences are answered as the model predicts")
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
+_NEARLY = 10.0  # times what rounding explains: estimates of it, and bounds, vary by so much
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
@@ -297,8 +298,10 @@ def _status(
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     known, seen = np.inf if bound is None else bound, certificate.max_relative_error
-    # where fresh answers are as exact as can be, nothing speaks for another function, however the bound is
-    useful = known <= _USEFUL and (known <= explained or (certificate.passed and seen <= exact))
+    # where rounding explains every fresh answer, nothing speaks for another function, however the bound is;
+    # nor where they are as exact as can be, and the bound is near what rounding explains
+    more = np.inf if seen == 0.0 else _NEARLY * explained if seen <= exact else explained
+    useful = known <= _USEFUL and known <= (more if certificate.passed else explained)
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
         return Status.WITHIN_BOUND, certificate.statement
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))
