@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, largest, longest_rows
-from unsoftmax.certify.changed_models import error_that_explains
+from unsoftmax.certify.changed_models import WorstSequences
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
@@ -130,14 +130,14 @@ def certify(
     ruler = _Ruler(model, allowed, off.tolerance, off.deviation)
     errors: list[Array] = []
     ratios: list[Array] = []
-    beyond: list[Array] = []
     hidden: list[Array] = []
+    worst_ones = WorstSequences()
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
             answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
             error, unexplained, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
-            beyond.append(unexplained)
+            worst_ones.see(batch, unexplained, ratio)
             ratios.append(ratio)
             if batch.shape[1] > 1 and off.deviation is None:
                 hidden.append(unseen / np.maximum(longest_rows(batch), 1e-300))
@@ -163,7 +163,7 @@ def certify(
         caveat=caveat,
         distribution=sample.distribution,
         resolution=off.resolution,
-        parameters_off=error_that_explains(model, sample.batches, beyond, ratios),
+        parameters_off=worst_ones.explained_by(model),
         **_heads_unseen(model, hidden),
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from unsoftmax.arrays import EPS, Array, largest
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
 
-__all__ = ["changed", "error_that_explains", "group_name", "groups", "scaled", "usual_chance"]
+__all__ = ["WorstSequences", "changed", "group_name", "groups", "scaled", "usual_chance"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -18,6 +19,7 @@ _STEP = 1e-6  # relative change of the parameters: small beside every score, far
 # the products of two normal numbers in the sequences of a certificate, and the largest of four random models,
 # vary by so much
 _CHANCE = 4.0
+_TINY = float(np.finfo(float).tiny)
 
 
 def usual_chance(model: Model) -> float:
@@ -26,30 +28,36 @@ def usual_chance(model: Model) -> float:
     return float(_CHANCE * np.sqrt(model.width))
 
 
-def error_that_explains(
-    model: Model, batches: tuple[Array, ...], unexplained: list[Array], ratios: list[Array]
-) -> float:
-    """The relative error of all parameters that would usually move answers as far as these deviate.
+@dataclass
+class WorstSequences:
+    """The few sequences that deviate most, kept while batches go by."""
 
-    What rounding of a large constant explains is not in `unexplained`, so neither a constant nor long rows
-    whose scores are saturated excuse a deviation. unexplained: the deviations beyond rounding, one array a
-    batch. ratios: the same against what the sequences could show; the largest are looked at.
-    """
-    least = np.sort(np.concatenate(ratios))[-_SEQUENCES:][0]
-    chosen = [np.flatnonzero((ratio >= least) & (ratio > 0.0)) for ratio in ratios]
-    if not any(map(len, chosen)):
-        return 0.0
-    rng = np.random.default_rng(0)  # nothing is asked
-    others = [changed(model, list(groups(model)), _STEP, rng) for _ in range(_MODELS)]
-    worst = 0.0
-    for batch, off, places in zip(batches, unexplained, chosen, strict=True):
-        if not len(places):
-            continue
-        rows = batch[places[:_SEQUENCES]]
-        values = model(rows)
-        moved = np.max([largest(other(rows) - values) for other in others], axis=0)
-        worst = max(worst, float(np.max(off[places[:_SEQUENCES]] / (moved + 8.0 * EPS * largest(values)))))
-    return worst * _STEP
+    kept: list[tuple[float, float, Array]] = field(default_factory=list)
+
+    def see(self, batch: Array, unexplained: Array, ratios: Array) -> None:
+        """unexplained: the deviations beyond rounding. ratios: the same against what a sequence could show,
+        by which the worst are told."""
+        for i in np.argsort(ratios)[-_SEQUENCES:]:
+            if ratios[i] > 0.0:
+                self.kept.append((float(ratios[i]), float(unexplained[i]), batch[i].copy()))
+        self.kept = sorted(self.kept, key=lambda each: each[0])[-_SEQUENCES:]
+
+    def explained_by(self, model: Model) -> float:
+        """The relative error of all parameters that would usually move answers as far as these deviate.
+
+        What rounding of a large constant explains is not in the deviations, so neither a constant nor long
+        rows whose scores are saturated excuse any.
+        """
+        if not self.kept:
+            return 0.0
+        rng = np.random.default_rng(0)  # nothing is asked
+        others = [changed(model, list(groups(model)), _STEP, rng) for _ in range(_MODELS)]
+        worst = 0.0
+        for _, off, sequence in self.kept:
+            value = model(sequence[None])
+            moved = max(float(largest(other(sequence[None]) - value)[0]) for other in others)
+            worst = max(worst, off / (moved + 8.0 * EPS * float(largest(value)[0]) + _TINY))
+        return worst * _STEP
 
 
 def groups(model: Model) -> Iterator[list[str]]:
