@@ -1,9 +1,10 @@
-"""What log-probabilities tell about language models: three tables.
+"""What log-probabilities tell about language models: five tables.
 
 python -m benchmarks.language_models unembedding     vectors as prompts, Llama and GPT-2 shapes, float64 and
 float32
 python -m benchmarks.language_models tokens          token prompts, the published setting
 python -m benchmarks.language_models whole           all of a one-layer model, with --sizes and --seeds
+python -m benchmarks.language_models gpt2            the same for GPT-2's shape
 python -m benchmarks.language_models float32         the same, computed by `transformers` in float32
 """
 
@@ -31,6 +32,7 @@ from unsoftmax.oracles.transformers_model import TransformersOracle
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 12))
 TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1))
+GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
 
 
@@ -97,7 +99,7 @@ def tokens() -> None:
 
 
 def whole(sizes: list[str], seeds: range) -> None:
-    """All parameters of one-layer models in float64; queries over parameters / d."""
+    """All parameters of one-layer models of Llama's shape in float64; queries over parameters / d."""
     print(
         "| d, m, heads, groups | seed | status | queries | over parameters/d | distance | bound | seconds |"
     )
@@ -106,19 +108,32 @@ def whole(sizes: list[str], seeds: range) -> None:
         d, m, heads, groups = WHOLE[size]
         for seed in seeds:
             model = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
-            began = time.perf_counter()
-            result = unsoftmax.recover(model, seed=seed)
-            distance = "-" if result.model is None else f"{model.distance(result.model):.1e}"  # type: ignore[arg-type]
-            bound = "-" if result.error_bound is None else f"{result.error_bound:.1e}"
-            ratio = result.queries.total / (model.parameters / d)
-            print(
-                f"| {d}, {m}, {heads}, {groups} | {seed} | {result.status} | {result.queries.total:,} | "
-                f"{ratio:.1f} "
-                f"| {distance} | {bound} | {time.perf_counter() - began:.0f} |",
-                flush=True,
-            )
-            if result.model is None:
-                print(f"  {result.reason}")
+            _whole_row(f"{d}, {m}, {heads}, {groups}", model, seed)
+
+
+def gpt2(sizes: list[str], seeds: range) -> None:
+    """The same for GPT-2's shape: LayerNorm, 64 learned positions, GELU, biases."""
+    print("| d, m, heads | seed | status | queries | over parameters/d | distance | bound | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
+    for size in sizes:
+        d, m, heads = GPT2[size]
+        for seed in seeds:
+            _whole_row(f"{d}, {m}, {heads}", random_gpt2(d, m, heads=heads, seed=seed), seed)
+
+
+def _whole_row(shape: str, model: LanguageModel, seed: int) -> None:
+    began = time.perf_counter()
+    result = unsoftmax.recover(model, seed=seed)
+    distance = "-" if result.model is None else f"{model.distance(result.model):.1e}"  # type: ignore[arg-type]
+    bound = "-" if result.error_bound is None else f"{result.error_bound:.1e}"
+    ratio = result.queries.total / (model.parameters / model.width)
+    print(
+        f"| {shape} | {seed} | {result.status} | {result.queries.total:,} | {ratio:.1f} "
+        f"| {distance} | {bound} | {time.perf_counter() - began:.0f} |",
+        flush=True,
+    )
+    if result.model is None:
+        print(f"  {result.reason}")
 
 
 def float32(sizes: list[str], seeds: range) -> None:
@@ -156,7 +171,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=["unembedding", "tokens", "whole", "float32"])
+    parser.add_argument("table", choices=["unembedding", "tokens", "whole", "gpt2", "float32"])
     parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -166,6 +181,8 @@ def main() -> None:
         unembedding()
     elif arguments.table == "tokens":
         tokens()
+    elif arguments.table == "gpt2":
+        gpt2(arguments.sizes.split(","), seeds)
     elif arguments.table == "float32":
         float32(arguments.sizes.split(","), seeds)
     else:

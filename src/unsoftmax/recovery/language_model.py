@@ -7,12 +7,13 @@ from itertools import product
 import numpy as np
 
 from unsoftmax.certify import Certificate
+from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.deep_decoder.claim import DEEP_MODEL
 from unsoftmax.learners.deep_decoder.learner import learn_deep_decoder, may_be_deeper
 from unsoftmax.learners.language_model.findings import findings_of
 from unsoftmax.learners.language_model.one_layer import LanguageModelFindings, learn_language_model
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
-from unsoftmax.learners.language_model.whole import WHOLE_MODEL
+from unsoftmax.learners.language_model.whole import PLAIN_MODEL, WHOLE_MODEL
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import LanguageModel
 from unsoftmax.oracles.domain import TokenIds
@@ -56,13 +57,19 @@ def recover_language_model(ledger: Ledger, seed: int) -> Result:
         queries=ledger.bill,
         family=LanguageModel.family,
         width=ledger.width,
-        claim=DEEP_MODEL if "layers" in found.parts else WHOLE_MODEL,
+        claim=_claim(found),
         model=found.model if status.recovered else None,
         certificate=certificate,
         error_bound=found.error_bound,
         findings=findings_of(getattr(ledger.oracle, "look", None), found.parts),
         parts=found.parts,
     )
+
+
+def _claim(found: LanguageModelFindings) -> Claim:
+    if "layers" in found.parts:
+        return DEEP_MODEL
+    return PLAIN_MODEL if "positions" in found.parts else WHOLE_MODEL
 
 
 def _learn(ledger: Ledger, rng: np.random.Generator) -> LanguageModelFindings:

@@ -14,5 +14,5 @@ def asked(
     model: LanguageModel, function: Callable[..., Any] | None = None, budget: int | None = None
 ) -> Ledger:
     """A ledger that asks the model, or `function` in its place."""
-    spec = OracleSpec(width=model.width, outputs=model.outputs)
+    spec = OracleSpec(width=model.width, outputs=model.outputs, max_length=model.max_length)
     return Ledger(FunctionOracle(model if function is None else function, spec), budget=budget)

@@ -81,7 +81,7 @@ ONE = random_language_model(12, 8, heads=2, groups=1, seed=1)
     ("model", "function", "status", "word"),
     [
         (random_language_model(12, 8, heads=2, layers=2, seed=1), None, Status.OUTSIDE_CLASS, "deeper"),
-        (random_gpt2(12, 8, seed=1), None, Status.OUTSIDE_CLASS, "LayerNorm"),
+        (random_gpt2(12, 8, layers=2, seed=1), None, Status.OUTSIDE_CLASS, "deeper"),
         (random_language_model(12, 8, vocabulary=9, seed=1), None, Status.NOT_IDENTIFIABLE, "9 tokens"),
         (ONE, _rounded(ONE), Status.UNRESOLVED, "shorter arithmetic"),
     ],

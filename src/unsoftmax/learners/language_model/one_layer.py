@@ -16,6 +16,7 @@ from unsoftmax.learners.language_model.gated_network import learn_gated_network
 from unsoftmax.learners.language_model.heads import learn_heads
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
+from unsoftmax.learners.language_model.plain_layer import PlainLayer
 from unsoftmax.learners.language_model.unembedding import Unembedding, UnembeddingLearner
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
 from unsoftmax.meters.language_model.hidden_state import HiddenState
@@ -32,7 +33,6 @@ from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 __all__ = ["LanguageModelFindings", "learn_language_model"]
 
 _ONE_LAYER = frozenset({Family.LANGUAGE_MODEL})
-_NORM_TEST = Test("RMSNorm before the unembedding", _ONE_LAYER)
 _DEPTH_TEST = Test("one layer of attention and a network", _ONE_LAYER)
 
 _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15, float32 1e-7
@@ -102,7 +102,7 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
     try:
         found = UnembeddingLearner().learn_part(prompts, rng)
         parts["unembedding"] = found
-        layer = _OneLayer(prompts, found, rng, parts)
+        layer = _layer_of(prompts, found, rng, parts)
         model, bound = layer.learn()
     except BudgetSpent:
         raise
@@ -110,6 +110,18 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
         return LanguageModelFindings(parts, None, stop.status, stop.reason)
     status = Status.WITHIN_BOUND if layer.precision.short else Status.EXACT
     return LanguageModelFindings(parts, model, status, "", bound)
+
+
+def _layer_of(
+    prompts: Prompts,
+    found: RecoveredPart[Unembedding],
+    rng: np.random.Generator,
+    parts: dict[str, RecoveredPart[object]],
+) -> _OneLayer | PlainLayer:
+    """Llama's shape behind an RMSNorm, GPT-2's behind a LayerNorm."""
+    if isinstance(found.value.norm, RMSNorm):
+        return _OneLayer(prompts, found, rng, parts)
+    return PlainLayer(prompts, found, rng, parts)
 
 
 @dataclass
@@ -132,10 +144,6 @@ class _OneLayer:
         return _SHORT_SPARE if self.precision.short else _SPARE
 
     def learn(self) -> tuple[LanguageModel, float]:
-        if not isinstance(self.unembedding.norm, RMSNorm):
-            raise OutsideClass(
-                _NORM_TEST, "the final norm is a LayerNorm; of such models only parts are read"
-            )
         state = HiddenState(self.prompts, self.unembedding.matrix)
         if state.conditioning > _WORST_CONDITION:
             raise NotIdentifiable(

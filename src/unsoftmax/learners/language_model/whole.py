@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 
-__all__ = ["WHOLE_MODEL"]
+__all__ = ["PLAIN_MODEL", "WHOLE_MODEL"]
+
+_ATTEMPTS = 3
+_LONGEST = 1024  # positions, two queries each
 
 
 def _limit(size: Size) -> int:
@@ -42,4 +45,35 @@ WHOLE_MODEL = Claim(
     recovers="all parameters, eps of all norms and the rotary base",
     symmetry="order of heads, groups and neurons; one factor a gated neuron; one invertible matrix a group "
     "of values; one complex factor a rotary plane of a group; a constant a column of the unembedding",
+)
+
+
+def _plain_limit(size: Size) -> int:
+    """Unembedding d; positions 8d for each of 12, and two for every further one; then, three times at most:
+    value path 75d, network about 60 a neuron and a column, heads 4d for every product of two of them and at
+    least 64d, d² scores; fits of 1.7 times the unknowns, and the error bound."""
+    d, m, heads = size.width, max(size.neurons, d_or_more(size)), max(size.heads, 1)
+    rows = 75 * d + 100 * (m + d) + 2 * (d + 2 * m)
+    all_heads = 4 * max(16, heads * (heads + 3)) * d + d * d + 4 * (4 * d + 2 * m) + 128
+    return d + 97 * d + 2 * _LONGEST + _ATTEMPTS * (rows + all_heads)
+
+
+PLAIN_MODEL = Claim(
+    title="a one-layer decoder of GPT-2's shape: unembedding, positions, heads with biases, network",
+    source="this project; docs/language-models.md",
+    assumptions=(
+        Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
+        Assumption("answers in float64", "the misfit of the unembedding on fresh rows"),
+        Assumption("LayerNorm, one layer", "answers do not change where a row grows in its own direction"),
+        Assumption(
+            "all norms have about one eps, large enough for lengths to show", "fits, and the scatter of eps"
+        ),
+        Assumption("a plain network with fewer than about d²/3 neurons", "ranks that show, and fits"),
+    ),
+    queries=QueryCount(
+        "positions (96 d) + value path (75 d) + network (60 m) + heads", "upper", _plain_limit
+    ),
+    recovers="all parameters, positions, the activation and eps of all norms",
+    symmetry="order of heads and neurons; one invertible matrix a head for scores, one for values; what "
+    "norms absorb, and what is written along the mean; a constant a column of the unembedding",
 )

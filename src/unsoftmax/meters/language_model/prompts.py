@@ -23,6 +23,10 @@ class Prompts(Protocol):
     def outputs(self) -> int | None:
         """Tokens of the vocabulary."""
 
+    @property
+    def max_length(self) -> int | None:
+        """Rows of the longest prompt, where it is known."""
+
     def ask(self, batch: Array) -> Array:
         """Log-probabilities of the next token."""
 

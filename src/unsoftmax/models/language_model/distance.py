@@ -50,7 +50,16 @@ def attention_distance(one: Attention, other: Attention, *, rotary: bool) -> flo
     order = [int(match) for match in linear_sum_assignment(cost)[1]]
     values = relative(written[0], written[1][order])
     scores = _score_distance(one, other, order, rotary=rotary)
-    return max(values, scores, relative(one.output_bias, other.output_bias))
+    outputs = [_with_bias(part.output, part.output_bias) for part in (one, other)]
+    sizes = [float(np.abs(output).max()) for output in outputs]
+    biases = float(np.abs(outputs[0][:, -1] - outputs[1][:, -1]).max()) / max(*sizes, 1e-300)
+    return max(values, scores, biases)
+
+
+def _with_bias(matrix: Array, bias: Array | None) -> Array:
+    """The matrix with its bias, or zeros, as a last column: a bias counts beside the matrix that it belongs
+    to."""
+    return np.column_stack([matrix, np.zeros(len(matrix)) if bias is None else bias])
 
 
 def _written(part: Attention) -> Array:
@@ -90,10 +99,7 @@ def _score_distance(one: Attention, other: Attention, order: Sequence[int], *, r
 def _queries_and_keys(part: Attention) -> tuple[list[Array], list[Array]]:
     """One matrix a head, a bias as a last column."""
     width = part.head_width
-    query = np.column_stack(
-        [part.query, np.zeros(len(part.query)) if part.query_bias is None else part.query_bias]
-    )
-    key = np.column_stack([part.key, np.zeros(len(part.key)) if part.key_bias is None else part.key_bias])
+    query, key = _with_bias(part.query, part.query_bias), _with_bias(part.key, part.key_bias)
     groups = np.repeat(np.arange(part.groups), part.shared_by)
     return (
         [query[h * width : (h + 1) * width] for h in range(part.heads)],
@@ -107,11 +113,10 @@ def network_distance(one: GatedNetwork | FeedForward, other: GatedNetwork | Feed
         mine = np.column_stack([one.inner, one.inner_bias, one.outer.T])
         theirs = np.column_stack([other.inner, other.inner_bias, other.outer.T])
         order = linear_sum_assignment(_square_distances(mine, theirs))[1]
+        outer = [_with_bias(part.outer, part.outer_bias) for part in (one, other)]
         return max(
-            relative(one.inner, other.inner[order]),
-            relative(one.inner_bias, other.inner_bias[order]),
-            relative(one.outer, other.outer[:, order]),
-            relative(one.outer_bias, other.outer_bias),
+            relative(mine[:, : one.inner.shape[1] + 1], theirs[order, : one.inner.shape[1] + 1]),
+            relative(outer[0], outer[1][:, [*order, -1]]),
         )
     assert isinstance(one, GatedNetwork)
     assert isinstance(other, GatedNetwork)
