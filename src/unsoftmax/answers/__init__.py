@@ -1,6 +1,6 @@
 """What kind of answers a target gives, and how far each may be from the function's value."""
 
-from unsoftmax.answers.findings import IDENTIFY, Finding
+from unsoftmax.answers.findings import IDENTIFY, Finding, Seen, Subject
 from unsoftmax.answers.identify import Identified, identify
 from unsoftmax.answers.kinds import (
     Answers,
@@ -32,7 +32,9 @@ __all__ = [
     "LooksExact",
     "Noisy",
     "Rounded",
+    "Seen",
     "Stored",
+    "Subject",
     "Unsteady",
     "Within",
     "identify",

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-__all__ = ["IDENTIFY", "Finding"]
+__all__ = ["IDENTIFY", "Finding", "Seen", "Subject"]
 
 IDENTIFY = "identify"  # the phase that findings are billed to
+
+
+class Subject(StrEnum):
+    """What findings are about."""
+
+    WIDTH = "width"
+    ANSWERS = "answers"
+    REPEATABILITY = "repeatability"
+    BATCHES = "batches"
+    CONSTANT = "constant"
+    ORDER = "order of rows"
+    COPIES = "copies of a row"
+    SINGLE_ROWS = "single rows"
+    QUERY_BIAS = "query bias"
+    FAMILY = "family"
+
+
+class Seen(StrEnum):
+    """Values of findings that decide what is tried next."""
+
+    RANDOM = "random"
+    MATTERS = "matters"
+    COUNT = "count"
+    CURVED = "curved"
 
 
 @dataclass(frozen=True)

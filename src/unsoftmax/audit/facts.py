@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax import __version__
+from unsoftmax.answers import Labels, Subject
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.pipeline import Audit
 from unsoftmax.audit.standards import entries_for
@@ -102,7 +103,7 @@ def verdict(done: Audit) -> str:
         box = f"a {found.family} model of width {result.width}" + (
             f" ({heads}, rank {ranks})" if ranks else ""
         )
-        if any(finding.subject == "answers" and "labels" in finding.value for finding in done.findings):
+        if isinstance(result.answers, Labels):
             box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:
             return (
@@ -115,16 +116,12 @@ def verdict(done: Audit) -> str:
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
     if result.parts:
         return _parts_verdict(result, bill)
-    why = (
-        "going on was not approved"
-        if "not approved" in result.reason
-        else "the budget ended before the attack did"
-    )
+    why = "the budget ended before the attack did" if done.approved else "going on was not approved"
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: (
-            "Nothing was recovered: the target is no function that this tool knows, which says nothing "
-            "about how safe it is"
+            "Nothing was recovered: the target matches no supported family, which does not mean that it "
+            "is safe"
         ),
         Status.UNRESOLVED: (
             f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks"
@@ -150,7 +147,7 @@ def _likeness(done: Audit) -> str:
         "multi-head": "several heads",
         "transformer": "a network on top of attention",
     }
-    found = next((finding.value for finding in done.findings if finding.subject == "family"), "")
+    found = next((finding.value for finding in done.findings if finding.subject == Subject.FAMILY), "")
     return f" of what looks like {names[found]}" if found in names else ""
 
 

@@ -168,9 +168,17 @@ class _Share:
         else:
             b = asking[:, :-1]
         size = float(np.hypot(np.linalg.norm(W), np.linalg.norm(w0))) or 1.0
-        loud = float(np.linalg.norm(v)) or 1.0
+        length = float(np.linalg.norm(v)) or 1.0
         return cls(
-            p * size, b, mean * loud, left[:, :r], right[:r].T, bool(w0.any()), W / size, w0 / size, v / loud
+            p * size,
+            b,
+            mean * length,
+            left[:, :r],
+            right[:r].T,
+            bool(w0.any()),
+            W / size,
+            w0 / size,
+            v / length,
         )
 
     def gram(self) -> Array:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from unsoftmax.answers import Finding
+from unsoftmax.answers import Finding, Subject
 from unsoftmax.audit.findings import merge_findings
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
@@ -45,11 +45,12 @@ class _Preparation:
     approve: Callable[[AuditPlan], bool]
     look: FirstLook | None = None
     plan: AuditPlan | None = None
+    approved: bool = True
 
     def __call__(self, ledger: Ledger, known: Known, rng: np.random.Generator) -> tuple[Known, Stop | None]:
         started = time.perf_counter()
         asker = FirstLookAsker(ledger, rng)
-        before = next((finding for finding in known.findings if finding.subject == "answers"), None)
+        before = next((finding for finding in known.findings if finding.subject == Subject.ANSWERS), None)
         try:
             look = take_look(asker, known.answers, "" if before is None else before.evidence)
         except Stop as stop:  # what it had found until then was paid for
@@ -68,7 +69,8 @@ class _Preparation:
             price_per_thousand=self.price_per_thousand,
             seconds_per_query=rate,
         )
-        if not self.approve(plan):
+        self.approved = self.approve(plan)
+        if not self.approved:
             return known, BudgetSpent(f"{plan.sentence}; that was not approved, so nothing more was asked")
         return known, None
 
@@ -121,6 +123,7 @@ class Audit:
     defences: Any = None
     currency: str | None = None
     date: str = field(default_factory=now)
+    approved: bool = True  # False: the plan was refused, and nothing more was asked
 
     def __repr__(self) -> str:
         return f"Audit({self.target}, {self.result!r}, {len(self.findings)} findings)"
@@ -212,6 +215,7 @@ def audit_target(
         ledger_digest=digest,
         options=_as_told(options),
         currency=currency,
+        approved=preparation.approved,
     )
 
 

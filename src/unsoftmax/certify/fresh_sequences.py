@@ -64,8 +64,10 @@ def check_fresh_sequences(
         if asker.max_length is not None and length > asker.max_length:
             continue
         rows = rng.standard_normal((len(sizes), length, head.width))
-        loud = rng.standard_normal((*rows.shape[:2], 1)) * head.v / np.linalg.norm(head.v)
-        rows[1::2] += np.sqrt(head.width) * loud[1::2]  # half of the sequences move along v as much as across
+        along = rng.standard_normal((*rows.shape[:2], 1)) * head.v / np.linalg.norm(head.v)
+        rows[1::2] += (
+            np.sqrt(head.width) * along[1::2]
+        )  # half of the sequences move along v as much as across
         rows /= np.linalg.norm(rows, axis=2, keepdims=True)
         rows *= sizes[:, None, None] * rng.uniform(0.5, 1.0, rows.shape[:2])[:, :, None]
         with asker.phase(VERIFICATION):

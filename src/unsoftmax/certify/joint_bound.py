@@ -44,8 +44,8 @@ def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) 
         A, B, shifts, answers = ask_fresh_pairs(
             respond, heads, _BASE if asker.input_bound is None else asker.input_bound / 8, rng
         )
-        silent = np.zeros((1, 1, d))
-        constant = float(np.abs(asker.ask(silent) - model(silent)).max()) / max(
+        zero = np.zeros((1, 1, d))
+        constant = float(np.abs(asker.ask(zero) - model(zero)).max()) / max(
             float(np.linalg.norm(model.v)), float(np.max(np.abs(model.c))), 1e-300
         )
     change = joint_step(heads, A, B, shifts, answers)[1]

@@ -1,4 +1,4 @@
-"""How wrong can the parameters of several heads be? Each head is heard alone on fresh rows, where the others
+"""How wrong can the parameters of several heads be? Each head is read alone on fresh rows, where the others
 are saturated."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SATURATED = 14.0  # score from which on less than a millionth of another head's
 _ON_OR_OFF = 40.0  # score from which on a head is on or off to the last digit
 _ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
 _BASE = 2.0**16
-_TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not heard alone
+_TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not read alone
 _MOST_EXPLAINED = 1e-8
 _UNCERTAIN_SCALE = 1e-11  # beyond, the scales are looked at together
 _FLOOR = 16 * EPS
@@ -36,7 +36,7 @@ _FLOOR = 16 * EPS
 
 def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:
     """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None
-    when a head cannot be heard alone.
+    when a head cannot be read alone.
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the
     answer's deviation through the sigmoid's slope is aᵀE_h b, whose mean square measures |E_h|. Such b are
@@ -78,8 +78,8 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
         values = rms(alone)
         for batch, length in plain:
             values = max(values, rms((asker.ask(batch) - model(batch)) / length))
-        silent = np.zeros((1, 1, model.width))
-        constant = float(np.abs(asker.ask(silent) - model(silent)).max()) / max(
+        zero = np.zeros((1, 1, model.width))
+        constant = float(np.abs(asker.ask(zero) - model(zero)).max()) / max(
             quietest, float(np.max(np.abs(model.c)))
         )
     return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR

@@ -54,9 +54,9 @@ def single_head_rounding_limit(head: SingleHead, input_bound: float | None) -> f
     gamma, beta = _scales(head, input_bound)
     limit = (1.0 + (beta + constant) / gamma) / (gamma * beta) * d / (head.matrix.norm() or 1.0)
     if head.w0 is not None and head.w0.any():
-        loudest = np.sqrt(d) / float(np.linalg.norm(head.w0))
-        gamma = loudest if input_bound is None else min(loudest, input_bound)
-        limit = max(limit, (1.0 + constant / gamma) * loudest / gamma)
+        longest = np.sqrt(d) / float(np.linalg.norm(head.w0))
+        gamma = longest if input_bound is None else min(longest, input_bound)
+        limit = max(limit, (1.0 + constant / gamma) * longest / gamma)
     return float(_FLOOR * limit)
 
 
@@ -83,8 +83,8 @@ def _value_errors(asker: Asker, head: SingleHead, rng: np.random.Generator) -> t
     rows = size * _units(rng, head.width)[:, None]
     answers = asker.ask(rows)
     errors = _visible(answers, answers - head(rows)) / size
-    silent = np.zeros((1, 1, head.width))
-    return rms(errors), float(np.abs(asker.ask(silent) - head(silent)).max())
+    zero = np.zeros((1, 1, head.width))
+    return rms(errors), float(np.abs(asker.ask(zero) - head(zero)).max())
 
 
 def _form_errors(asker: Asker, head: SingleHead, A: Array, B: Array) -> Array:
@@ -93,8 +93,8 @@ def _form_errors(asker: Asker, head: SingleHead, A: Array, B: Array) -> Array:
     signs = np.where(A @ head.v < 0, -1.0, 1.0)
     size = np.linalg.norm(A, axis=1)
     direction = head.v / np.linalg.norm(head.v)
-    quiet = np.abs(A @ direction) < 0.5 * size / np.sqrt(head.width)
-    A = A + (quiet * signs * 0.5 * size / np.sqrt(head.width))[:, None] * direction
+    unseen = np.abs(A @ direction) < 0.5 * size / np.sqrt(head.width)
+    A = A + (unseen * signs * 0.5 * size / np.sqrt(head.width))[:, None] * direction
     if asker.input_bound is not None:
         A = (
             A

@@ -32,7 +32,7 @@ def transformer_error_bound(asker: Asker, model: Transformer, rng: np.random.Gen
     a, b = _units(rng, d), _units(rng, d)
     toward = np.sign(a @ piece.gradient)
     slope = piece.gradient / np.linalg.norm(piece.gradient)
-    a = a * toward[:, None] + slope / np.sqrt(d)  # never silent
+    a = a * toward[:, None] + slope / np.sqrt(d)  # always seen
     a /= np.linalg.norm(a, axis=1)[:, None]
     asking = piece.centre + (_PART * piece.room(b))[:, None] * b
     rows = (size * _PART * (1.0 + model.residual) * piece.room(a))[:, None] * a

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from unsoftmax.answers import Labels
 from unsoftmax.cli.options import Asking, Servers
 from unsoftmax.cli.output import say
 from unsoftmax.cli.progress import show_progress
@@ -57,5 +58,5 @@ def model_behind(target: str, asking: Asking, ledger: Path | None) -> Behind:
             f"{target} shows its answers only and could not be recovered: {result.reason}", result
         )
     say(f"{target}: the model recovered with {result.queries.total:,} queries stands in for the target")
-    labels = any(finding.subject == "answers" and "labels" in finding.value for finding in result.findings)
+    labels = isinstance(result.answers, Labels)
     return Behind(result.model, result.error_bound or 0.0, result.constant_bound or 0.0, labels)

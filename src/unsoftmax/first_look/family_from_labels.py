@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.answers import Labels
+from unsoftmax.answers import Labels, Seen, Subject
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -40,27 +40,28 @@ def family_from_labels(look: FirstLookAsker) -> Family:
     """Adds the findings on constant, single rows, query bias and family; the family that learning should
     begin with."""
     if look.longest == 1:
-        look.add("family", lambda: ("relu-network", "the target takes single rows only"))
+        look.add(Subject.FAMILY, lambda: ("relu-network", "the target takes single rows only"))
         return Family.RELU_NETWORK
-    constant = look.add("constant", lambda: _constant(look))
+    constant = look.add(Subject.CONSTANT, lambda: _constant(look))
     boundary = _Boundary(look)
-    shape = look.add("single rows", boundary.shape)
+    shape = look.add(Subject.SINGLE_ROWS, boundary.shape)
     if shape == UNKNOWN:
         look.add(
-            "family",
+            Subject.FAMILY,
             lambda: (
                 UNKNOWN,
                 "no two rows were labelled differently; one head is tried, and the certificate decides",
             ),
         )
         return Family.SINGLE_HEAD
-    if shape == "curved":
-        look.add("family", boundary.made_of_flat_pieces)
+    if shape == Seen.CURVED:
+        look.add(Subject.FAMILY, boundary.made_of_flat_pieces)
         return Family.TRANSFORMER
     look.add(
-        "query bias", lambda: _bias_beside_constant(look) if constant == "present" else _bias_alone(look)
+        Subject.QUERY_BIAS,
+        lambda: _bias_beside_constant(look) if constant == "present" else _bias_alone(look),
     )
-    found = look.add("family", boundary.heads)
+    found = look.add(Subject.FAMILY, boundary.heads)
     return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
 
 
@@ -190,7 +191,7 @@ class _Boundary:
         )
         if wrong:
             return (
-                "curved",
+                Seen.CURVED,
                 f"the label of single rows turns at {_TURNS} places, but not at {wrong} of {len(first)} "
                 "places between two of them",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.answers import Constant
+from unsoftmax.answers import Constant, Seen, Subject
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -31,13 +31,13 @@ _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 def family_from_values(look: FirstLookAsker) -> Family:
     """Adds the findings on single rows, query bias and family; the family that learning should begin with."""
     if look.longest == 1:
-        look.add("family", lambda: ("relu-network", "the target takes single rows only"))
+        look.add(Subject.FAMILY, lambda: ("relu-network", "the target takes single rows only"))
         return Family.RELU_NETWORK
-    if look.add("single rows", lambda: _single_rows(look)) == "curved":
-        look.add("family", lambda: _network_on_top(look))
+    if look.add(Subject.SINGLE_ROWS, lambda: _single_rows(look)) == Seen.CURVED:
+        look.add(Subject.FAMILY, lambda: _network_on_top(look))
         return Family.TRANSFORMER
-    bias = look.add("query bias", lambda: _query_bias(look))
-    found = look.add("family", lambda: _heads(look, bias == "present"))
+    bias = look.add(Subject.QUERY_BIAS, lambda: _query_bias(look))
+    found = look.add(Subject.FAMILY, lambda: _heads(look, bias == "present"))
     return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
 
 
@@ -57,7 +57,7 @@ def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
             float(np.max(np.abs(whole + back - 2.0 * origin))),
         )
         if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]]), float(size)):
-            return "curved", f"answers bend by {bend:.3g} along a ray of norm {size:.3g}"
+            return Seen.CURVED, f"answers bend by {bend:.3g} along a ray of norm {size:.3g}"
     return (
         "affine",
         f"answers to x/2, x, -x and 0 lie on a line, along rays of norm {min(sizes):.3g} to {max(sizes):.3g}",

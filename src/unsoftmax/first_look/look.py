@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.answers import Answers, Finding, Labels, Rounded, Unsteady, identify
+from unsoftmax.answers import Answers, Finding, Labels, Rounded, Seen, Subject, Unsteady, identify
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -42,12 +42,12 @@ class FirstLook:
     @property
     def finds_nothing(self) -> bool:
         """Whether the target is none of the known families."""
-        return self.value("family") == NONE
+        return self.value(Subject.FAMILY) == NONE
 
     @property
     def guess(self) -> Family | None:
         """The family that the look takes the target for; None where it cannot tell, or finds none."""
-        found = self.value("family")
+        found = self.value(Subject.FAMILY)
         return None if found in (None, NONE, UNKNOWN) else Family(str(found))
 
     @property
@@ -59,17 +59,19 @@ class FirstLook:
         if self.family is Family.TRANSFORMER:
             return (
                 "this looks like a network on top of attention, which is only recovered from exact answers "
-                f"(here: {self.value('answers')})"
+                f"(here: {self.value(Subject.ANSWERS)})"
             )
         extras = [
-            name for name in ("query bias", "constant") if self.value(name) not in (None, "none", UNKNOWN)
+            name
+            for name in (Subject.QUERY_BIAS, Subject.CONSTANT)
+            if self.value(name) not in (None, "none", UNKNOWN)
         ]
         if self.family is not Family.SINGLE_HEAD or not extras:
             return ""
         looks = "looks like" if self.guess is self.family else "may be"
         return (
             f"this {looks} one head with a {' and a '.join(extras)}, for which these answers "
-            f"({self.value('answers')}) are not enough"
+            f"({self.value(Subject.ANSWERS)}) are not enough"
         )
 
 
@@ -93,26 +95,26 @@ def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str =
     ledger = look.ledger
     by_target = ledger.oracle.spec.width is not None
     source = "told by the target" if by_target else "given by the user; the target does not tell"
-    look.add("width", lambda: (str(ledger.width), source))
+    look.add(Subject.WIDTH, lambda: (str(ledger.width), source))
     if ledger.outputs is not None:
-        look.add("answers", lambda: _vectors(look, ledger.outputs, told, evidence))
+        look.add(Subject.ANSWERS, lambda: _vectors(look, ledger.outputs, told, evidence))
     else:
-        look.add("answers", lambda: _answers(look, told, evidence))
+        look.add(Subject.ANSWERS, lambda: _answers(look, told, evidence))
     if isinstance(look.answers, Unsteady):
-        look.add("repeatability", lambda: ("random", "see the answers"))
+        look.add(Subject.REPEATABILITY, lambda: (Seen.RANDOM, "see the answers"))
         look.add(
-            "family",
+            Subject.FAMILY,
             lambda: (NONE, "what changes with time, or with being asked, is no function of the sequence"),
         )
         return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings), repeats=False)
-    repeats = look.add("repeatability", lambda: _repeatability(look)) == _DETERMINISTIC
+    repeats = look.add(Subject.REPEATABILITY, lambda: _repeatability(look)) == _DETERMINISTIC
     if repeats and not look.labels:
-        look.add("batches", lambda: _batches(look))
+        look.add(Subject.BATCHES, lambda: _batches(look))
     if not look.labels:
-        look.add("constant", lambda: _constant(look))
+        look.add(Subject.CONSTANT, lambda: _constant(look))
     if look.longest is None or look.longest >= 3:
-        look.add("order of rows", lambda: _order(look))
-        look.add("copies of a row", lambda: _copies(look))
+        look.add(Subject.ORDER, lambda: _order(look))
+        look.add(Subject.COPIES, lambda: _copies(look))
     family = family_from_labels(look) if look.labels else family_from_values(look)
     return FirstLook(look.answers, family, tuple(look.findings), repeats)
 
@@ -143,13 +145,13 @@ def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
     flipped = isinstance(look.answers, Labels) and look.answers.flip > 0.0
     if flipped or look.sigma > 0.0:
         return (
-            "random",
-            f"{look.evidence('answers')}; a sequence of {length} rows asked three times had a spread of "
-            f"{np.ptp(answers):.2g}",
+            Seen.RANDOM,
+            f"{look.evidence(Subject.ANSWERS)}; a sequence of {length} rows asked three times had a "
+            f"spread of {np.ptp(answers):.2g}",
         )
     if float(np.ptp(answers, axis=0).max()) > 1e-12 * float(np.abs(answers).max()):
         return (
-            "random",
+            Seen.RANDOM,
             f"a sequence of {length} rows asked three times was answered with a spread of "
             f"{np.ptp(answers, axis=0).max():.2g}",
         )
@@ -199,7 +201,7 @@ def _order(look: FirstLookAsker) -> tuple[str, str]:
             worst, at = gap, size
     if worst > 0.0:
         return (
-            "matters",
+            Seen.MATTERS,
             f"swapping the first two of three rows of norm {at:.3g} moved the answer by {worst:.3g}",
         )
     return "does not matter", "swapping the first two of three rows left the answer alone at four sizes"
@@ -213,7 +215,7 @@ def _copies(look: FirstLookAsker) -> tuple[str, str]:
         worst = max(worst, _gap(look, x[None], np.stack([x, x, x])))
     if worst > 0.0:
         return (
-            "count",
+            Seen.COUNT,
             f"three copies of one row are answered {worst:.3g} away from the row alone: positions, lengths "
             "or sums play a part",
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from unsoftmax.answers import Answers, Computed, Constant, Seen, Stored, Subject, Unsteady
+from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.outcomes import Status
 
 if TYPE_CHECKING:
@@ -12,28 +14,26 @@ if TYPE_CHECKING:
 
 __all__ = ["advice_for"]
 
-_CAUSES = {  # (subject of a finding, its value): what usually makes it so, and what to try
-    ("repeatability", "random"): (
+_CAUSES = {  # a finding: what usually makes it so, and what to try
+    (Subject.REPEATABILITY, Seen.RANDOM): (
         "The same sequence is answered differently each time. Switch dropout and sampling off "
         "(`module.eval()`), or ask a target without added noise."
     ),
-    ("answers", "unsteady"): (
-        "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an "
-        "answer does not depend on the other sequences of its batch."
-    ),
-    ("answers", "constant"): (
-        "All answers are equal. Check that the target reads its input, and that the readout is not zero."
-    ),
-    ("order of rows", "matters"): (
+    (Subject.ORDER, Seen.MATTERS): (
         "The order of rows matters, as with positional encodings or a causal mask over several "
         "layers. Ask the layer behind the positions, or pass vocabulary=V if the target takes token "
         "ids."
     ),
-    ("copies of a row", "count"): (
+    (Subject.COPIES, Seen.COUNT): (
         "Three copies of a row are answered differently from one, as with sums, lengths or pooling "
         "over positions. If the target answers every row, pass row='last' instead of a mean."
     ),
 }
+_UNSTEADY = (
+    "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an "
+    "answer does not depend on the other sequences of its batch."
+)
+_CONSTANT = "All answers are equal. Check that the target reads its input, and that the readout is not zero."
 _CURVED = (
     "One row alone is answered by a curve, so there is a network or a norm around the attention. "
     "A ReLU network on top would have been found. If the target can answer with vectors, pass "
@@ -59,8 +59,7 @@ _GENERAL = {
         "digits, float64, no clipping); another seed; family=NAME, if you know the family."
     ),
 }
-_EXACT_ONLY = ("multi-head", "transformer")
-_ROUGH = ("rounded", "noise", "labels", "tolerance", "float16", "bfloat16", "clipped")
+_EXACT_ONLY = {str(family) for family in (Family.MULTI_HEAD, Family.TRANSFORMER)}
 
 
 def advice_for(result: Result) -> str:
@@ -70,7 +69,6 @@ def advice_for(result: Result) -> str:
     >>> unsoftmax.recover(lambda X: X[:, -1, 0] ** 3, width=2).advice[:27]
     'One row alone is answered b'
     """
-    found = {finding.subject: finding.value for finding in result.findings}
     if result.status.recovered:
         return (
             "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see "
@@ -78,22 +76,35 @@ def advice_for(result: Result) -> str:
         )
     if result.status in (Status.NOT_IDENTIFIABLE, Status.BUDGET_SPENT):
         return _GENERAL[result.status]
-    causes = _causes(found)
+    causes = _causes(result)
     if result.parts:
         names = ", ".join(result.parts)
         causes.insert(0, f"Not the whole was recovered, but parts were ({names}); see `result.parts`.")
     return " ".join([*causes, _GENERAL[result.status]])
 
 
-def _causes(found: Mapping[str, str]) -> list[str]:
-    causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject, "").startswith(value)]
-    answers, family = found.get("answers", ""), found.get("family", "")
-    if found.get("single rows") == "curved" and not answers.startswith("vectors"):
+def _causes(result: Result) -> list[str]:
+    found = {finding.subject: finding.value for finding in result.findings}
+    causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject) == value]
+    match result.answers:
+        case Unsteady():
+            causes.append(_UNSTEADY)
+        case Constant():
+            causes.append(_CONSTANT)
+    if found.get(Subject.SINGLE_ROWS) == Seen.CURVED and not result.vectors:
         causes.append(_CURVED)
-    if family in _EXACT_ONLY and any(kind in answers for kind in _ROUGH):
+    family = found.get(Subject.FAMILY)
+    if family in _EXACT_ONLY and _rough(result.answers):
         causes.append(
-            f"It looks like {family}, and its answers are {answers}: that family is recovered from "
-            "exact answers (several heads also from float32). One head would be recovered from such "
+            f"It looks like {family}, and its answers are {found[Subject.ANSWERS]}: that family is recovered "
+            "from exact answers (several heads also from float32). One head would be recovered from such "
             "answers."
         )
     return causes
+
+
+def _rough(answers: Answers | None) -> bool:
+    """Whether answers carry errors that only learners for one head allow."""
+    if isinstance(answers, Stored | Computed):
+        return answers.format is not FloatFormat.FLOAT32
+    return answers is not None and not answers.exact and not isinstance(answers, Unsteady)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.answers import Finding, identify
+from unsoftmax.answers import Finding, Seen, Subject, identify
 from unsoftmax.errors import OracleFault
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -161,7 +161,7 @@ def _look(ledger: Ledger, rng: np.random.Generator) -> FirstLook:
     known = look_at_answers(
         ledger, Known(domain=ledger.domain, outputs=ledger.outputs, max_length=ledger.max_length), rng
     )
-    seen = next((finding for finding in known.findings if finding.subject == "answers"), None)
+    seen = next((finding for finding in known.findings if finding.subject == Subject.ANSWERS), None)
     look = take_look(asker, known.answers, "" if seen is None else seen.evidence)
     if known.exact and known.outputs is None and not look.repeats:  # a closer look at what changes
         found = identify(ledger, rng)
@@ -213,7 +213,7 @@ def _reach(target: object, width: int | None, outputs: int | None, vocabulary: i
 def _judged(ledger: Ledger, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
     """What `recover` would do with what the look saw."""
     kind = look.value("answers") or "unknown"
-    bends = look.answers is None and look.value("single rows") == "curved"
+    bends = look.answers is None and look.value(Subject.SINGLE_ROWS) == Seen.CURVED
     name = _NAMES.get(look.guess or look.family, str(look.family))
     if look.finds_nothing:
         name = "none of the supported families"

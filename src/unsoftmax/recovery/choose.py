@@ -16,6 +16,7 @@ from unsoftmax.answers import (
     Noisy,
     Rounded,
     Stored,
+    Subject,
     Unsteady,
     Within,
 )
@@ -214,4 +215,4 @@ def learner_for_answers(answers: Answers) -> Learner:
 
 
 def _evidence(known: Known) -> str:
-    return next((finding.evidence for finding in known.findings if finding.subject == "answers"), "")
+    return next((finding.evidence for finding in known.findings if finding.subject == Subject.ANSWERS), "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import Computed, Stored, Unsteady
+from unsoftmax.answers import Clipped, Computed, Stored, Subject, Unsteady
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
 from unsoftmax.float_formats import FloatFormat
@@ -41,7 +41,7 @@ def explain(
             f"{look.beyond_these_answers}; learning ended because the target {reason}",
         )
     if status is Status.UNRESOLVED and look.finds_nothing:
-        return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, look.evidence("family")).sentence
+        return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, look.evidence(Subject.FAMILY)).sentence
     return known, status, reason
 
 
@@ -50,19 +50,18 @@ def no_learner(look: FirstLook) -> Stop | None:
     found."""
     if look.answers is None or look.answers.exact:
         return None
-    evidence = look.evidence("family")
+    evidence = look.evidence(Subject.FAMILY)
     if isinstance(look.answers, Unsteady):
-        return OutsideClass(REPEAT_TEST, look.evidence("answers"))
+        return OutsideClass(REPEAT_TEST, look.evidence(Subject.ANSWERS))
     if look.finds_nothing:
         return OutsideClass(FAMILY_TEST, evidence)
     enough = {
         Family.MULTI_HEAD: isinstance(look.answers, Computed) or look.answers == Stored(FloatFormat.FLOAT32),
-        Family.TRANSFORMER: look.answers.limits is not None and look.answers.name == "clipped",
+        Family.TRANSFORMER: isinstance(look.answers, Clipped) and look.answers.inner.exact,
     }
     if enough.get(look.guess or Family.SINGLE_HEAD, True):
         return None
     return Unresolved(
-        f"the first look finds {_NAMES[look.family]} (answers: {look.value('answers')}; {evidence}), which "
-        "is "
-        "only recovered from exact answers; ask a target without such errors"
+        f"the first look finds {_NAMES[look.family]} (answers: {look.value(Subject.ANSWERS)}; {evidence}), "
+        "which is only recovered from exact answers; ask a target without such errors"
     )

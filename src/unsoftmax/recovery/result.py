@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unsoftmax.answers import Finding
+from unsoftmax.answers import Answers, Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
 from unsoftmax.html_tables import facts_table
@@ -29,7 +29,8 @@ class Result:
 
     error_bound: on the relative error of the parameters. constant_bound: how far the constant c alone may be
     off, where answers with errors tell no better; then `error_bound` is that of the others.
-    parts: what was recovered and certified by itself, by name, although the whole may not be.
+    parts: what was recovered and certified by itself, by name, although the whole may not be. answers: the
+    kind of answers, where it was found; vectors: whether an answer holds several numbers.
 
     >>> import unsoftmax
     >>> result = unsoftmax.recover(unsoftmax.random_single_head(4, seed=0))
@@ -54,6 +55,8 @@ class Result:
     artifacts: dict[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     parts: Mapping[str, RecoveredPart[Any]] = field(default_factory=dict)
+    answers: Answers | None = None
+    vectors: bool = False
 
     def __repr__(self) -> str:
         """One line: how it ended, what it is, what it cost. `print(result.reason)` says why."""

@@ -83,6 +83,8 @@ def _result(ledger: Ledger, outcome: Outcome, family: Family | None) -> Result:
         constant_bound=None if learned is None else learned.constant_bound,
         findings=outcome.known.findings,
         parts=outcome.parts,
+        answers=outcome.known.answers,
+        vectors=ledger.outputs is not None,
     )
 
 

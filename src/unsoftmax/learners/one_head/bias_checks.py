@@ -15,7 +15,7 @@ __all__ = ["EVEN_TEST", "alike_labels", "moved_by_bias", "refused_bias", "refuse
 
 EVEN_TEST = Test("rows around a row of zeros share evenly")
 _ROWS = 4
-_TINY = 1e-11  # a bias so small against W is not heard; shorter rows would be lost in rounding
+_TINY = 1e-11  # a bias so small against W does not show; shorter rows would be lost in rounding
 
 
 def moved_by_bias(asker: Asker, v: Array, size: float, smallest: float, rng: np.random.Generator) -> float:

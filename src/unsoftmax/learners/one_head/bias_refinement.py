@@ -20,17 +20,14 @@ _DRAWS = 36
 _LENGTHS = (1.0, 1.0, 0.5, 2.0, 0.25)  # of an asking row, tried in turn
 _SHORTER = 4
 _SHORTENINGS = 200
-_HEARD = 0.05  # error of a carrier's score, against its length over b's
+_NOTICEABLE = 0.05  # error of a carrier's score, against its length over b's
 _CONTRACTS = 0.025  # of an answer's precision times its carrier's scores: a pass gains about forty times
 _EXACT = 1e-3  # a gain below means that one pass with rows of the right length is enough
 _CHECKS = 8
 _FACTOR = (
     6.0  # 8 random rows that all miss an error by so much: less likely than 1e-5, even for one of rank one
 )
-_LOUD, _LOUD_ENOUGH = (
-    0.1,
-    0.5,
-)  # a carrier that keeps less of v is no good; one that keeps more is good enough
+_LEAST, _ENOUGH = (0.1, 0.5)  # a carrier that keeps less of v is no good; one that keeps more is good enough
 _STEEP = 0.5  # part of b·v by which the answer moves with the score
 _ROOM = 0.45
 _HOPELESS = 1e-4  # an error of scores beyond is no matter of precision
@@ -40,12 +37,12 @@ _HOPELESS = 1e-4  # an error of scores beyond is no matter of precision
 class BiasedRefinement:
     """Sharpens a rough head with a query bias through `vectors`, d + 1 asking rows a pass.
 
-    A carrier of length A hears A times the error of z, so rows are short at first, and as long as W needs
-    when little error is left.
+    An error of z moves the score of a carrier of length A by A times as much, so rows are short at first, and
+    as long as W needs when little error is left.
     gain: the part of a correction that is left of the error after it. smallest: what an answer may be off by
     where it should vanish (a format's
     smallest number). least: smallest b·v to ask with. unit: relative precision of an answer, which is left of
-    all that the carrier hears.
+    all that moves the score of the carrier.
     """
 
     asker: Asker
@@ -111,36 +108,36 @@ class BiasedRefinement:
     def _rows(
         self, W: Array, w0: Array, rng: np.random.Generator, errors: tuple[float, float] = (0.0, 0.0)
     ) -> Array:
-        """FirstLookAsker rows at which W b is about as long as the bias, drawn until every one leaves a loud
-        carrier that fits into the bound."""
+        """Asking rows at which W b is about as long as the bias, drawn until every one leaves a carrier that
+        sees v and fits into the bound."""
         d = len(w0)
         usual = self._usual_length(W, w0)
         for _ in range(_SHORTENINGS):
-            if usual / d * (errors[0] * usual + errors[1]) <= _HEARD:
+            if usual / d * (errors[0] * usual + errors[1]) <= _NOTICEABLE:
                 break
             usual *= 0.7
-        best, loudest = np.empty((0, d)), 0.0
+        best, most = np.empty((0, d)), 0.0
         for draw in range(_DRAWS):
             B = balanced_rows(self.v, usual * _LENGTHS[draw % len(_LENGTHS)], rng)
             for _ in range(_SHORTER):
-                loud = self._loudness(B @ W.T + w0)
+                part = self._part_of_v(B @ W.T + w0)
                 longest = (
                     np.inf
                     if self.bound is None
-                    else _ROOM * self.bound / (1.0 + LONGEST / (max(loud, _LOUD) * np.sqrt(d)))
+                    else _ROOM * self.bound / (1.0 + LONGEST / (max(part, _LEAST) * np.sqrt(d)))
                 )
                 length = float(np.linalg.norm(B[0]))
                 if length <= longest:
                     break
                 B *= 0.9 * longest / length  # a shorter row has another z
-            if loud > loudest and length <= longest:
-                best, loudest = B, loud
-            if loudest > _LOUD_ENOUGH:
+            if part > most and length <= longest:
+                best, most = B, part
+            if most > _ENOUGH:
                 break
-        if loudest < _LOUD:
+        if most < _LEAST:
             raise Unresolved(
-                "no asking row was found at which a loud direction is silent; longer rows (input_bound) or "
-                "another seed may help"
+                "no asking row was found at which a direction that sees v has no score; longer rows "
+                "(input_bound) or another seed may help"
             )
         return best
 
@@ -149,14 +146,14 @@ class BiasedRefinement:
         it are near one, or more."""
         d = len(w0)
         typical = max(float(np.linalg.norm(W)) / np.sqrt(d), 1e-300)
-        heard = self.least * np.sqrt(d) / float(np.linalg.norm(self.v))
+        visible = self.least * np.sqrt(d) / float(np.linalg.norm(self.v))
         bias = float(np.linalg.norm(w0))
-        length = max(bias / typical, float(np.sqrt(np.sqrt(d) / typical)), heard)
+        length = max(bias / typical, float(np.sqrt(np.sqrt(d) / typical)), visible)
         return float(
             min(length, _CONTRACTS * np.sqrt(d) / max(self.unit * (bias + typical * length), 1e-300))
         )
 
-    def _loudness(self, Z: Array) -> float:
+    def _part_of_v(self, Z: Array) -> float:
         """The least part of v that is left orthogonal to z, over the rows of Z."""
         along = Z @ self.v / (np.linalg.norm(Z, axis=1) * np.linalg.norm(self.v))
         return float(np.sqrt(np.maximum(1.0 - along**2, 0.0)).min())

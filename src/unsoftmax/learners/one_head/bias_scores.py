@@ -45,8 +45,8 @@ def learn_biased_scores(
     *,
     repeats: int = 1,
 ) -> BiasedSolution:
-    """W and w0 with their errors. One carrier is silent for the bias and for all b orthogonal to its row of
-    W; the last b has its own."""
+    """W and w0 with their errors. One carrier has no score with the bias nor with any b orthogonal to its row
+    of W; the last b has its own."""
     d = asker.width
     with asker.phase("range"):
         asker.expect(asker.bill.total + d * d + 6 * d + 60)

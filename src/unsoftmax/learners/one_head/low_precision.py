@@ -53,7 +53,7 @@ def _usual(size: Size, passes: int) -> int:
     d = size.width
     readout = 75 + (passes + 1) * d
     if size.biased:
-        return readout + max(3, passes - 1) * d * (d + 1) + int(1.1 * size.matrix_parameters) + 8 * d
+        return readout + max(3, passes - 1) * d * (d + 1) + int(1.1 * size.matrix_parameters) + 8 * d + 70
     return readout + passes * (size.matrix_parameters + size.rank + 5) + 11
 
 
@@ -80,7 +80,8 @@ _CLAIM = Claim(
     ),
     symmetry="none",
     departs="not in the paper",
-    verification=lambda size: 450 + 7 * size.width if size.biased else 460,
+    # measured: 441 to 507, with a query bias 465 to 531 (d = 3) and 505 to 571 (d = 8)
+    verification=lambda size: 480 + 8 * size.width if size.biased else 490,
 )
 
 

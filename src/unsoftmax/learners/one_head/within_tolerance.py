@@ -64,7 +64,7 @@ _CLAIM = Claim(
         Assumption("a constant of at most tau or well above it", "the answer to a row of zeros"),
         Assumption(
             "v is not along every vector of scores, where there is a query bias",
-            "a loud direction that scores do not hear",
+            "a direction along v that has no score",
         ),
         Assumption("R|v|/tau is at least about 100", "the bound itself"),
     ),
@@ -81,10 +81,10 @@ _CLAIM = Claim(
     ),
     symmetry="none",
     departs=(
-        "long a and short b, three rows, a loud carrier: Theorem 6.1 asks with rows of norm about one and "
+        "long a and short b, three rows, a carrier along v: Theorem 6.1 asks with rows of norm about one and "
         "is limited to tau itself"
     ),
-    verification=lambda size: 477,
+    verification=lambda size: 510 if size.biased else 495,  # measured: 449 to 531
 )
 
 
@@ -142,8 +142,8 @@ class ToleranceLearner:
 def learn_scores(
     asker: Asker, meter: ToleranceMeter, solver: BoundedRangeFinder, rng: np.random.Generator
 ) -> Solution:
-    """W with its error: first the row z = Wᵀu that the loudest direction u hears, then everything orthogonal
-    to z, where u is silent."""
+    """W with its error: first the row z = Wᵀu of the direction u that sees v best, then everything orthogonal
+    to z, where u has no score."""
     d = meter.width
     with asker.phase("range"):
         asker.expect(asker.bill.total + d * d + 3 * d)
@@ -155,8 +155,8 @@ def learn_scores(
         column, column_error = meter.measure(None, direction[:, None])
         floor = z_error * float(np.linalg.norm(column)) / length if length > 0.0 else 0.0
         if floor > _FAINT * meter.resolution() * d:
-            # the loudest direction hears next to nothing: z is any direction, and what W does beside it is to
-            # be found
+            # the direction that sees v best has next to no score: z is any direction, and what W does beside
+            # it is to be found
             floor = 0.0
         solver = replace(solver, floor=floor, within=_turned_complement(direction, rng))
         found = solver.solve(meter.beside(direction), rng, lambda left: asker.expect(asker.bill.total + left))

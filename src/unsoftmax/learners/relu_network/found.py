@@ -27,7 +27,7 @@ class NetworkFound:
     @property
     def caveat(self) -> str:
         """The blind spot, and what could not be told apart, in words."""
-        parts, loudest = [], float(self.folds.sizes.max(initial=0.0))
+        parts, largest = [], float(self.folds.sizes.max(initial=0.0))
         if self.merged:
             many = f"{self.merged} hyperplanes lie" if self.merged > 1 else "one hyperplane lies"
             parts.append(
@@ -44,7 +44,7 @@ class NetworkFound:
         if self.faintest > 0.0:
             parts.append(
                 f"folds smaller than {self.faintest:.2g} (half the jump of the gradient; the largest is "
-                f"{loudest:.2g}) may not show, "
+                f"{largest:.2g}) may not show, "
                 "nor gaps between hyperplanes that times their folds are smaller"
             )
         if self.folds.biased:

@@ -42,7 +42,7 @@ _LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness:
 _TOO_SHORT, _TOO_LONG = (
     200.0,
     200.0,
-)  # loud hyperplanes this many units away, or that many times nearer, need another unit
+)  # hyperplanes of strong folds this many units away, or that many times nearer, need another unit
 _BETTER = 3.0  # the same where a bound is not as small as it could be
 _ORDERLY = 5.0  # decades of sizes and distances; where they differ more, what does not fit may be rounding
 _SEEN = (
@@ -258,8 +258,8 @@ class Search:
         return bool((np.abs(answers - folds.constant) <= 1e-9 * abs(folds.constant)).all())
 
     def _other_unit(self, folds: CanonicalNetwork, too_short: float, too_long: float) -> bool:
-        """Whether the loud hyperplanes lie elsewhere than the line's unit says, so that digits are lost; then
-        it is set right, once."""
+        """Whether the hyperplanes of strong folds lie elsewhere than the line's unit says, so that digits are
+        lost; then it is set right, once."""
         if not self.biased or self._corrected:
             return False
         # a constant is no hyperplane: at the distance where the linear part outweighs it, none need lie
@@ -300,10 +300,10 @@ class Search:
                 return folds, errors, None
             if not self.biased or self._many_deviate:
                 return folds, errors, rows[worst]
-            quiet = float(deviations[deviations <= limit].max(initial=limit / 4))
+            explained = float(deviations[deviations <= limit].max(initial=limit / 4))
             stretch = _FAR if worst < len(beyond) and not others.any() else 1.0
             rounding = 4.0 * self.sketcher.noise
-            slack = max(rounding, quiet / 4.0)
+            slack = max(rounding, explained / 4.0)
             with self.asker.phase("bumps"):
                 better = learn_leftover(
                     self.function,

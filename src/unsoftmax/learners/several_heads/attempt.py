@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["Restart", "SharedStep", "TooClose"]
+__all__ = ["DependentOutputs", "Restart", "SharedStep", "TooClose"]
 
 
 class Restart(Exception):
@@ -15,3 +15,7 @@ class SharedStep(Restart):
 
 class TooClose(Restart):
     """Two heads were seen, but their matrices could not be told apart."""
+
+
+class DependentOutputs(Restart):
+    """The outputs of the heads span fewer dimensions than they have together: no attempt tells them apart."""

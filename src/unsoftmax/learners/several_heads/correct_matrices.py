@@ -48,7 +48,7 @@ def matrix_error(
     rng: np.random.Generator,
 ) -> float:
     """Relative error of one matrix, its scale apart, as far as a few fresh pairs show it; infinite when the
-    head is not heard as predicted."""
+    head does not answer as predicted."""
     sizes = PairSizes(size, _SATURATED, respond.biased)
     A, B = isolating_pairs(matrices, head, readouts[head], _PROBES, rng, sizes)
     missing, good = _missing(respond, matrices, readouts, head, A, B)

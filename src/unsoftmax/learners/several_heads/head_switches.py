@@ -120,13 +120,13 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
     look([top, top - 2, *coarse])
     reference = float(np.median([values[top], values[top - 2], values[top - 4]]))
     total = abs(float(circle.a @ respond.v))
-    loud = max(abs(values[top]), total)
+    largest = max(abs(values[top]), total)
     clear = [
-        level for level in values if float(respond.blur(circle.a, 2.0**level * circle.p)[0]) <= 1e-3 * loud
+        level for level in values if float(respond.blur(circle.a, 2.0**level * circle.p)[0]) <= 1e-3 * largest
     ]
-    size = max((abs(values[level]) for level in clear), default=loud) + total
+    size = max((abs(values[level]) for level in clear), default=largest) + total
     if size == 0.0:
-        raise Restart("the base row is not heard")
+        raise Restart("the base row does not move the answer")
 
     def flat(level: int) -> bool:
         b = 2.0**level * circle.p

@@ -31,7 +31,7 @@ from unsoftmax.solvers.stepwise import Request, explore, reassemble
 __all__ = ["Heads", "isolate_heads", "solve_heads"]
 
 _WORST_CONDITION = 1e7
-_LARGEST_LEAK = 1e-4  # of a response; beyond, the others are too loud to be corrected for
+_LARGEST_LEAK = 1e-4  # of a response; beyond, the others move the answer too much to be corrected for
 _NO_LEAK = 256  # roundings of an answer, which carries at least as many of its own
 _LEAK_ROUNDS = 6
 _SECOND_LOOKS = 3
@@ -39,7 +39,7 @@ _GOOD_ENOUGH = 4e-11  # relative error from which a second look is not worth its
 _LOST = 1e-4  # error of a matrix that further looks do not mend, when ...
 _PARALLEL = 1e3  # ... the heads' rows are as ill conditioned as this
 _ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
-_TELLS = 0.1  # of that distance: a larger error leaves pairs on which one head is heard alone to chance
+_TELLS = 0.1  # of that distance: a larger error leaves pairs on which one head alone answers to chance
 _RANK = 1e-11  # of the largest singular value: errors of W are 1e-14 to 1e-11
 
 
@@ -232,7 +232,7 @@ def _correct_leaks(
     """Matrices and ranks, from the first ones: what the others add is predicted and subtracted until nothing
     changes; where it is too much, asked again nearer to the base row."""
     matrices, ranks = first
-    quiet = [job.meter.background for job in jobs]
+    backgrounds = [job.meter.background for job in jobs]
     for _ in range(_LEAK_ROUNDS):
         worst, again = 0.0, []
         for h, job in enumerate(jobs):
@@ -246,7 +246,7 @@ def _correct_leaks(
             )
             for block in job.blocks:
                 saturated, leaking = (
-                    quiet[h](block.directions, block.steps, block.points)[1],
+                    backgrounds[h](block.directions, block.steps, block.points)[1],
                     predicted(block.directions, block.steps, block.points)[1],
                 )
                 share = np.abs(leaking - saturated) / np.maximum(np.abs(block.answers - saturated), 1e-300)

@@ -33,10 +33,10 @@ def read_head_values(
     longest = float((isolation.sizes.max() * np.linalg.norm(points, axis=1)).max())
     step = _REACH * np.sqrt(d) * size / longest * 4
     foot = respond(a, points)
-    voices = foot[:H] - (foot[H] if hidden else 0.0)
+    alone = foot[:H] - (foot[H] if hidden else 0.0)
     plateau = max(1e-12, 64 * respond.rounding)
-    if np.any(np.abs(voices - stairs.heights) > 1e-3 * np.abs(stairs.heights) + 1e3 * plateau * stairs.size):
-        raise Restart("a head alone is not as loud as its step is high")
+    if np.any(np.abs(alone - stairs.heights) > 1e-3 * np.abs(stairs.heights) + 1e3 * plateau * stairs.size):
+        raise Restart("a head alone does not move the answer by the height of its step")
     steps = np.full(d - 1, step)
     gradient = np.full((d - 1, len(points)), np.nan)
     todo = np.arange(d - 1)
@@ -79,7 +79,7 @@ def read_crowded_values(
     foot = np.subtract(*np.split(respond(a, both), 2))
     plateau = max(1e-12, 64 * respond.rounding)
     if np.any(np.abs(foot - stairs.heights) > 1e-3 * np.abs(stairs.heights) + 1e3 * plateau * stairs.size):
-        raise Restart("a head switched on and off is not as loud as its step is high")
+        raise Restart("a head switched on and off does not move the answer by the height of its step")
     drift = np.array([_REACH * np.sqrt(d) * size / (isolation.sizes.max() * np.linalg.norm(b)) for b in on])
     steps = np.full(d - 1, float(drift.min()))
     moved = a + steps[:, None] * left[:, 1:].T

@@ -68,4 +68,4 @@ def measure_rows(respond: Responses, stairs: HeadSwitches, rng: np.random.Genera
         again = np.array(todo)
         steps[again[:, 0], again[:, 1]] /= 4
         read(again)
-    raise Restart("other heads wake up while the rows of one are read")
+    raise Restart("another head's weight rises while this head is being measured")

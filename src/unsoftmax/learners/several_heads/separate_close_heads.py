@@ -2,7 +2,7 @@
 
 With the readouts known, Σ_h σ(aᵀW_h b)·(a·v_h) tells all W_h apart even at small scores, because a·v_h
 differs from head to head. What is found there allows larger rows, at which the same answers tell more digits:
-the rows grow until the heads can be heard one by one.
+the rows grow until the heads can be read one by one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STEPS = 8
 _CLOSE = 1e-3  # what a residual may grow to at the next stage
 # weight of the rows known against answers: too small to bend what the answers tell, too large to be lost
 _TRUST = 1e-3
-_ALONE = 40.0  # score of the others where one head is heard alone
+_ALONE = 40.0  # score of the others where one head alone answers
 
 
 def approach(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.answers import IDENTIFY, Finding
+from unsoftmax.answers import IDENTIFY, Finding, Seen, Subject
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.meters.tokens import TokenSequences
@@ -51,7 +51,12 @@ def look_at_tokens(asker: TokenBooks, longest: int, rng: np.random.Generator) ->
         tokens = rng.permutation(sequences.vocabulary)[:_TOKENS]
         alone = _numbers(sequences, tokens[:, None])
         if not _alike(alone, _numbers(sequences, tokens[:, None])):
-            note("repeatability", "random", "single tokens asked twice were answered differently", start)
+            note(
+                Subject.REPEATABILITY,
+                Seen.RANDOM,
+                "single tokens asked twice were answered differently",
+                start,
+            )
             return TokenLook(
                 "no function of its ids",
                 tuple(findings),
@@ -66,7 +71,7 @@ def look_at_tokens(asker: TokenBooks, longest: int, rng: np.random.Generator) ->
         before = asker.bill.total
         triples = np.stack([rng.permutation(tokens)[:3] for _ in range(_SAMPLES)])
         ordered = _alike(_numbers(sequences, triples), _numbers(sequences, triples[:, [1, 0, 2]]))
-        value = "does not matter" if ordered else "matters"
+        value = "does not matter" if ordered else Seen.MATTERS
         note(
             "order of tokens",
             value,
@@ -105,7 +110,7 @@ def _mixtures(
     answers = _numbers(sequences, pairs)
     doubled = _numbers(sequences, np.repeat(pairs, 2, axis=1)) if sequences.longest >= 4 else answers
     same = _alike(answers, doubled)
-    value = "do not count" if same else "count"
+    value = "do not count" if same else Seen.COUNT
     findings.append(Finding("copies", value, f"every token doubled, in {len(pairs)} pairs", 2 * len(pairs)))
     if not same:
         obstacle = (

@@ -10,7 +10,7 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.joint_vector_heads import JointVectorHeads, VectorStep, vector_step
 
-__all__ = ["MOST_UNKNOWNS", "finish_together", "fresh_step"]
+__all__ = ["MOST_UNKNOWNS", "finish_together", "fresh_step", "pairs_to_finish"]
 
 MOST_UNKNOWNS = 1500  # of a dense least-squares problem: three seconds
 _EQUATIONS = 1.6  # for every unknown
@@ -72,6 +72,12 @@ def _model(model: MultiHead, heads: JointVectorHeads) -> MultiHead:
     return MultiHead(parts, model.c)
 
 
+def pairs_to_finish(unknowns: int, heads: int, width: int, outputs: int) -> int:
+    """How many pairs one set has: 1.6 equations an unknown, and as many pairs as V alone needs, whatever m
+    is."""
+    return int(_EQUATIONS * max(unknowns / outputs, heads * width)) + _EXTRA
+
+
 def _ask(
     respond: VectorResponses, model: MultiHead, bound: float | None, rng: np.random.Generator
 ) -> tuple[Array, Array, Array]:
@@ -80,8 +86,7 @@ def _ask(
     heads, d = model.heads, model.width
     m = len(respond.c)
     joint = _joint(model)
-    n = int(_EQUATIONS * joint.unknowns / m) + _EXTRA
-    n = max(n, int(_EQUATIONS * len(heads) * d) + _EXTRA)  # V alone needs so many, whatever m is
+    n = pairs_to_finish(joint.unknowns, len(heads), d, m)
     A, B = (rng.standard_normal((n, d)) for _ in range(2))
     for rows in (A, B):
         rows /= np.linalg.norm(rows, axis=1)[:, None]

@@ -11,7 +11,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim
-from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.several_heads.attempt import DependentOutputs, Restart
 from unsoftmax.learners.several_heads.class_tests import answer_rounding
 from unsoftmax.learners.several_heads.learner import MultiHeadLearner, fresh_deviation
 from unsoftmax.learners.vector_answers.by_readout import learn_by_readout
@@ -96,7 +96,7 @@ class VectorOutputsLearner:
                 model = _all_heads(respond, tolerance, rng)
             except (Restart, np.linalg.LinAlgError) as reason:
                 reasons.append(str(reason))
-                if "dimensions in all" in str(reason):
+                if isinstance(reason, DependentOutputs):
                     break
                 continue
             if asker.input_bound is not None:
@@ -203,14 +203,14 @@ def _all_heads(respond: VectorResponses, tolerance: float, rng: np.random.Genera
     large = asker.input_bound is None
     if large:
         with asker.phase("plateaus"):
-            voices = find_plateaus(respond, rng)
+            plateaus = find_plateaus(respond, rng)
         with asker.phase("outputs"):
-            separation = separate_by_plateaus(respond, voices, rng)
+            separation = separate_by_plateaus(respond, plateaus, rng)
     else:
         with asker.phase("copies"):
             separation = separate_by_copies(respond, rng)
     if separation.condition > 1e8:
-        raise Restart(
+        raise DependentOutputs(
             f"the heads' outputs have {separation.joined.shape[1]} dimensions in all, nearly dependent"
         )
     unmixing = Unmixing(separation, respond.V)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.several_heads.attempt import DependentOutputs, Restart
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
 __all__ = ["PlateauRows", "Separation", "find_plateaus", "separate_by_plateaus"]
@@ -126,22 +126,22 @@ def find_plateaus(respond: VectorResponses, rng: np.random.Generator) -> Plateau
 
 
 def separate_by_plateaus(
-    respond: VectorResponses, voices: PlateauRows, rng: np.random.Generator
+    respond: VectorResponses, plateaus: PlateauRows, rng: np.random.Generator
 ) -> Separation:
     """T_h from the same plateaus with a moved a little, until no head shows a new direction; about H(r + 1)
     queries."""
-    d, H = respond.width, len(voices.points) - 1
-    size = float(np.linalg.norm(voices.a))
-    step = min(0.1, 0.02 * voices.gap) * size
+    d, H = respond.width, len(plateaus.points) - 1
+    size = float(np.linalg.norm(plateaus.a))
+    step = min(0.1, 0.02 * plateaus.gap) * size
     directions = np.linalg.qr(rng.standard_normal((d, d)))[0].T
-    base = _parts(respond, voices, voices.a[None])[0]
+    base = _parts(respond, plateaus, plateaus.a[None])[0]
     seen = [[part] for part in base]  # one list of vectors a head
     used = 0
     while used < d:
         count = min(d - used, 2)
-        rows = voices.a + step * directions[used : used + count]
+        rows = plateaus.a + step * directions[used : used + count]
         used += count
-        parts = _parts(respond, voices, rows)
+        parts = _parts(respond, plateaus, rows)
         moved = (np.linalg.norm(parts - base, axis=2) / np.linalg.norm(base, axis=1)).max(axis=1)
         for part, change in zip(parts, moved, strict=True):
             if change < min(0.5, 60 * step / size):  # more means that a head switched
@@ -157,18 +157,18 @@ def separate_by_plateaus(
         right = np.linalg.svd(np.array(vectors), full_matrices=False)[2]
         blocks.append(right[:rank].T)
     if sum(ranks) > len(respond.c):
-        raise Restart(
+        raise DependentOutputs(
             f"the heads' outputs have {sum(ranks)} dimensions in all, and an answer only {len(respond.c)}"
         )
     return Separation(blocks)
 
 
-def _parts(respond: VectorResponses, voices: PlateauRows, rows: Array) -> Array:
+def _parts(respond: VectorResponses, plateaus: PlateauRows, rows: Array) -> Array:
     """±V_hᵀa for every row a and head h, shape (rows, H, m): differences of neighbouring plateaus."""
-    H = len(voices.points) - 1
-    found = respond(np.repeat(rows, H, axis=0)[:, None], np.tile(voices.points[:H], (len(rows), 1))).reshape(
-        len(rows), H, -1
-    )
+    H = len(plateaus.points) - 1
+    found = respond(
+        np.repeat(rows, H, axis=0)[:, None], np.tile(plateaus.points[:H], (len(rows), 1))
+    ).reshape(len(rows), H, -1)
     last = rows @ respond.V - found[:, 0]
     return np.diff(np.concatenate([found, last[:, None]], axis=1), axis=1)
 

@@ -233,11 +233,11 @@ def _groups(unmixing: Unmixing, d: int, rng: np.random.Generator) -> list[Array]
     readout."""
     smallest = min(len(G) for G in unmixing.values)
     if unmixing.heads == 1:
-        loud, quiet = _loud_and_quiet(unmixing.values[0])
-        groups = [loud.T]
-        for start in range(0, quiet.shape[1], smallest):
-            part = quiet[:, start : start + smallest]
-            groups.append((loud[:, : part.shape[1]] + part).T)
+        seen, unseen = _seen_and_unseen(unmixing.values[0])
+        groups = [seen.T]
+        for start in range(0, unseen.shape[1], smallest):
+            part = unseen[:, start : start + smallest]
+            groups.append((seen[:, : part.shape[1]] + part).T)
         return groups
     n = max(1, int(_FILLED * smallest))
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0].T
@@ -252,18 +252,18 @@ def _inner_groups(
     if most == 0:
         return []
     if unmixing.heads == 1:
-        loud, quiet = _loud_and_quiet(unmixing.values[0])
-        n = loud.shape[1]
+        seen, unseen = _seen_and_unseen(unmixing.values[0])
+        n = seen.shape[1]
         span = spans[0]
         parts = [span[:, start : start + n] for start in range(0, most, n)]
-        return [part.T if quiet.shape[1] == 0 else (part + loud[:, : part.shape[1]]).T for part in parts]
+        return [part.T if unseen.shape[1] == 0 else (part + seen[:, : part.shape[1]]).T for part in parts]
     n = len(groups[0])
     wanted = int(np.ceil(1.25 * most))
     rows = np.linalg.qr(rng.standard_normal((len(spans[0]), min(len(spans[0]), n * -(-wanted // n)))))[0].T
     return [rows[start : start + n] for start in range(0, len(rows), n)]
 
 
-def _loud_and_quiet(G: Array) -> tuple[Array, Array]:
-    """Orthonormal directions that the readout hears, and those it does not."""
+def _seen_and_unseen(G: Array) -> tuple[Array, Array]:
+    """Orthonormal directions that the readout sees, and those it does not."""
     right = np.linalg.svd(G)[2]
     return right[: len(G)].T, right[len(G) :].T

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.several_heads.attempt import DependentOutputs, Restart
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
@@ -108,7 +108,7 @@ def separate_by_copies(respond: VectorResponses, rng: np.random.Generator) -> Se
         if max(ranks) < len(seen[0]):
             break
     if sum(ranks) > len(respond.c):
-        raise Restart(
+        raise DependentOutputs(
             f"the heads' outputs have {sum(ranks)} dimensions in all, and an answer only {len(respond.c)}"
         )
     return Separation(

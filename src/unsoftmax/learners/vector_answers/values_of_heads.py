@@ -12,7 +12,7 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["MOST_UNKNOWNS", "values_of_heads"]
+__all__ = ["MOST_UNKNOWNS", "pairs_for_values", "values_of_heads"]
 
 MOST_UNKNOWNS = 6000  # of the linear system: 300 MB
 _SURPLUS = 1.4  # equations for every unknown; with 1.2 one layer in fifty had a system of condition above 1e4
@@ -40,7 +40,7 @@ def values_of_heads(
         )
     if not scored:
         return MultiHead([SingleHead(np.zeros((d, d)), respond.V)], respond.c)
-    A, B, weights = _pairs(scored, int(_SURPLUS * H * d) + _EXTRA, bound, rng)
+    A, B, weights = _pairs(scored, pairs_for_values(H, d), bound, rng)
     found = respond(A[:, None], B)
     if flat:
         found, weights = found - 0.5 * A @ respond.V, weights - 0.5
@@ -54,6 +54,15 @@ def values_of_heads(
     if flat:
         parts.append(SingleHead(np.zeros((d, d)), respond.V - V.sum(axis=0)))
     return MultiHead(parts, respond.c)
+
+
+def pairs_for_values(heads: int, width: int) -> int:
+    """How many pairs determine V of all heads.
+
+    >>> pairs_for_values(2, 10)
+    40
+    """
+    return int(_SURPLUS * heads * width) + _EXTRA
 
 
 def _pairs(
