@@ -59,15 +59,14 @@ def cover_tokens(
     tokens = np.roll(rng.permutation(asking), 1)
     pairs = np.stack([tokens, asking], axis=1)
     found = _ask(answers, pairs)
-    worst = _largest(found - model(pairs))
+    coverage = Coverage(_largest(found - model(pairs)), float("nan"), 0.0, len(pairs))
     if (
-        len(model.heads) > 1
-        or model.outputs is not None
-        or model.longest is not None
-        or type(model) is not TokenHeads
+        len(model.heads) == 1
+        and model.outputs is None
+        and model.longest is None
+        and type(model) is TokenHeads
     ):
-        return Coverage(worst, float("nan"), 0.0, len(pairs))
-    coverage = _compared(model, pairs, found, worst, noise)
+        coverage = _compared(model, pairs, found, coverage.max_error, noise)
     repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))
     for length in (4, 32) * repeats if coverage.hidden > 0.0 or thorough else ():
         before = rng.choice(asking, (len(asking), min(length, longest - 1)))

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from unsoftmax.answers import Finding
+from unsoftmax.answers import Exact, Finding
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.certify import REPLAY_TEST, Certificate
 from unsoftmax.certify.token_certificate import certify_tokens
@@ -211,10 +211,11 @@ def _bound(evidence: _Evidence) -> float:
     scores = evidence.coverage.score_error
     learned = evidence.learned
     size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
-    if learned.oversampled:
-        answers = max(_NOISE_BOUND * _relative_errors(evidence), learned.loss / size)
+    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 or learned.strong else _BOUND
+    if learned.fitted:
+        margin = _NOISE_BOUND if not isinstance(learned.answers, Exact) else margin
+        answers = max(margin * _relative_errors(evidence), learned.loss / size)
         return max(answers, evidence.growth * learned.parameter_error)
-    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 else _BOUND
     seen = max(_relative_errors(evidence), learned.loss / size, learned.parameter_error, EPS)
     return margin * max(seen, evidence.growth * (0.0 if np.isnan(scores) else max(scores, EPS)))
 
@@ -223,7 +224,7 @@ def _explained(learned: LearnedTokens, coverage: Coverage) -> float:
     """How far answers may be from the model's by the errors of the method, relative to their spread."""
     size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
     explained = max(learned.explained / size, learned.model.exact_at)
-    strong = coverage.hidden > 0.0 and not learned.oversampled
+    strong = coverage.hidden > 0.0 and not learned.fitted
     return max(explained, _STRONG_EXPLAINED) if strong else explained
 
 

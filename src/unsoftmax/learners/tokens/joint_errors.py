@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.tokens.books import RecordedBooks
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
-from unsoftmax.solvers.joint_refinement import Spread
+from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
 from unsoftmax.solvers.token_refinement import TOKEN_OPTIONS, TokenFit, TokenState
 
-__all__ = ["parameter_error", "vector_values"]
+__all__ = ["FittedErrors", "fitted_errors", "vector_values"]
 
 _DRAWS = 12  # of errors that parameters may have
+_SAMPLES, _LENGTHS = 1000, (2, 4, 16, 64)  # sequences on which the answers of draws are compared
 _REFINEMENTS = 3  # of values by their residuals: normal equations alone lose half of the digits
 
 
-def parameter_error(fit: TokenFit, state: TokenState, rng: np.random.Generator) -> float:
-    """The largest relative distance of models that are off as the residuals allow."""
+@dataclass(frozen=True)
+class FittedErrors:
+    """How far answers, and parameters relative to their size, are off where residuals are noise."""
+
+    answers: float
+    parameters: float
+
+
+def fitted_errors(
+    fit: TokenFit,
+    state: TokenState,
+    longest: int,
+    rng: np.random.Generator,
+    options: RefinementOptions = TOKEN_OPTIONS,
+    draws: int = _DRAWS,
+) -> FittedErrors:
+    """The largest of several draws of what the residuals allow. longest: the most tokens of a sequence."""
     gauge = sum(head.keys.shape[1] ** 2 + head.keys.shape[1] + 1 for head in state) - 1
-    model = TokenHeads(state)
-    draws = Spread.of(fit, state, gauge, TOKEN_OPTIONS).draw(_DRAWS, rng)
-    return max(model.distance(TokenHeads(fit.moved(state, step))) for step in draws)
+    steps = Spread.of(fit, state, gauge, options).draw(draws, rng)
+    model, moved = TokenHeads(state), [TokenHeads(fit.moved(state, step)) for step in steps]
+    samples = [rng.integers(0, model.vocabulary, (_SAMPLES, min(n, longest))) for n in _LENGTHS]
+    answers = max(float(np.abs(model(ids) - each(ids)).max()) for each in moved for ids in samples)
+    return FittedErrors(answers, max(model.distance(each) for each in moved))
 
 
 def vector_values(state: TokenState, fit: TokenFit, books: RecordedBooks) -> list[TokenHead]:

@@ -12,8 +12,9 @@ from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.models import TokenHead, TokenHeads
 
-__all__ = ["LearnedTokens", "constant_answers", "readout_of"]
+__all__ = ["STRONG", "LearnedTokens", "constant_answers", "readout_of"]
 
+STRONG = 2.5  # deviation of scores from which rare sequences are known much worse than usual ones
 _EXPLAINED = 1e4  # predicted losses: more means another function
 _NOISE_EXPLAINED = 30.0  # noise is four standard deviations; where scores are strong, tails are heavy
 
@@ -24,7 +25,7 @@ class LearnedTokens:
 
     strong: whether some scores are so strong that predictions of these errors are poor. claim: of the learner
     that made the model. parameter_error: how far parameters are off, relative, where a joint fit tells it.
-    answers: what kind of answers the target gives, with the evidence in `seen`. oversampled: whether all was
+    answers: what kind of answers the target gives, with the evidence in `seen`. fitted: whether all of it was
     fitted to more answers than unknowns, so that what is left is their noise.
     """
 
@@ -36,17 +37,17 @@ class LearnedTokens:
     parameter_error: float = 0.0
     answers: Answers = field(default_factory=Exact)
     seen: str = ""
-    oversampled: bool = False
+    fitted: bool = False
 
     @property
     def explained(self) -> float:
         """How far answers may be from the model's by the errors of the method alone."""
-        if not self.oversampled:
+        if not self.fitted:
             return _EXPLAINED * max(self.loss, self.noise)
         # scores are rounded too, which equal sequences do not show: they share them
         unit = self.answers.format.unit if isinstance(self.answers, Computed) else 0.0
         rounding = unit * self.model.score_strength() * self.model.spread
-        return _NOISE_EXPLAINED * (self.noise + rounding)
+        return _NOISE_EXPLAINED * (self.noise + self.loss + rounding)
 
 
 def readout_of(values: Array) -> Array | None:

@@ -21,6 +21,8 @@ from unsoftmax.outcomes import OutsideClass
 
 __all__ = ["TokenLearner"]
 
+_SEVERAL = "several heads with positions, or one whose scores are very strong, are not learnt"
+
 
 @dataclass(frozen=True)
 class TokenLearner:
@@ -50,7 +52,10 @@ class TokenLearner:
             if refuted.test is not ORDER_TEST or longest < 3:
                 raise
             noise = ROUNDING * EPS * float(np.abs(values).max())
-            return self.with_positions.learn(asker, longest, rng, values, noise)
+            try:
+                return self.with_positions.learn(asker, longest, rng, values, noise)
+            except OutsideClass as other:
+                raise OutsideClass(other.test, f"{other.refutation.seen}; {_SEVERAL}") from other
         if meter is None:
             return constant_answers(values)
         against = self.one_head.refuted(asker, meter, rng)

@@ -16,7 +16,7 @@ from unsoftmax.learners.tokens.checks import (
     mixes_as_one_head,
     refuse_other_functions,
 )
-from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers, readout_of
+from unsoftmax.learners.tokens.learned import STRONG, LearnedTokens, constant_answers, readout_of
 from unsoftmax.learners.tokens.oversampled import can_oversample, oversample
 from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
@@ -116,7 +116,7 @@ class OneTokenHead:
             learned,
             model=TokenHeads([fitted]),
             loss=found.loss,
-            strong=False,
+            strong=head.table.norm() / head.table.width > STRONG,
             parameter_error=found.error,
-            oversampled=True,
+            fitted=True,
         )

@@ -8,16 +8,16 @@ import numpy as np
 
 from unsoftmax.arrays import Ids
 from unsoftmax.learners.tokens.books import RecordedBooks
+from unsoftmax.learners.tokens.joint_errors import fitted_errors
 from unsoftmax.meters.tokens import PairRequest, TokenPairMeter
 from unsoftmax.models import TokenHead, TokenHeads
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread, refine
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 from unsoftmax.solvers.token_answers import FlatSequences
 from unsoftmax.solvers.token_refinement import TokenFit
 
 __all__ = ["Oversampled", "can_oversample", "oversample"]
 
 _DRAWS = 3  # of errors that the table may have: a distance over thousands of numbers varies little
-_SAMPLES, _LENGTHS = 1000, (2, 4, 16, 64)  # sequences on which answers of the draws are compared
 _MOST_NUMBERS = 3e7  # answers times rank: a fit holds a few arrays of that size
 _SURE = 2.0  # of the largest draw: answers that share a rounded score are off alike
 OPTIONS = RefinementOptions(
@@ -52,7 +52,7 @@ def oversample(
 
     start: what single entries gave. Every round asks each token once, and about each token once.
     """
-    V, r = meter.vocabulary, start.keys.shape[1]
+    V = meter.vocabulary
     wanted = factor * TokenHeads([start]).parameters
     asked = sum(len(ids) for ids, _ in books.batches)
     for _ in range(max(0, int(np.ceil((wanted - asked) / V))) if V > 1 else 0):
@@ -63,14 +63,9 @@ def oversample(
     fit = TokenFit(flat, books.numbers(readout), meter.noise)
     refined = refine(fit, (start,), OPTIONS)
     state = refined.state
-    gauge = r**2 + r
-    spread = Spread.of(fit, state, gauge, replace(OPTIONS, least_damping=1e-7))
-    moved = [fit.moved(state, step) for step in spread.draw(_DRAWS, rng)]
-    model = TokenHeads(state)
-    error = max(model.distance(TokenHeads(each)) for each in moved)
-    samples = [rng.integers(0, V, (_SAMPLES, min(n, meter.sequences.longest))) for n in _LENGTHS]
-    loss = max(float(np.abs(model(ids) - TokenHeads(each)(ids)).max()) for each in moved for ids in samples)
-    return Oversampled(state[0], _SURE * loss, _SURE * error)
+    options = replace(OPTIONS, least_damping=1e-7)
+    errors = fitted_errors(fit, state, meter.sequences.longest, rng, options, _DRAWS)
+    return Oversampled(state[0], _SURE * errors.answers, _SURE * errors.parameters)
 
 
 def _request(head: TokenHead, meter: TokenPairMeter, tokens: Ids, asking: Ids) -> PairRequest:

@@ -9,8 +9,8 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
 from unsoftmax.learners.tokens.claims import POSITIONS_CLAIM
-from unsoftmax.learners.tokens.joint_errors import parameter_error, vector_values
-from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
+from unsoftmax.learners.tokens.joint_errors import fitted_errors, vector_values
+from unsoftmax.learners.tokens.learned import STRONG, LearnedTokens, readout_of
 from unsoftmax.learners.tokens.positions.pairs import learn_pairs
 from unsoftmax.learners.tokens.positions.places import learn_places
 from unsoftmax.learners.tokens.positions.second_place import find_second_place
@@ -55,8 +55,14 @@ class PositionedHead:
         fit = TokenFit(flat, books.numbers(readout), noise)
         refined = refine_tokens(fit, (head,))
         state = refined.state
-        error = parameter_error(fit, state, rng)
+        errors = fitted_errors(fit, state, longest, rng)
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))
         return LearnedTokens(
-            model, noise, refined.rms[-1] * noise, claim=POSITIONS_CLAIM, parameter_error=error
+            model,
+            noise,
+            max(errors.answers, refined.rms[-1] * noise),
+            claim=POSITIONS_CLAIM,
+            parameter_error=errors.parameters,
+            strong=model.score_strength() > STRONG,
+            fitted=True,
         )

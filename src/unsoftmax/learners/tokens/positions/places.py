@@ -8,10 +8,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.learners.tokens.checks import ORDER_TEST
+from unsoftmax.learners.tokens.learned import STRONG
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenPositions
 from unsoftmax.models.base import softmax
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers.many_small_fits import fit_many
 
 __all__ = ["learn_places"]
@@ -66,7 +67,13 @@ def learn_places(
             head.values[ids] + np.append(places.values, 0.0),
             sequences.ask(ids),
         )
-        found, rms = _best(problem, r, noise, limit, rng)
+        found, rms = _best(problem, _usual(head), noise, limit, rng)
+        if rms > limit and head.table.norm() > STRONG * head.table.width:
+            raise Unresolved(
+                f"scores are strong, and no start was found from which sequences of {length} tokens are "
+                f"explained: {rms:.2g} is left of answers that spread over {head.spread:.2g}; "
+                "another seed may help"
+            )
         if rms > limit:
             raise OutsideClass(
                 ORDER_TEST,
@@ -81,12 +88,17 @@ def learn_places(
     return TokenHead(head.keys, head.queries, head.values, places)
 
 
+def _usual(head: TokenHead) -> Array:
+    """Sizes of keys, queries and values, (2r + 1,)."""
+    return np.concatenate([head.keys.std(axis=0), head.queries.std(axis=0), head.values.std(keepdims=True)])
+
+
 def _best(
-    problem: _Place, r: int, noise: float, limit: float, rng: np.random.Generator
+    problem: _Place, usual: Array, noise: float, limit: float, rng: np.random.Generator
 ) -> tuple[Array, float]:
-    best, rms = np.zeros(2 * r + 1), np.inf
+    best, rms = np.zeros(len(usual)), np.inf
     for count in _STARTS:
-        starts = 0.5 * rng.standard_normal((count, 2 * r + 1))
+        starts = 0.5 * usual * rng.standard_normal((count, len(usual)))
         starts[0] = 0.0
         fits = fit_many(problem, starts, np.arange(count), good=noise)
         at = int(fits.rms.argmin())

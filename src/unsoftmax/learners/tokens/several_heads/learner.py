@@ -9,8 +9,8 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
 from unsoftmax.learners.tokens.claims import TOKEN_HEADS_CLAIM
-from unsoftmax.learners.tokens.joint_errors import parameter_error, vector_values
-from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
+from unsoftmax.learners.tokens.joint_errors import fitted_errors, vector_values
+from unsoftmax.learners.tokens.learned import STRONG, LearnedTokens, readout_of
 from unsoftmax.learners.tokens.several_heads.count import count_heads
 from unsoftmax.learners.tokens.several_heads.joint import fit_jointly, fitted_answers, heads_of
 from unsoftmax.learners.tokens.several_heads.pairs import HeadPairs
@@ -59,12 +59,15 @@ class SeveralTokenHeads:
         fit = fitted_answers(books.read(readout), noise)
         state = _without_absent_directions(heads_of(table), fit)
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))
+        errors = fitted_errors(fit, state, longest, rng)
         return LearnedTokens(
             model,
             noise,
-            rms * noise,
+            max(errors.answers, rms * noise),
             claim=TOKEN_HEADS_CLAIM,
-            parameter_error=parameter_error(fit, state, rng),
+            parameter_error=errors.parameters,
+            strong=model.score_strength() > STRONG,
+            fitted=True,
         )
 
 
@@ -85,10 +88,11 @@ def _completed(table: HeadScores, books: RecordedBooks, readout: Array | None) -
         open_ = left[table.strong[left]]
         if len(open_):
             table.add_column(int(open_[0]))
-    left = np.flatnonzero(~table.complete_tokens)
+    missing, usual = int(np.sum(~table.complete_tokens)), float(np.median(np.abs(table.values.scores)))
+    why = f"; scores are strong (usually {usual:.2g}) and hide each other" if usual > STRONG else ""
     raise Unresolved(
-        f"{len(left)} of {len(table.fitted)} tokens do not fit with the others in {table.pairs.heads} heads "
-        f"(residuals of the others are {rms:.2g} times the noise); another seed would help"
+        f"{missing} of {len(table.fitted)} tokens do not fit with the others in {table.pairs.heads} heads "
+        f"(residuals of the others are {rms:.2g} times the noise){why}; another seed may help"
     )
 
 
