@@ -21,6 +21,8 @@ from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
 
 __all__ = ["PositionedHead"]
 
+_EXPLAINED = 30.0  # units of noise; residuals of a good fit are below one, and those of none excuse nothing
+
 
 @dataclass(frozen=True)
 class PositionedHead:
@@ -55,12 +57,12 @@ class PositionedHead:
         fit = TokenFit(flat, books.numbers(readout), noise)
         refined = refine_tokens(fit, (head,))
         state = refined.state
-        errors = fitted_errors(fit, state, longest, rng)
+        errors, rms = fitted_errors(fit, state, longest, rng), refined.rms[-1]
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))
         return LearnedTokens(
             model,
             noise,
-            max(errors.answers, refined.rms[-1] * noise),
+            errors.answers if rms <= _EXPLAINED else noise,
             claim=POSITIONS_CLAIM,
             parameter_error=errors.parameters,
             strong=model.score_strength() > STRONG,

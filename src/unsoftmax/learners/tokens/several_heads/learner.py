@@ -63,7 +63,7 @@ class SeveralTokenHeads:
         return LearnedTokens(
             model,
             noise,
-            max(errors.answers, rms * noise),
+            errors.answers,
             claim=TOKEN_HEADS_CLAIM,
             parameter_error=errors.parameters,
             strong=model.score_strength() > STRONG,
