@@ -47,7 +47,7 @@ class LearnedTokens:
         # scores are rounded too, which equal sequences do not show: they share them
         unit = self.answers.format.unit if isinstance(self.answers, Computed) else 0.0
         rounding = unit * self.model.score_strength() * self.model.spread
-        # of answers that round, residuals tell the noise, so that those of another function must not excuse it
+        # where answers round, residuals tell the loss: those of another function must not excuse it
         loss = self.loss if isinstance(self.answers, Exact) else 0.0
         return _NOISE_EXPLAINED * (self.noise + loss + rounding)
 

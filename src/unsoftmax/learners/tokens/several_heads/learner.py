@@ -55,7 +55,7 @@ class SeveralTokenHeads:
         with asker.phase("scores"):
             table = HeadScores(pairs, found)
             table.learn()
-            rms = _completed(table, books, readout)
+            _complete(table, books, readout)
         fit = fitted_answers(books.read(readout), noise)
         state = _without_absent_directions(heads_of(table), fit)
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))
@@ -71,7 +71,7 @@ class SeveralTokenHeads:
         )
 
 
-def _completed(table: HeadScores, books: RecordedBooks, readout: Array | None) -> float:
+def _complete(table: HeadScores, books: RecordedBooks, readout: Array | None) -> None:
     """Joint fits, and between them fits of what they left out, until all tokens take part."""
     for last in [False] * _ROUNDS + [True]:
         rms = fit_jointly(table, books.read(readout))
@@ -79,7 +79,7 @@ def _completed(table: HeadScores, books: RecordedBooks, readout: Array | None) -
             break
         table.check_tokens()
         if table.complete:
-            return rms
+            return
         if last:
             break
         repair_values(table.pairs, table.values, np.flatnonzero(table.complete_tokens))
