@@ -211,7 +211,8 @@ def _bound(evidence: _Evidence) -> float:
     scores = evidence.coverage.score_error
     learned = evidence.learned
     size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
-    margin = _STRONG_BOUND if evidence.coverage.hidden > 0.0 or learned.strong else _BOUND
+    strong = evidence.coverage.hidden > 0.0 or (learned.fitted and learned.strong)
+    margin = _STRONG_BOUND if strong else _BOUND
     if learned.fitted:
         margin = _NOISE_BOUND if not isinstance(learned.answers, Exact) else margin
         answers = max(margin * _relative_errors(evidence), learned.loss / size)
