@@ -2,7 +2,7 @@
 seconds.
 
 python -m benchmarks.encoder_blocks [--quick | width heads neurons seeds] [--order pre|post]
-[--activation relu|gelu]
+[--activation relu|gelu] [--first seed]
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
         cases = [(d, heads, neurons, seeds)]
     orders = [_option(arguments, "--order")] if "--order" in arguments else ["pre", "post"]
     activations = [_option(arguments, "--activation")] if "--activation" in arguments else ["relu", "gelu"]
+    first = int(_option(arguments, "--first")) if "--first" in arguments else 0
     torch.set_num_threads(1)
     print(
         "| d, H, ff | norms | activation | right | queries / parameters | worst parameter | deviation "
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
         for order in orders:
             for activation in activations:
                 rows = []
-                for seed in range(seeds):
+                for seed in range(first, first + seeds):
                     target = layer(d, heads, neurons, activation, seed, norm_first=order == "pre")
                     rows.append(measure(target, d, seed))
                 price = [row[1] for row in rows]

@@ -36,7 +36,7 @@ _OUTSIDE = RefinementOptions(
     least_damping=1e-15,
     improvement=1e-3,
     dense_limit=1200,
-    inner_iterations=200,
+    inner_iterations=1000,
     inner_tolerance=1e-4,
 )
 _NEGLIGIBLE = 1e-5  # singular value of responses: they are known to about 1e-8
@@ -75,7 +75,7 @@ def find_outside(
     def inside(u: Array) -> Array:
         return of_stream(rows.inside(u))
 
-    centre, kinked = sharpen_centre(inside, find_centre(inside, norm, radius), radius, rng)
+    centre, kinked = sharpen_centre(inside, find_centre(inside, norm, radius, rng), radius, rng)
     norm = centre.norm if kinked else scaled(inside, centre, radius, rng)
     return rows, find_middle(inside, norm, kinked, radius, rng)
 

@@ -15,12 +15,15 @@ __all__ = ["Centre", "find_centre", "sharpen_centre"]
 
 _NEAR = 0.02  # of 1 - |n|²/d: from there on Newton's method sees lengths
 _DESCENT = 400
+_STARTS = 12
+_SHRINKING = 60
+_SIDE = 1e-4  # differences for derivatives of directions: good to 1e-4 of them
 _TURNED = 0.3  # cosine of two directions below which a step was too long
 _REACH = 0.95  # of the radius of the ball
 _LONGEST = 0.05  # step of Newton's method
 _SETTLED = 1e-7
-_LINES = 4  # half lines over width, of which at least an eighth should be without a kink
 _PLACES = np.geomspace(0.03, 1.0, 6)
+_LINES = 4  # half lines over width, of which at least an eighth should be without a kink
 # of the length at which eps halves an answer: first, then the first of the others that leaves enough lines
 # without a kink; measured: 1e-11, then 1e-12 and 3e-12 of the centre
 _REACHES = (1.6, 10.0, 4.0)
@@ -43,13 +46,48 @@ class Centre:
         return float(np.sqrt(len(self.norm.gain)) / np.sqrt(np.mean((self.slopes**2).sum(axis=0))))
 
 
-def find_centre(answer: Callable[[Array], Array], norm: LastNorm, radius: float) -> Centre:
-    """answer: of points u inside the ball. Tries both signs of the last gain."""
+def find_centre(
+    answer: Callable[[Array], Array], norm: LastNorm, radius: float, rng: np.random.Generator
+) -> Centre:
+    """answer: of points u inside the ball. Tries both signs of the last gain, then lines on which r only
+    shrinks."""
     for sign in (1.0, -1.0):
         place = _descend(answer, norm, sign, radius)
         if place is not None:
             return _newton(answer, norm, place, radius)
+    k = norm.basis.shape[1]
+    for attempt in range(_STARTS):
+        away = rng.standard_normal(k)
+        start = np.asarray(away * (0.6 * radius * min(1.0, attempt / 4.0) / np.linalg.norm(away)))
+        place = _shrink(answer, norm, start, radius)
+        if place is not None:
+            return _newton(answer, norm, place, radius)
     raise Unresolved("no input of the network was found at which the residual stream vanishes")
+
+
+def _shrink(answer: Callable[[Array], Array], norm: LastNorm, start: Array, radius: float) -> Array | None:
+    """Newton's method without lengths: the direction of r stands still along J⁻¹r, so that this is what its
+    derivatives do not see. The length of r grows towards one side and vanishes on the other."""
+    place, step, k = start, 0.1 * radius, len(start)
+    for _ in range(_SHRINKING):
+        found, inside = norm.normed(answer(np.vstack([place, place + _SIDE * np.eye(k)])))
+        if inside[0] > _NEAR:
+            return np.asarray(place)
+        n = found / np.linalg.norm(found, axis=1, keepdims=True)
+        along = np.linalg.svd((n[1:] - n[0]).T)[2][-1]
+        ahead, back = norm.normed(answer(place + 1e-3 * radius * np.stack([along, -along])))[1]
+        along = along if ahead > back else -along
+        while step > 1e-7 * radius:
+            there = place + step * along
+            if np.linalg.norm(there) < _REACH * radius:
+                after = norm.normed(answer(there[None]))[0][0]
+                if after @ n[0] > _TURNED * np.linalg.norm(after):
+                    place, step = there, 1.5 * step
+                    break
+            step *= 0.4
+        else:
+            return None
+    return None
 
 
 def _descend(answer: Callable[[Array], Array], norm: LastNorm, sign: float, radius: float) -> Array | None:
@@ -65,8 +103,7 @@ def _descend(answer: Callable[[Array], Array], norm: LastNorm, sign: float, radi
             step *= 0.6
         last = along
         place = place - step * along
-        if np.linalg.norm(place) > _REACH * radius:
-            place *= 0.9
+        place *= min(1.0, _REACH * radius / float(np.linalg.norm(place)))
         if step < 1e-7 * radius:
             break
     return None

@@ -9,19 +9,21 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
+from unsoftmax.learners.encoder_block.forward_pass import forward_pass
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["parameter_error", "refine_block"]
+__all__ = ["parameter_error", "refine_block", "rows_that_tell"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
+_POOL = 8  # sequences drawn for each that is asked
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
 # products 1 s
 _DENSE = 4000
-_ROUNDED = 2.0 * EPS  # rms of a residual, over the size of answers, that is their rounding
+_ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
@@ -57,12 +59,29 @@ def _sequences(
     count = int(np.ceil(_SURPLUS * state.unknowns / d / len(_LENGTHS))) + 8
     groups = []
     for length in _LENGTHS:
-        rows = rng.standard_normal((count, length, d))
-        rows *= _row_sizes(shape, state, count, length, rng)
+        rows = rng.standard_normal((_POOL * count, length, d))
+        rows *= _row_sizes(shape, state, len(rows), length, rng)
+        rows = rows_that_tell(shape, state, rows, count)
         answers = asks(rows)
         weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1))
         groups.append(Sequences(rows, answers, weights))
     return tuple(groups)
+
+
+def rows_that_tell(shape: BlockShape, state: BlockState, rows: Array, count: int) -> Array:
+    """Those of sequences (n, N, d) to ask: the first half of `count` as they come, then those whose neurons
+    are on the side of their hyperplanes that was seen least."""
+    on = forward_pass(shape, state, rows).hidden > 0.0
+    rare = np.where(2 * on.sum(axis=0) <= len(on), on, ~on).astype(np.float64)
+    chosen = np.zeros(len(rows), dtype=bool)
+    chosen[: (count + 1) // 2] = True
+    seen = rare[chosen].sum(axis=0)
+    for _ in range(min(count, len(rows)) - int(chosen.sum())):
+        gain = rare @ (1.0 / (1.0 + seen) ** 2)
+        best = int(np.where(chosen, -1.0, gain).argmax())
+        chosen[best] = True
+        seen += rare[best]
+    return np.asarray(rows[chosen])
 
 
 def _row_sizes(

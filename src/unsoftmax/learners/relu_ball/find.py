@@ -4,6 +4,7 @@ the Jacobian."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,7 +12,6 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_ball.chords import find_kinks
 from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.learners.smooth_network.find import FoundNetwork
-from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import RELU
@@ -26,9 +26,13 @@ _CHORDS = 240
 _RESTARTS = 5
 _MOST_NEURONS = 16  # over width; layers have four, and hyperplanes that are none are found without end
 _FITS = 1e-6  # of the answers: a neuron that is missing, or counted twice, leaves more
-_QUIET = (
-    8  # chords in a row without a new kink that end the search, the last half aimed at what is least affine
-)
+_QUIET = 3  # chords in a row without a new kink that end the search at random
+_OUTLIER = 1e-4  # of the answers: what known neurons leave at points that no further neuron reaches is 1e-6
+_TRIES = 2  # chords to one such point
+_MOST_TRIED = 12  # points beyond, each of which is an error of the known neurons
+_BEYOND = 4.0  # points of the sample beyond a hyperplane: none are there with a chance of 2 %
+_FURTHER = 1.1
+_MOST_POINTS = 60  # a neuron and number of its parameters over those of an answer
 _EDGE = 0.985  # of the radius: how far out chords reach
 # second over first singular value of a jump that counts as one neuron; clean ones leave 1e-7, and one with
 # another
@@ -55,33 +59,91 @@ def find_relu_network(
     those wanted.
     """
     best: FoundNetwork | None = None
-    shell = _EDGE * asks.radius * _unit(rng.standard_normal((12 * asks.width, asks.width)))
-    at_shell = asks(shell)
-    scale = float(np.abs(at_shell).max())
+    sample = _Sample.on_shell(asks, 12 * asks.width, rng)
     for _ in range(_RESTARTS):
         neurons = _Neurons(asks.width, asks.outputs, asks.radius, faint)
-        quiet = 0
-        for _ in range(_CHORDS):
-            aim = shell[_least_affine(neurons, shell, at_shell)] if quiet >= _QUIET // 2 else None
-            quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, aim, rng)) else quiet + 1
-            if quiet >= _QUIET:
+        _search(asks, neurons, noise, rng)
+        while True:
+            neurons.tidy()
+            wanted = max(_needed(asks, len(neurons.inner)), neurons.points_that_see_all())
+            if not _search_outliers(asks, neurons, noise, sample, rng) and len(sample.points) >= wanted:
                 break
-            if len(neurons.inner) > _MOST_NEURONS * asks.width:
-                raise OutsideClass(
-                    KINK_TEST, f"kinks lie on more than {len(neurons.inner)} hyperplanes, or on curved ones"
-                )
-        found = _fitted(asks, neurons, noise, (shell, at_shell), rng)
+            sample = sample.grown_to(asks, wanted, rng)
+        found = _fitted(neurons, noise, sample)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual < _FITS * scale:
+        if best.residual < _FITS * sample.scale:
             return best
     assert best is not None
-    if best.residual > 1e-3 * scale:
+    if best.residual > 1e-3 * sample.scale:
         raise OutsideClass(
             KINK_TEST,
-            f"{best.network.neurons} neurons leave {best.residual:.2g} of answers of size {scale:.2g}",
+            f"{best.network.neurons} neurons leave {best.residual:.2g} of answers of size {sample.scale:.2g}",
         )
     return best
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Points near the surface of the ball, where neurons far from its middle are on, and their answers."""
+
+    points: Array
+    answers: Array
+
+    @classmethod
+    def on_shell(cls, asks: Asks, count: int, rng: np.random.Generator) -> _Sample:
+        points = _EDGE * asks.radius * _unit(rng.standard_normal((count, asks.width)))
+        return cls(points, asks(points))
+
+    @property
+    def scale(self) -> float:
+        return float(np.abs(self.answers).max())
+
+    def grown_to(self, asks: Asks, count: int, rng: np.random.Generator) -> _Sample:
+        """With more points; a third of the new ones spread over the inside."""
+        more = count - len(self.points)
+        if more <= 0:
+            return self
+        points = _EDGE * asks.radius * _unit(rng.standard_normal((more, asks.width)))
+        points[::3] *= rng.uniform(0.3, 1.0, len(points[::3]))[:, None]
+        return _Sample(np.concatenate([self.points, points]), np.concatenate([self.answers, asks(points)]))
+
+
+def _needed(asks: Asks, neurons: int) -> int:
+    """Points that a fit of so many neurons needs."""
+    if neurons == 0:
+        raise OutsideClass(KINK_TEST, "no kink was found along any chord")
+    J, m, k = neurons, asks.outputs, asks.width
+    return max(int(1.5 * (J * (k + 1 + m) / m + k + 1)), int(1.6 * (J + k + 1))) + 10 + 12 * k
+
+
+def _search(asks: Asks, neurons: _Neurons, noise: float, rng: np.random.Generator) -> None:
+    """Random chords, until some in a row find nothing."""
+    quiet = 0
+    for _ in range(_CHORDS):
+        quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, None, rng)) else quiet + 1
+        if quiet >= _QUIET:
+            break
+        if len(neurons.inner) > _MOST_NEURONS * asks.width:
+            raise OutsideClass(
+                KINK_TEST, f"kinks lie on more than {len(neurons.inner)} hyperplanes, or on curved ones"
+            )
+
+
+def _search_outliers(
+    asks: Asks, neurons: _Neurons, noise: float, sample: _Sample, rng: np.random.Generator
+) -> int:
+    """How many neurons were new on chords to points that are not affine, once known neurons are taken off."""
+    new, tried = 0, np.zeros(len(sample.points), dtype=int)
+    while True:
+        off = _off_affine(neurons, sample)
+        off[tried >= _TRIES] = 0.0
+        worst = int(off.argmax())
+        if off[worst] < _OUTLIER * sample.scale or (tried > 0).sum() > _MOST_TRIED + 2 * new:
+            return new
+        found = neurons.add(_along_chord(asks, neurons, noise, sample.points[worst], rng))
+        tried[worst] += 1
+        new += found
 
 
 class _Neurons:
@@ -123,10 +185,29 @@ class _Neurons:
             self.outer = np.vstack([self.outer, jump])
         return new
 
+    def points_that_see_all(self) -> int:
+        """Points on the shell of which a few lie beyond every hyperplane as far out as those known, and a
+        little further; at most some for each parameter."""
+        width = self.inner.shape[1] - 1
+        furthest = float((np.abs(self.inner[:, -1]) / self.radius).max(initial=0.0)) * _FURTHER / _EDGE
+        most = int(_MOST_POINTS * self.inner.shape[0] * (1.0 + width / self.outer.shape[1]))
+        return min(most, int(_BEYOND / max(_cap(furthest, width), 1e-12)))
+
     def tidy(self) -> None:
         """Leaves out specks."""
         kept = np.linalg.norm(self.outer, axis=1) > self.faint
         self.inner, self.outer = self.inner[kept], self.outer[kept]
+
+
+def _cap(cosine: float, width: int) -> float:
+    """Part of a sphere in `width` dimensions beyond a hyperplane at this distance from its middle.
+
+    >>> round(_cap(0.0, 5), 2), round(_cap(0.5, 3), 3)
+    (0.5, 0.25)
+    """
+    angles = np.linspace(0.0, np.pi, 4001)
+    density = np.sin(angles) ** (width - 2)
+    return float(density[np.cos(angles) > min(cosine, 1.0)].sum() / density.sum())
 
 
 def _placed(rows: Array, radius: float) -> Array:
@@ -138,9 +219,10 @@ def _unit(rows: Array) -> Array:
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
-def _least_affine(neurons: _Neurons, points: Array, answers: Array) -> int:
-    """The point where what the neurons leave is furthest from an affine function."""
-    rest = answers - neurons(points)
+def _off_affine(neurons: _Neurons, sample: _Sample) -> Array:
+    """How far what the neurons leave is from an affine function, at every point."""
+    points = sample.points
+    rest = sample.answers - neurons(points)
     design = np.column_stack([points, np.ones(len(points))])
     off = np.zeros(len(points))
     weight = np.ones(len(points))
@@ -148,7 +230,7 @@ def _least_affine(neurons: _Neurons, points: Array, answers: Array) -> int:
         solved = np.linalg.lstsq(design * weight[:, None], rest * weight[:, None], rcond=None)[0]
         off = np.linalg.norm(rest - design @ solved, axis=1)
         weight = 1.0 / np.sqrt(off + 1e-3 * np.median(off) + 1e-14)
-    return int(off.argmax())
+    return off
 
 
 def _along_chord(
@@ -209,18 +291,9 @@ def _jacobians(
     return np.asarray((answers[n:].reshape(n, k, -1) - answers[:n, None]) / steps[:, None, None]), 1.0 / steps
 
 
-def _fitted(
-    asks: Asks, neurons: _Neurons, noise: float, asked: tuple[Array, Array], rng: np.random.Generator
-) -> FoundNetwork:
+def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork:
     """Orientation by the affine part, then a joint fit of all neurons."""
-    neurons.tidy()
-    J, m, k = len(neurons.inner), asks.outputs, asks.width
-    if J == 0:
-        raise OutsideClass(KINK_TEST, "no kink was found along any chord")
-    count = max(int(1.5 * (J * (k + 1 + m) / m + k + 1)), int(1.6 * (J + k + 1))) + 10
-    points = spread_points(rng, count, k, _EDGE * asks.radius)
-    answers = np.concatenate([asks(points), asked[1]])
-    points = np.concatenate([points, asked[0]])  # far out, where neurons far from the middle are on
+    points, answers = sample.points, sample.answers
     fit = NetworkFit(RELU, points, answers, skip=True)
     refined = refine(fit, neurons.inner, _OPTIONS)
     network: Network = fit.network(refined.state, scalar=False)
