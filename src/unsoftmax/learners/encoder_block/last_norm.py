@@ -73,12 +73,12 @@ class LastNorm:
         )
 
 
-def last_norm_of(answers: Array, basis: Array) -> LastNorm:
+def last_norm_of(answers: Array, basis: Array, *, flat: float = _FLAT) -> LastNorm:
     """From answers (n, d) to rows far out: the gain exactly, centre and square as far as eps can be left
-    out."""
+    out. flat: smallest singular value of answers in a hyperplane, over the largest, as their rounding leaves it."""
     middle = answers.mean(axis=0)
     _, sizes, right = np.linalg.svd(answers - middle)
-    if sizes[-1] > _FLAT * sizes[0]:
+    if sizes[-1] > flat * sizes[0]:
         raise Unresolved(
             "answers do not stay in a hyperplane, so that no LayerNorm comes last; another norm there is not "
             "recovered"

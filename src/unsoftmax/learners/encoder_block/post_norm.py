@@ -22,7 +22,7 @@ from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.models.parts import GELU
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["find_post_norm"]
+__all__ = ["direction_responses", "find_post_norm"]
 
 _FAR = 1e8  # size of y for the last norm's ellipsoid
 _ELLIPSOID = 4  # answers over width for it; d + 1 unknowns
@@ -51,7 +51,7 @@ def find_post_norm(
     shape = replace(shape, activation=middle.activation)
     rows, middle = _refined_outside(asks, shape, rows, middle, rng)
     heads = find_heads(
-        _responses(asks, rows, middle), FreeTokens(width, float(np.sqrt(width))), rng, negligible=_NEGLIGIBLE
+        direction_responses(asks, rows, middle), FreeTokens(width, float(np.sqrt(width))), rng, negligible=_NEGLIGIBLE
     )
     return shape, _state(rows, middle, heads)
 
@@ -105,7 +105,7 @@ def _refined_outside(
     return PostNormRows(shape, path, state.outputs[:, -1], eps), found
 
 
-def _responses(asks: AsksSequences, rows: PostNormRows, middle: Middle) -> DirectionResponses:
+def direction_responses(asks: AsksSequences, rows: PostNormRows, middle: Middle) -> DirectionResponses:
     """y of what keys and asking rows make: an answer shows the direction of r, and that the direction of
     u."""
 

@@ -1,0 +1,1 @@
+"""Whole encoder blocks that compute in float32."""

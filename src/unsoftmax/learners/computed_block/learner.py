@@ -1,0 +1,139 @@
+"""The learner of whole encoder blocks that compute in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+
+from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners.base import Known, Learned
+from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.learner import check_asker
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.ledger import Asker
+from unsoftmax.outcomes import OutsideClass, Unresolved
+
+__all__ = ["ComputedBlockLearner"]
+
+_ATTEMPTS = 2
+_SAME = 1e-5  # of the answers: rounding, when other rows change places
+_GROWS = 30.0  # answers to rows a hundred times larger: behind a last norm they stay as they are
+
+Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
+
+
+def _queries(size: Size) -> int:
+    """Circles that find kinks set the price: a grid of 16 points a kink, and as many circles as it takes."""
+    d, J = size.width, size.neurons
+    return 48 * max(512, 32 * J) + 8 * J * d + 12 * (4 * d * d + 2 * J * d) + 6000
+
+
+_CLAIM = Claim(
+    title="A whole encoder block behind arithmetic that rounds at every step",
+    source="this library; no published work recovers a block through float32 arithmetic",
+    assumptions=(
+        Assumption("every step inside rounds", "second differences of rows nearby against their last digits"),
+        Assumption("rows of any size may be sent, nine in a sequence", "the asker's bounds"),
+        Assumption(
+            "the block is one of the family", "residual of the joint fit, and of fresh sequences, over the rounding"
+        ),
+    ),
+    queries=QueryCount("7,000 to 16,000 at width 16 and 32 neurons", "upper", _queries, attempts=_ATTEMPTS),
+    recovers="norms, all heads, the network and its activation, up to the block's own rounding; a 99 % bound",
+    symmetry="order of heads and neurons; gains and biases that the next map absorbs",
+    departs="no theorem of the paper speaks of it",
+)
+
+
+@dataclass(frozen=True)
+class ComputedBlockLearner:
+    """Recovers an encoder block that computes in float32: heads, residuals, norms first with a ReLU or smooth
+    network, or norms last with a ReLU network.
+
+    Claim: the deviation from the block's float64 copy is about that of the block itself. Queries: see
+    `claim`. Recovers: the canonical block with a 99 % bound; the eps of a second norm is known less well than
+    the rest, and the note says how well. Fails when: rows are bounded, neurons have no kink on the sphere, or
+    a smooth network stands between two norms; it says so (Unresolved).
+    """
+
+    family: ClassVar[Family] = Family.ENCODER_BLOCK
+    format: FloatFormat = FloatFormat.FLOAT32
+
+    @property
+    def claim(self) -> Claim:
+        return _CLAIM
+
+    def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        from unsoftmax.learners.computed_block.asking import stored_sequences
+        from unsoftmax.learners.computed_block.joint import fit_block
+
+        if self.format is not FloatFormat.FLOAT32:
+            raise Unresolved(
+                f"a block that computes in {self.format} is not recovered; ask the same block in float32 or "
+                "float64 (torch: module.double())"
+            )
+        asks = stored_sequences(asker, self.format)
+        with asker.phase("order of norms"):
+            check_asker(asker, rng)
+            begin = _start_of(asks, asker.width, self.format, rng)
+        reasons: list[str] = []
+        for _ in range(_ATTEMPTS):
+            try:
+                with asker.phase("start"):
+                    shape, state = begin()
+            except (Unresolved, OutsideClass) as stop:  # one start that fails does not rule out the family
+                reasons.append(stop.reason)
+                continue
+            except np.linalg.LinAlgError as error:
+                reasons.append(f"a linear system of the start has no solution ({error})")
+                continue
+            with asker.phase("joint fit"):
+                found = fit_block(asks, shape, state, self.format, rng)
+            if found.why_not is None:
+                return Learned(
+                    found.model,
+                    _CLAIM,
+                    error_bound=found.bound,
+                    answers_bound=found.weights_bound,
+                    note=f"computed in {self.format}: answers to rows of size one are off by "
+                    f"{found.rounding:.1g}, weights and gains are known to {found.weights_bound:.1g}, the eps of "
+                    f"norms to {found.bound:.1g}, with 99 % confidence",
+                )
+            reasons.append(found.why_not)
+        raise Unresolved(
+            f"the block computes in {self.format}, and was begun {_ATTEMPTS} times: "
+            f"{'; '.join(dict.fromkeys(reasons))}. Float64 arithmetic would help (torch: module.double())"
+        )
+
+
+def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator) -> Start:
+    """How to begin: with a norm that comes last, or with norms that come first. Raises Unresolved where
+    another row than the last one asks, or large rows are not passed on."""
+    from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
+    from unsoftmax.learners.computed_block.pre_norm_start import find_pre_norm_start
+
+    rows = rng.standard_normal((3, width))
+    row = rng.standard_normal(width)
+    shifted = rows + 0.75
+    plain, others, last = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
+    moved = asks(shifted[None])[0]
+    near, far = asks(np.stack([10.0 * row, 1e3 * row])[:, None])
+    size = float(np.abs(plain).max())
+    if float(np.abs(others - plain).max()) > _SAME * size or float(np.abs(last - plain).max()) <= _SAME * size:
+        raise Unresolved(
+            "the last row of a sequence does not ask alone: answers change when other rows change places, or "
+            "stay when the last one does; a block is recovered from its last row, without positions"
+        )
+    if not float(np.abs(far).max()) > _GROWS * float(np.abs(near).max()):
+        return lambda: find_post_norm_start(asks, width, held, rng)
+    if float(np.abs(far / 1e3 - row).max()) > 0.1 * float(np.abs(row).max()):
+        raise Unresolved(
+            "a large last row is not passed on by a residual connection: this is no pre-norm block"
+        )
+    centred = float(np.abs(moved - plain - 0.75).max()) < _SAME * (1.0 + size)
+    return lambda: find_pre_norm_start(asks, width, centred, held, rng)

@@ -1,0 +1,77 @@
+"""Outer weights of found ReLU neurons, and which of their two sides is on: linear in values on the sphere, or,
+where only directions are seen, the null vector of what is across them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.learners.computed_block.circles import Sphere
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["Layers", "kinked_layers"]
+
+_SURPLUS = 3.0  # equations over unknowns
+_LEFT = 0.05  # of the linear part: what gains and sides of neurons may leave of it
+_SIDES = 0.4  # |side| of a neuron is one; below, its side is not known
+
+
+@dataclass(frozen=True)
+class Layers:
+    """inner (J, k + 1) and outer (m, J + 1) of a network on the sphere, biases last. gain (d,): of the skip
+    beside it, of mean square one, where only directions are seen; else empty."""
+
+    inner: Array
+    outer: Array
+    gain: Array
+
+
+def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Generator) -> Layers:
+    """values = L·u + Σ x_j |z_j|/2 + e first; then L = skip + Σ ±x_j w_jᵀ/2 tells the sides."""
+    J, k = len(inner), sphere.width
+    count = int(_SURPLUS * (J + k + 1)) + 64
+    points = sphere.random_points(count, rng)
+    values = sphere.ask(points)
+    features = np.column_stack([points, np.abs(points @ inner[:, :-1].T + inner[:, -1]) / 2.0, np.ones(count)])
+    solve = _null_vector if sphere.directions else _least_squares
+    found = solve(features, values)  # (m, k + J + 1)
+    linear, outer, constant = found[:, :k], found[:, k:-1], found[:, -1]
+    sides = np.einsum("mj,ji->mij", outer, inner[:, :-1]).reshape(-1, J) / 2.0
+    gains = np.empty((sides.shape[0], 0))
+    if sphere.directions:
+        gains = np.einsum("di,dj->ijd", basis, basis).reshape(-1, len(basis))
+    design = np.hstack([gains, sides])
+    if design.shape[1] > len(design):
+        raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {len(design)} numbers")
+    target = linear.ravel()
+    solved = np.linalg.lstsq(design, target, rcond=1e-6)[0]
+    signs = solved[gains.shape[1] :]
+    left = float(np.linalg.norm(design @ solved - target) / np.linalg.norm(target))
+    if left > _LEFT or float(np.abs(signs).min(initial=1.0)) < _SIDES:
+        raise Unresolved(f"sides of {J} neurons leave {left:.1g} of the linear part beside them unexplained")
+    signs = np.sign(signs)
+    gain = np.empty(0)
+    scale = 1.0
+    if sphere.directions:
+        gain = np.linalg.lstsq(gains, target - sides @ signs, rcond=None)[0]
+        scale = float(np.sqrt(np.mean(gain**2)))
+    constant = constant - outer @ (signs * inner[:, -1]) / 2.0
+    return Layers(inner * signs[:, None], np.column_stack([outer, constant]) / scale, gain / scale)
+
+
+def _least_squares(features: Array, values: Array) -> Array:
+    return np.asarray(np.linalg.lstsq(features, values, rcond=1e-8)[0].T)
+
+
+def _null_vector(features: Array, values: Array) -> Array:
+    """Θ of norm one with Θ·features along the values, as well as can be."""
+    m = values.shape[1]
+    along = values / np.linalg.norm(values, axis=1, keepdims=True)
+    size = np.sqrt((features**2).mean(axis=0))
+    scaled = features / size
+    both = (along[:, :, None] * scaled[:, None]).reshape(len(features), -1)
+    across = np.kron(np.eye(m), scaled.T @ scaled) - both.T @ both
+    found = np.linalg.eigh(across)[1][:, 0].reshape(m, -1) / size
+    return np.asarray(found * np.sign(np.median(((features @ found.T) * along).sum(axis=1))))

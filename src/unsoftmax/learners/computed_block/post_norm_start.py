@@ -1,0 +1,80 @@
+"""A start for a post-norm block that computes in float32: value path, last norm, network on the sphere that the
+first norm's output fills, constant, heads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners.computed_block.circles import Sphere, has_kinks
+from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
+from unsoftmax.learners.computed_block.outer_layer import kinked_layers
+from unsoftmax.learners.computed_block.row_fit import RowFit, row_state
+from unsoftmax.learners.computed_block.value_path import value_path
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.heads_by_copies import find_heads
+from unsoftmax.learners.encoder_block.last_norm import LastNorm, last_norm_of
+from unsoftmax.learners.encoder_block.post_norm import direction_responses
+from unsoftmax.learners.encoder_block.post_norm_network import Middle
+from unsoftmax.learners.encoder_block.post_norm_rows import PostNormRows
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
+from unsoftmax.learners.encoder_block.tokens import FreeTokens
+from unsoftmax.models.parts import RELU
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["find_post_norm_start"]
+
+_EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
+_FAR = 1e4  # size of y on the sphere: a constant turns it by its size over this, and nothing else changes
+_ELLIPSOID = 8  # answers over width for the last norm
+_FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
+_NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
+
+
+def find_post_norm_start(
+    asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    """A start for the joint fit, good to about 1e-3."""
+    shape = BlockShape(False, True, RELU, width)
+    path = value_path(asks, shape, _EPS, rng)
+    rows = PostNormRows(shape, path, np.zeros(width - 1), _EPS)
+    k, radius = width - 1, float(np.sqrt(width))
+
+    def answers(points: Array) -> Array:
+        return asks(rows.rows_of(_FAR * points)[:, None])
+
+    plain = Sphere(answers, k, radius, directions=True)
+    norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * width, rng)), shape.basis, flat=_FLAT)
+    sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
+    if not has_kinks(sphere, rng):
+        raise Unresolved(
+            "the network behind the attention is smooth, and a norm comes last: such a block is recovered in "
+            "float64 arithmetic (torch: module.double())"
+        )
+    layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
+    state = row_state(shape, path, layers, norm.parameters(), _EPS)
+    fit = RowFit.ask(asks, state, shape, held, rng)
+    state = fit.fitted(fit.with_constant(state))
+    return shape, _with_heads(asks, shape, state, norm, rng)
+
+
+def _with_heads(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, norm: LastNorm, rng: np.random.Generator
+) -> BlockState:
+    path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
+    rows = PostNormRows(shape, path, constant, float(np.exp(state.log_eps[0])))
+    last = norm.with_parameters(state.gains[1], state.gains[2])
+    middle = Middle(shape.activation, state.gains[0], state.inner, state.outer, last)
+    found = find_heads(
+        direction_responses(asks, rows, middle),
+        FreeTokens(shape.width, float(np.sqrt(shape.width))),
+        rng,
+        negligible=_NEGLIGIBLE,
+    )
+    queries, keys, values, outputs = head_factors(found.values, found.scores, found.rank)
+    return replace(
+        state, queries=queries, keys=keys, values=values, outputs=np.column_stack([outputs, constant])
+    )

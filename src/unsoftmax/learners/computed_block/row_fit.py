@@ -1,0 +1,94 @@
+"""Everything but the heads of a block, fitted to single rows: one head without scores stands for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.arrays import Array
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners.computed_block.asking import local_rounding
+from unsoftmax.learners.computed_block.outer_layer import Layers
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.held_parameters import Held
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+
+__all__ = ["RowFit", "row_state"]
+
+_SURPLUS = 3.0  # answers over unknowns
+_SMALLEST, _LARGEST = 0.1, 10.0  # entries of rows, from where the constant is large to where it is small
+_LOOKED = 24  # rows at which rounding is measured
+_CONSTANT = RefinementOptions(iterations=12, damping=1e-3, improvement=1e-2, dense_limit=9000)
+_ALL = RefinementOptions(iterations=30, damping=1e-4, improvement=2e-2, dense_limit=9000)
+# times the rounding: right fits left 0.9 to 1.3. Heads are found behind what is fitted here, to a hundred
+# times the rounding, and the joint fit is judged by a narrower limit
+_ARRIVED = 10.0
+
+
+def row_state(shape: BlockShape, path: Array, layers: Layers, norm: tuple[Array, Array], eps: float) -> BlockState:
+    """A block whose single rows are answered with this value path and these layers. norm: gain and bias of
+    the last norm, where one comes last."""
+    tokens = path.shape[1]
+    outputs = np.column_stack([path, np.zeros(len(path))])
+    gains = np.empty((3, 0)) if shape.norm_first else np.stack([layers.gain, *norm])
+    return BlockState(
+        np.zeros((1, tokens, tokens + 1)),
+        np.zeros((1, tokens, tokens)),
+        np.eye(tokens)[None],
+        outputs,
+        layers.inner,
+        layers.outer,
+        np.log(np.full(2, eps)),
+        gains,
+    )
+
+
+@dataclass(frozen=True)
+class RowFit:
+    """Single rows and their answers, weighted so that rounding is one. problem: with both eps held."""
+
+    problem: BlockFit
+    tokens: int
+
+    @classmethod
+    def ask(
+        cls, asks: AsksSequences, state: BlockState, shape: BlockShape, held: FloatFormat, rng: np.random.Generator
+    ) -> RowFit:
+        """Rows of many sizes; as many as the unknowns need."""
+        d = shape.width
+        free = state.outputs.size + state.inner.size + state.outer.size + state.gains.size
+        count = int(_SURPLUS * free / d) + 32
+        rows = rng.standard_normal((count, 1, d))
+        rows = held.store(rows * np.exp(rng.uniform(np.log(_SMALLEST), np.log(_LARGEST), (count, 1, 1))))
+        weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
+        weights = weights / local_rounding(asks, rows[:_LOOKED], weights[:_LOOKED], held, rng)
+        return cls(BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False), state.keys.shape[2])
+
+    def with_constant(self, state: BlockState) -> BlockState:
+        """The constant of the heads, and that of the network which moves against it."""
+        return refine(Held(self.problem, _mask(state, constants=True)), state, _CONSTANT).state
+
+    def fitted(self, state: BlockState) -> BlockState:
+        """All but scores and both eps. Raises Unresolved where rounding does not explain what is left."""
+        found = refine(Held(self.problem, _mask(state)), state, _ALL)
+        if found.rms[-1] > _ARRIVED:
+            raise Unresolved(
+                f"a fit of all but the heads leaves {found.rms[-1]:.1g} times the rounding of single rows"
+            )
+        return found.state
+
+
+def _mask(state: BlockState, constants: bool = False) -> NDArray[np.bool_]:
+    """Which entries of the parameter vector move: those behind the heads' values, or constants alone."""
+    moves = [np.zeros(part.shape, dtype=bool) for part in state.parts()]
+    _, _, _, outputs, inner, outer, _, gains = moves
+    outputs[:, -1] = outer[:, -1] = True
+    if not constants:
+        for part in (outputs, inner, outer, gains):
+            part[...] = True
+    return np.concatenate([part.ravel() for part in moves])
