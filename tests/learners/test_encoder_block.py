@@ -209,11 +209,12 @@ def test_a_causal_mask_does_not_matter_to_the_last_row() -> None:
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_short_arithmetic_is_named_at_once(norm_first: bool, dtype: torch.dtype) -> None:
-    layer = torch.nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=norm_first, dtype=dtype)
+def test_shorter_arithmetic_than_float32_is_named_at_once(norm_first: bool) -> None:
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 12, batch_first=True, norm_first=norm_first, dtype=torch.bfloat16
+    )
     result = unsoftmax.recover(layer)
     assert result.status is Status.UNRESOLVED
-    assert str(dtype).removeprefix("torch.") in result.reason
+    assert "bfloat16" in result.reason
     assert "module.double()" in result.reason
     assert result.queries.total < 400

@@ -14,7 +14,7 @@ import numpy as np
 from unsoftmax.arrays import Array, longest_rows, rms
 from unsoftmax.float_formats import FloatFormat, smallest_format
 
-__all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic"]
+__all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic", "judge_nearby", "nearby_rows"]
 
 _LINES = 10
 _SIZES = (1.0, 64.0)
@@ -26,6 +26,11 @@ _GROWTH = 4.0
 _ONE_ROUNDING = 2.0
 # units of the format: layers of width 8 to 384 were off by 2 to 10, and what is off by far more bends
 _MOST_UNITS = 40.0
+# steps between rows nearby: float32 holds 1/8 and 2^-16 side by side, and what a function of size one bends
+# by there, 2^-32, is far below its rounding
+_NEARBY = 2.0**-16
+_PLACES = 20
+_KINKS = 0.9  # of second differences that count: the others may hold a kink
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,39 @@ def _more_than_one_rounding(values: Array, seconds: Array, unit: float) -> bool:
     steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), 1e-300)))
     expected = (steps[:, :, 0] ** 2 + 4.0 * steps[:, :, 1] ** 2 + steps[:, :, 2] ** 2) / 12.0
     return float(np.mean(seconds**2 / expected)) > _ONE_ROUNDING
+
+
+def nearby_rows(width: int, rng: np.random.Generator, longest: float = np.inf) -> Array:
+    """(n, 1, width): single rows x − u, x, x + u so near each other that a function that bends is straight
+    between them, up to its rounding."""
+    middle = rng.integers(-7, 8, (_PLACES, 1, width)) / 8.0
+    step = _NEARBY * rng.integers(-7, 8, (_PLACES, 1, width))
+    rows = np.concatenate([middle - step, middle, middle + step], axis=1).reshape(-1, 1, width)
+    beyond = float(np.linalg.norm(rows, axis=2).max()) / longest
+    return np.asarray(rows * 2.0 ** -np.ceil(np.log2(beyond)) if beyond > 1.0 else rows)
+
+
+def judge_nearby(answers: Array) -> Arithmetic:
+    """answers: (n,) or (n, m), to `nearby_rows`. Whether every step of a function that bends rounds to
+    float32.
+
+    >>> rng = np.random.default_rng(0)
+    >>> rows, A, v = nearby_rows(8, rng), rng.standard_normal((8, 16)), rng.standard_normal(16)
+    >>> stored = np.float32(np.tanh(rows[:, 0] @ A) @ v).astype(float)
+    >>> short = (np.tanh(np.float32(rows[:, 0]) @ np.float32(A)) @ np.float32(v)).astype(float)
+    >>> judge_nearby(stored).computed, judge_nearby(short).computed
+    (False, True)
+    """
+    values = np.asarray(answers, dtype=np.float64).reshape(_PLACES, 3, -1)
+    stored = smallest_format(values)
+    if stored is not FloatFormat.FLOAT32:
+        return Arithmetic(stored, None, 2.0**-53)
+    unit = stored.unit
+    seconds = values[:, 0] - 2.0 * values[:, 1] + values[:, 2]
+    steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), 1e-300)))
+    expected = (steps[:, 0] ** 2 + 4.0 * steps[:, 1] ** 2 + steps[:, 2] ** 2) / 12.0
+    ratios = np.sort((seconds**2 / expected).mean(axis=1))[: int(_KINKS * _PLACES)]
+    sizes = np.sort((seconds**2).mean(axis=1))[: int(_KINKS * _PLACES)]
+    noise = float(np.sqrt(sizes.mean() / 6.0)) / max(rms(values), 1e-300)
+    computed = float(ratios.mean()) > _ONE_ROUNDING and noise < _MOST_UNITS * unit
+    return Arithmetic(stored, stored if computed else None, max(noise, unit))

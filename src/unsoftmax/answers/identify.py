@@ -19,7 +19,13 @@ from unsoftmax.answers.along_rays import (
     random_rows,
     rounding_of,
 )
-from unsoftmax.answers.arithmetic import Arithmetic, arithmetic_rows, judge_arithmetic
+from unsoftmax.answers.arithmetic import (
+    Arithmetic,
+    arithmetic_rows,
+    judge_arithmetic,
+    judge_nearby,
+    nearby_rows,
+)
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -41,7 +47,7 @@ from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
-__all__ = ["Identified", "identify", "look_at_arithmetic"]
+__all__ = ["Identified", "identify", "look_at_arithmetic", "look_nearby"]
 
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
@@ -167,6 +173,11 @@ def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -
         if longest <= shorter:
             raise
     return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, shorter)))
+
+
+def look_nearby(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
+    """Whether every step inside a target rounds whose single rows are not answered affinely, from 60 rows."""
+    return judge_nearby(asker.ask(nearby_rows(asker.width, rng, longest)))
 
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:

@@ -109,6 +109,9 @@ def _size(tensors: dict[str, Array], name: str) -> float:
         left, right = (tensors.get(prefix + part) for part in ("W.left", "W.right"))
         W = tensors[prefix + "W"] if left is None or right is None else left @ right.T
         return max(own, float(np.linalg.norm(W)))
+    beside = {"bias": "gain", "b": "A"}.get(last, "")
+    if prefix + beside in tensors:
+        return max(own, float(np.linalg.norm(tensors[prefix + beside])))
     if last == "c":
         readouts = [
             part for other, part in tensors.items() if other.split(".")[-1] in ("v", "u", "U", "down")

@@ -76,7 +76,8 @@ class Learned:
     claim: that of the learner that made the model. error_bound: a bound on the relative error of the
     parameters, when the learner has one of its own (None: it is measured afterwards on fresh probes).
     bound_at_least: what the learner knows of the error by itself, where a bound is measured afterwards.
-    v_bound: the same for v alone, where that is known better.
+    v_bound: the same for v alone, where that is known better. answers_bound: the same without parameters that
+    hardly move an answer (eps of a norm), which is what answers are held against.
     constant_bound: how far c may be off, where that is not inside `error_bound`. within: the norm of rows up
     to which answers stay inside the target's limits or its float format. note: one clause for people, such as
     what is only known up to a symmetry. caveat: what the certificate's queries cannot rule out.
@@ -86,6 +87,7 @@ class Learned:
     claim: Claim
     error_bound: float | None = None
     v_bound: float | None = None
+    answers_bound: float | None = None
     bound_at_least: float = 0.0
     constant_bound: float | None = None
     within: float | None = None

@@ -20,7 +20,7 @@ from unsoftmax.answers import (
     looks_exact,
 )
 from unsoftmax.answers.along_rays import random_rows
-from unsoftmax.answers.identify import look_at_arithmetic
+from unsoftmax.answers.identify import look_at_arithmetic, look_nearby
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
@@ -225,13 +225,14 @@ def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Kn
         row = random_rows(rng, 1, asker.width) * min(1.0, longest)
         if smallest_format(asker.ask(row[None])) is None:
             return known
-        seen = look_at_arithmetic(asker, rng, longest)
+        seen, bends = look_at_arithmetic(asker, rng, longest), False
+        if seen.format is None:
+            seen, bends = look_nearby(asker, rng, longest), True
         if seen.format is None:
             return known
         answers = Computed(seen.format, seen.noise)
-    return known.with_answers(
-        answers, Finding("answers", answers.name, seen.sentence, asker.bill.total - before)
-    )
+    finding = Finding("answers", answers.name, seen.sentence, asker.bill.total - before)
+    return replace(known.with_answers(answers, finding), bends=bends)
 
 
 def _look_for_bends(asker: Asker, known: Known, family: Family | None) -> Known:

@@ -40,6 +40,7 @@ from unsoftmax.learners import (
     VectorOutputsLearner,
     theorem_4_1,
 )
+from unsoftmax.learners.computed_block.learner import ComputedBlockLearner
 from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
@@ -106,6 +107,9 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
     >>> [type(choice.learner).__name__ for choice in choose(Known(), None)]
     ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
     """
+    if isinstance(known.answers, Computed) and (known.bends or wanted is Family.ENCODER_BLOCK):
+        yield from _for_computed(known.answers, known, wanted)
+        return
     if isinstance(known.answers, Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
         yield Choice(ComputedHeadsLearner(known.answers.format))
         return
@@ -136,6 +140,16 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
             )
         case _:
             yield Choice(learner_for_answers(known.answers))
+
+
+def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Iterator[Choice]:
+    """Functions that bend, whose steps round."""
+    if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK) or known.max_length == 1:
+        raise Unresolved(
+            f"the target is {answers.name}, and single rows are not answered affinely; of such targets whole "
+            "encoder blocks that answer with their last row are recovered. Float64 arithmetic would help"
+        )
+    yield Choice(ComputedBlockLearner(answers.format))
 
 
 def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:

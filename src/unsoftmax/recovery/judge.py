@@ -74,7 +74,7 @@ def judge(
     sequences: the user's own, on which the certificate compares as well.
     """
     view = _view(asker, learned, answers)
-    own = learned.error_bound
+    own = learned.error_bound if learned.answers_bound is None else learned.answers_bound
     sharp = claimed = 0.0
     _refuse_without_readout(learned.model)
     if own is not None and not answers.exact:
@@ -111,9 +111,10 @@ def judge(
     if answers.exact:
         bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
     bound = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
-    status, reason = _status(certificate, bound, explained, exact_at if answers.exact else 0.0)
-    if status is Status.WITHIN_BOUND and bound is not None:
-        certificate = _restated(certificate, bound)
+    visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
+    status, reason = _status(certificate, visible, explained, exact_at if answers.exact else 0.0)
+    if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
+        certificate = _restated(certificate, visible)
         reason = f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
     if status is Status.OUTSIDE_CLASS and certificate.max_relative_error <= 10.0 * answers.rounding:
         status = Status.UNRESOLVED  # as near as rounding brings another model of the same family

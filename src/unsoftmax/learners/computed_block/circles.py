@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 
@@ -68,7 +69,7 @@ class Kinks:
 
 
 def has_kinks(sphere: Sphere, rng: np.random.Generator) -> bool:
-    """Whether a few third differences along a circle stand out, and grow with the step as those of kinks do."""
+    """Whether a few third differences along a circle stand out, and grow with the step as kinks make them."""
     angles = 2.0 * np.pi * np.arange(_LEAST_POINTS) / _LEAST_POINTS
     answers = sphere.ask(_on_circle(sphere, *_plane(sphere, rng), angles))
     fine, coarse = _thirds(answers), _thirds(answers[::2])
@@ -107,7 +108,7 @@ def _thirds(answers: Array) -> Array:
     return np.asarray(np.abs(np.tensordot(_THIRD, windows, 1)).max(axis=1))
 
 
-def _clean(answers: Array) -> Array:
+def _clean(answers: Array) -> NDArray[np.bool_]:
     """(n,) whether the four points from each one on lie on one smooth piece."""
     sizes = _thirds(answers)
     calm = np.sort(sizes)[: max(1, len(sizes) // 3)]

@@ -1,9 +1,9 @@
-"""The whole block, fitted to sequences whose rounding was measured; how far its parameters may be off; and how
-far fresh sequences deviate, in units of the block's own rounding."""
+"""The whole block, fitted to sequences whose rounding was measured; how far parameters may be off; how far
+fresh sequences deviate, in units of the block's own rounding."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,7 +27,8 @@ _HELD = RefinementOptions(iterations=20, damping=1e-4, improvement=2e-2, dense_l
 _FREE = RefinementOptions(iterations=20, damping=1e-6, improvement=1e-3, dense_limit=9000)
 LEVEL = 0.99
 _DRAWS = 100
-# Roundings of one row are not independent, and few draws stand for the quantile: see `benchmarks.float32_blocks`
+# Roundings of one row are not independent, and few draws stand for the quantile; `benchmarks.float32_blocks`
+# prints coverage
 _FACTOR = 2.0
 # residuals of the fit and of fresh sequences over the measured rounding: right blocks left 0.9 to 1.2
 _EXPLAINED = 1.6
@@ -35,12 +36,13 @@ _EXPLAINED = 1.6
 
 @dataclass(frozen=True)
 class FittedBlock:
-    """model: canonical. bound: relative error of the parameters, 99 %. left: residual of the fit over the
-    rounding of its answers; fresh: the same of sequences that were not in it. rounding: of answers to rows of
-    size one, absolute."""
+    """model: canonical. bound: relative error of the parameters, 99 %; weights_bound: of all but the eps of
+    norms, which hardly move an answer. left: residual of the fit over the rounding of its answers; fresh: the
+    same of sequences that were not in it. rounding: of answers to rows of size one, absolute."""
 
     model: EncoderBlock
     bound: float
+    weights_bound: float
     left: float
     fresh: float
     rounding: float
@@ -69,8 +71,8 @@ def fit_block(
     state = refine(fit, state, _FREE).state
     left = rms(fit.residual(state))
     fresh, rounding = _fresh(asks, shape, state, held, rng)
-    bound = _bound(fit, shape, state, rng)
-    return FittedBlock(state.model(shape).canonical(), bound, left, fresh, rounding)
+    bound, weights_bound = _bounds(fit, shape, state, rng)
+    return FittedBlock(state.model(shape).canonical(), bound, weights_bound, left, fresh, rounding)
 
 
 def _rows(shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator) -> Array:
@@ -109,12 +111,19 @@ def _fresh(
     return max(over), float(np.mean(roundings))
 
 
-def _bound(fit: BlockFit, shape: BlockShape, state: BlockState, rng: np.random.Generator) -> float:
-    """The 99 % quantile of distances under the covariance of the fit, times a factor."""
+def _bounds(
+    fit: BlockFit, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> tuple[float, float]:
+    """The 99 % quantile of distances under the covariance of the fit, times a factor; and that without what
+    both eps add."""
     r, J = state.keys.shape[1], len(state.inner)
     # factors of every head's scores and values; one scale a neuron with a kink; a mean, or a factor of all
     gauge = 2 * state.heads * r * r + (0 if shape.activation.smooth else J) + 1
     spread = Spread.of(fit, state, gauge=gauge, options=_FREE)
     model = state.model(shape)
-    far = [model.distance(state.moved(step).model(shape)) for step in spread.draw(_DRAWS, rng)]
-    return float(_FACTOR * np.quantile(far, LEVEL))
+    whole, weights = [], []
+    for step in spread.draw(_DRAWS, rng):
+        moved = state.moved(step)
+        whole.append(model.distance(moved.model(shape)))
+        weights.append(model.distance(replace(moved, log_eps=state.log_eps).model(shape)))
+    return _FACTOR * float(np.quantile(whole, LEVEL)), _FACTOR * float(np.quantile(weights, LEVEL))

@@ -1,4 +1,4 @@
-"""ReLU neurons of a network on a sphere: kinks of many circles grouped by output, and hyperplanes from slopes.
+"""ReLU neurons of a network on a sphere: kinks of many circles by output, and hyperplanes from slopes.
 
 The jump of the derivative at a kink is a multiple of its neuron's output (plus one of the value, where only
 directions are seen), so that kinks of one neuron are known by it. Second differences along other directions
@@ -91,7 +91,7 @@ def _grouped(sphere: Sphere, kinks: Kinks) -> list[_Group]:
 
 def _planes(sphere: Sphere, kinks: Kinks) -> Array:
     if not sphere.directions:
-        return (kinks.jumps / np.linalg.norm(kinks.jumps, axis=1, keepdims=True))[:, None]
+        return np.asarray((kinks.jumps / np.linalg.norm(kinks.jumps, axis=1, keepdims=True))[:, None])
     along = kinks.values / np.linalg.norm(kinks.values, axis=1, keepdims=True)
     across = kinks.jumps - (kinks.jumps * along).sum(axis=1, keepdims=True) * along
     return np.stack([along, across / np.linalg.norm(across, axis=1, keepdims=True)], axis=1)

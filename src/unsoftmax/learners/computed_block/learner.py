@@ -40,7 +40,8 @@ _CLAIM = Claim(
         Assumption("every step inside rounds", "second differences of rows nearby against their last digits"),
         Assumption("rows of any size may be sent, nine in a sequence", "the asker's bounds"),
         Assumption(
-            "the block is one of the family", "residual of the joint fit, and of fresh sequences, over the rounding"
+            "the block is one of the family",
+            "residual of the joint fit, and of fresh sequences, over the rounding",
         ),
     ),
     queries=QueryCount("7,000 to 16,000 at width 16 and 32 neurons", "upper", _queries, attempts=_ATTEMPTS),
@@ -101,8 +102,8 @@ class ComputedBlockLearner:
                     error_bound=found.bound,
                     answers_bound=found.weights_bound,
                     note=f"computed in {self.format}: answers to rows of size one are off by "
-                    f"{found.rounding:.1g}, weights and gains are known to {found.weights_bound:.1g}, the eps of "
-                    f"norms to {found.bound:.1g}, with 99 % confidence",
+                    f"{found.rounding:.1g}, weights and gains are known to {found.weights_bound:.1g}, the "
+                    f"eps of norms to {found.bound:.1g}, with 99 % confidence",
                 )
             reasons.append(found.why_not)
         raise Unresolved(
@@ -124,7 +125,10 @@ def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random
     moved = asks(shifted[None])[0]
     near, far = asks(np.stack([10.0 * row, 1e3 * row])[:, None])
     size = float(np.abs(plain).max())
-    if float(np.abs(others - plain).max()) > _SAME * size or float(np.abs(last - plain).max()) <= _SAME * size:
+    others_matter, last_matters = (
+        float(np.abs(there - plain).max()) > _SAME * size for there in (others, last)
+    )
+    if others_matter or not last_matters:
         raise Unresolved(
             "the last row of a sequence does not ask alone: answers change when other rows change places, or "
             "stay when the last one does; a block is recovered from its last row, without positions"

@@ -1,5 +1,5 @@
-"""Outer weights of found ReLU neurons, and which of their two sides is on: linear in values on the sphere, or,
-where only directions are seen, the null vector of what is across them."""
+"""Outer weights of found ReLU neurons, and which of their two sides is on: linear in values on the sphere,
+or, where only directions are seen, the null vector of what is across them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Gen
     count = int(_SURPLUS * (J + k + 1)) + 64
     points = sphere.random_points(count, rng)
     values = sphere.ask(points)
-    features = np.column_stack([points, np.abs(points @ inner[:, :-1].T + inner[:, -1]) / 2.0, np.ones(count)])
+    features = np.column_stack(
+        [points, np.abs(points @ inner[:, :-1].T + inner[:, -1]) / 2.0, np.ones(count)]
+    )
     solve = _null_vector if sphere.directions else _least_squares
     found = solve(features, values)  # (m, k + J + 1)
     linear, outer, constant = found[:, :k], found[:, k:-1], found[:, -1]

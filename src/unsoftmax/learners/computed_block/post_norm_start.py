@@ -1,5 +1,5 @@
-"""A start for a post-norm block that computes in float32: value path, last norm, network on the sphere that the
-first norm's output fills, constant, heads."""
+"""A start for a post-norm block that computes in float32: value path, last norm, network on the sphere that
+the first norm's output fills, constant, heads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A start for a pre-norm block that computes in float32: value path, network on the sphere that a norm's output
-fills, constant, heads."""
+"""A start for a pre-norm block that computes in float32: value path, network on the sphere that a norm's
+output fills, constant, heads."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def _smooth(
     return shape, single.fitted(replace(state, outputs=outputs, inner=inner, outer=outer))
 
 
-def _with_heads(asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator) -> BlockState:
+def _with_heads(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> BlockState:
     d, basis = shape.width, shape.basis
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
     eps = np.exp(state.log_eps)
@@ -109,10 +111,7 @@ def _with_heads(asks: AsksSequences, shape: BlockShape, state: BlockState, rng: 
         return np.asarray(y - alone)
 
     found = find_heads(
-        ExactResponses(respond),
-        SphereTokens(basis.shape[1], float(np.sqrt(d))),
-        rng,
-        negligible=_NEGLIGIBLE,
+        ExactResponses(respond), SphereTokens(basis.shape[1], float(np.sqrt(d))), rng, negligible=_NEGLIGIBLE
     )
     queries, keys, values, outputs = head_factors(found.values, found.scores, found.rank)
     return replace(
@@ -122,5 +121,9 @@ def _with_heads(asks: AsksSequences, shape: BlockShape, state: BlockState, rng: 
 
 def _network(state: BlockState, activation: Activation) -> Network:
     return Network(
-        state.inner[:, :-1], state.outer[:, :-1].T, state.inner[:, -1], state.outer[:, -1], activation=activation
+        state.inner[:, :-1],
+        state.outer[:, :-1].T,
+        state.inner[:, -1],
+        state.outer[:, -1],
+        activation=activation,
     )

@@ -30,7 +30,9 @@ _ALL = RefinementOptions(iterations=30, damping=1e-4, improvement=2e-2, dense_li
 _ARRIVED = 10.0
 
 
-def row_state(shape: BlockShape, path: Array, layers: Layers, norm: tuple[Array, Array], eps: float) -> BlockState:
+def row_state(
+    shape: BlockShape, path: Array, layers: Layers, norm: tuple[Array, Array], eps: float
+) -> BlockState:
     """A block whose single rows are answered with this value path and these layers. norm: gain and bias of
     the last norm, where one comes last."""
     tokens = path.shape[1]
@@ -57,7 +59,12 @@ class RowFit:
 
     @classmethod
     def ask(
-        cls, asks: AsksSequences, state: BlockState, shape: BlockShape, held: FloatFormat, rng: np.random.Generator
+        cls,
+        asks: AsksSequences,
+        state: BlockState,
+        shape: BlockShape,
+        held: FloatFormat,
+        rng: np.random.Generator,
     ) -> RowFit:
         """Rows of many sizes; as many as the unknowns need."""
         d = shape.width
@@ -65,9 +72,13 @@ class RowFit:
         count = int(_SURPLUS * free / d) + 32
         rows = rng.standard_normal((count, 1, d))
         rows = held.store(rows * np.exp(rng.uniform(np.log(_SMALLEST), np.log(_LARGEST), (count, 1, 1))))
-        weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
+        weights = (
+            1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
+        )
         weights = weights / local_rounding(asks, rows[:_LOOKED], weights[:_LOOKED], held, rng)
-        return cls(BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False), state.keys.shape[2])
+        return cls(
+            BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False), state.keys.shape[2]
+        )
 
     def with_constant(self, state: BlockState) -> BlockState:
         """The constant of the heads, and that of the network which moves against it."""

@@ -58,7 +58,11 @@ def _agreed(designs: Array, found: Array) -> Array:
     """X with design·X = found for the half of the rows that agree best."""
     chosen = np.ones(len(designs), dtype=bool)
     for _ in range(_ROUNDS):
-        solved = np.linalg.lstsq(np.vstack(designs[chosen]), np.vstack(found[chosen]), rcond=1e-6)[0]
+        solved = np.linalg.lstsq(
+            designs[chosen].reshape(-1, designs.shape[2]),
+            found[chosen].reshape(-1, found.shape[2]),
+            rcond=1e-6,
+        )[0]
         off = np.sqrt(((designs @ solved - found) ** 2).mean(axis=(1, 2)))
         chosen = off <= np.median(off)
     size = float(np.sqrt((found[chosen] ** 2).mean()))

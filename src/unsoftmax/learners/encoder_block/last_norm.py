@@ -75,7 +75,7 @@ class LastNorm:
 
 def last_norm_of(answers: Array, basis: Array, *, flat: float = _FLAT) -> LastNorm:
     """From answers (n, d) to rows far out: the gain exactly, centre and square as far as eps can be left
-    out. flat: smallest singular value of answers in a hyperplane, over the largest, as their rounding leaves it."""
+    out. flat: smallest singular value of answers in a hyperplane, over the largest, as rounding leaves it."""
     middle = answers.mean(axis=0)
     _, sizes, right = np.linalg.svd(answers - middle)
     if sizes[-1] > flat * sizes[0]:

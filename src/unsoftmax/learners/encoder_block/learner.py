@@ -20,7 +20,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Stop, Test, Unresolved
 
-__all__ = ["EncoderBlockLearner", "obstacle"]
+__all__ = ["EncoderBlockLearner", "check_asker", "obstacle"]
 
 WIDTH_TEST = Test("answers are as wide as rows", frozenset({Family.ENCODER_BLOCK}))
 
@@ -81,7 +81,7 @@ class EncoderBlockLearner:
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         with asker.phase("order of norms"):
-            _check_asker(asker, rng)
+            check_asker(asker, rng)
             asks, d = sequences_of(asker), asker.width
             find = _start_of(asks, d, rng)
         reasons: list[str] = []
@@ -113,14 +113,15 @@ def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
     """Why a block cannot be recovered from this target, by the learner's own first tests; None where nothing
     stands in the way of trying. A few queries."""
     try:
-        _check_asker(asker, rng)
+        check_asker(asker, rng)
         _start_of(sequences_of(asker), asker.width, rng)
     except Stop as stop:
         return stop
     return None
 
 
-def _check_asker(asker: Asker, rng: np.random.Generator) -> None:
+def check_asker(asker: Asker, rng: np.random.Generator) -> None:
+    """Raises where the target's answers, width or bounds leave no block to be recovered."""
     if asker.outputs != asker.width:
         raise OutsideClass(WIDTH_TEST, _too_narrow(asker, rng))
     if asker.width < _LEAST_WIDTH:

@@ -51,7 +51,10 @@ def find_post_norm(
     shape = replace(shape, activation=middle.activation)
     rows, middle = _refined_outside(asks, shape, rows, middle, rng)
     heads = find_heads(
-        direction_responses(asks, rows, middle), FreeTokens(width, float(np.sqrt(width))), rng, negligible=_NEGLIGIBLE
+        direction_responses(asks, rows, middle),
+        FreeTokens(width, float(np.sqrt(width))),
+        rng,
+        negligible=_NEGLIGIBLE,
     )
     return shape, _state(rows, middle, heads)
 
