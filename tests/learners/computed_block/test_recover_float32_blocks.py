@@ -39,7 +39,7 @@ def test_a_float32_layer_is_recovered_to_its_own_rounding(
     exact = copy.deepcopy(layer).double()
     assert result.error_bound is not None
     assert block_from_torch(exact).distance(result.model) <= result.error_bound < 0.1
-    X = np.float32(np.random.default_rng(seed).standard_normal((60, 7, 8))).astype(np.float64)
+    X = np.random.default_rng(seed).standard_normal((60, 7, 8)).astype(np.float32).astype(np.float64)
     truth = _answers(exact, X, torch.float64)
     own = rms(_answers(layer, X, torch.float32) - truth)
     assert rms(result.model(X) - truth) < 2.0 * own

@@ -30,6 +30,8 @@ _ANGLES = (0.012, 0.004, 0.0012)  # steps of second differences; shorter ones wh
 _AGREES = 0.06  # how well both sides of a direction must agree on one slope
 _PLACES = 10.0  # weight of a place against a slope: places are known to 1e-5, slopes to 1e-3
 _OFF = 0.03  # of the radius: how far a kink may be from its neuron's hyperplane
+_TOUCHES = 0.97  # of the radius: a hyperplane further out hardly meets the sphere, and holds no kinks
+_SAME_PLANE = 0.05  # of a unit normal: two groups whose hyperplanes are nearer are one neuron, seen twice
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,8 @@ def _hyperplanes(sphere: Sphere, kinks: Kinks, groups: list[_Group]) -> Array:
     jumps = np.linalg.norm(kinks.jumps, axis=1)
     strongest = np.array([group.members[jumps[group.members].argmax()] for group in groups])
     directions, slopes = _slopes(sphere, kinks, strongest)
-    found = []
-    for g, group in enumerate(groups):
+    found: list[Array] = []
+    for g, group in sorted(enumerate(groups), key=lambda each: -len(each[1].members)):
         told = np.isfinite(slopes[g])
         rho = slopes[g, told][:, None]
         rows = (directions[g, told] - rho * kinks.tangents[strongest[g]]) / np.sqrt(1.0 + rho**2)
@@ -118,9 +120,10 @@ def _hyperplanes(sphere: Sphere, kinks: Kinks, groups: list[_Group]) -> Array:
         plane = np.linalg.svd(design)[2][-1]
         plane = plane / np.linalg.norm(plane[:-1])
         off = np.abs(places @ plane[:-1] + plane[-1])
-        if float(np.median(off)) < _OFF:
-            found.append(np.append(plane[:-1], sphere.radius * plane[-1]))
-    return np.array(found).reshape(-1, sphere.width + 1)
+        known = any(min(np.linalg.norm(plane - p), np.linalg.norm(plane + p)) < _SAME_PLANE for p in found)
+        if float(np.median(off)) < _OFF and abs(float(plane[-1])) < _TOUCHES and not known:
+            found.append(plane)
+    return np.array(found).reshape(-1, sphere.width + 1) * np.append(np.ones(sphere.width), sphere.radius)
 
 
 def _slopes(sphere: Sphere, kinks: Kinks, chosen: NDArray[np.int64]) -> tuple[Array, Array]:
