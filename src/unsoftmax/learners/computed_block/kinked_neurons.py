@@ -123,7 +123,8 @@ def _hyperplanes(sphere: Sphere, kinks: Kinks, groups: list[_Group]) -> Array:
         known = any(min(np.linalg.norm(plane - p), np.linalg.norm(plane + p)) < _SAME_PLANE for p in found)
         if float(np.median(off)) < _OFF and abs(float(plane[-1])) < _TOUCHES and not known:
             found.append(plane)
-    return np.array(found).reshape(-1, sphere.width + 1) * np.append(np.ones(sphere.width), sphere.radius)
+    planes = np.array(found).reshape(-1, sphere.width + 1)
+    return np.column_stack([planes[:, :-1], sphere.radius * planes[:, -1]])
 
 
 def _slopes(sphere: Sphere, kinks: Kinks, chosen: NDArray[np.int64]) -> tuple[Array, Array]:
