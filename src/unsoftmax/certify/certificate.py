@@ -97,6 +97,11 @@ class Certificate:
         return f"{seen:.1g} relative" if seen > 0.0 else "no more than rounding and errors of answers explain"
 
 
+# of what the shortest ordinary row shows: rows of zeros show nothing, and their answer is rounded where the
+# target adds up constants that cancel
+_LEAST = 1e-6
+
+
 @dataclass(frozen=True)
 class AnswersOff:
     """How far answers are off by themselves: at most by `tolerance`, or, where values become something else,
@@ -127,7 +132,9 @@ def certify(
     off = AnswersOff() if answers_off is None else answers_off
     allowed = model.exact_at if allowed is None else allowed
     sample = draw_sample(model, _domain(asker), rng, max_length=asker.max_length, own=own)
-    ruler = _Ruler(model, allowed, off.tolerance, off.deviation)
+    ordinary = np.full((1, 1, asker.width), sample.sizes[0] / np.sqrt(asker.width))
+    least = _LEAST * float(model.sensitivity(ordinary)[0])
+    ruler = _Ruler(model, allowed, off.tolerance, off.deviation, least)
     errors: list[Array] = []
     ratios: list[Array] = []
     hidden: list[Array] = []
@@ -182,14 +189,15 @@ class _Ruler:
     """How far answers are from the model, beyond what the answers' own errors and rounding explain, against
     what the sequence could show.
 
-    Neither a constant nor cancelling parts of a model excuse a deviation: they only add to what rounding
-    explains.
+    least: what any sequence shows. Neither a constant nor cancelling parts of a model excuse a deviation;
+    they only add to what rounding explains.
     """
 
     model: Model
     allowed: float
     tolerance: float
     deviation: Callable[[Array, Array], Array] | None
+    least: float
 
     def measure(self, batch: Array, answers: Array) -> tuple[Array, Array, Array, Array]:
         """|answer - prediction| of every sequence, the same beyond what is explained, that relative to what
@@ -197,7 +205,7 @@ class _Ruler:
         predictions = self.model(batch)
         off = answers - predictions if self.deviation is None else self.deviation(answers, predictions)
         error = largest(off)
-        scale = self.model.sensitivity(batch) + self._by_bias(batch)
+        scale = np.maximum(self.model.sensitivity(batch), self.least) + self._by_bias(batch)
         unexplained = error - self.tolerance - self.model.rounding(batch, predictions, scale)
         if self.deviation is None and self.tolerance > 0.0 and self.allowed > 0.0:
             # whatever the scores: nothing explains an error as large as the answers themselves

@@ -37,7 +37,8 @@ class Known:
     sequence, as the asker tells them. answers: the kind of answers; None where nobody looked. told: the user
     said so. identified: a full
     identification was paid for, and asking for another would tell nothing new. bends: single rows are not
-    answered linearly. look: what a first look saw, where one was taken. refuted: tests that failed.
+    answered linearly. skip: what the asking row adds by itself, where that was found. look: what a first look
+    saw, where one was taken. refuted: tests that failed.
     """
 
     domain: Domain | None = None
@@ -47,6 +48,7 @@ class Known:
     told: bool = False
     identified: bool = False
     bends: bool = False
+    skip: Array | None = None
     look: FirstLook | None = None
     constant: float | None = None
     readout: Readout | None = None

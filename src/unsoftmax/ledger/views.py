@@ -1,4 +1,5 @@
-"""Views of an asker: shorter rows, a subspace, one readout of vector answers. The bill stays the asker's."""
+"""Views of an asker: shorter rows, a subspace, one readout of vector answers, answers without a skip
+connection. The bill stays the asker's."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.ledger.asker import Asker, Check, Exchange
 from unsoftmax.ledger.bill import Bill
 
-__all__ = ["BilledTo", "HasViews", "OnSubspace", "Readout", "WithinBound"]
+__all__ = ["BilledTo", "HasViews", "OnSubspace", "Readout", "WithinBound", "WithoutSkip"]
 
 _KEPT = 8  # early queries of a view: as many as a certificate asks again
 
@@ -188,5 +189,32 @@ class Readout(_Translated):
                 check(sent, np.asarray(vectors @ self._weights))
 
         answers = np.asarray(self._inner.ask(batch, check=check_read) @ self._weights)
+        self._keep(batch, answers)
+        return answers
+
+
+class WithoutSkip(_Translated):
+    """Takes x_N·skip off every answer, so that learners of attention serve attention beside a skip
+    connection. skip: (d,), or (d, m) for vector answers.
+
+    >>> from unsoftmax.ledger import Ledger
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> base = Ledger(FunctionOracle(lambda X: X[:, -1, 0] + 5.0), width=2)
+    >>> WithoutSkip(base, np.array([1.0, 0.0])).ask(np.full((1, 1, 2), 7.0))
+    array([5.])
+    """
+
+    def __init__(self, inner: Asker, skip: Array) -> None:
+        super().__init__(inner)
+        self._skip = skip
+
+    def ask(self, batch: Array, *, check: Check | None = None) -> Array:
+        beside = np.asarray(batch)[:, -1] @ self._skip
+
+        def check_rest(sent: Array, answers: Array) -> None:
+            if check is not None:
+                check(sent, np.asarray(answers - beside))
+
+        answers = np.asarray(self._inner.ask(batch, check=check_rest) - beside)
         self._keep(batch, answers)
         return answers

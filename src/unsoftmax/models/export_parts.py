@@ -20,10 +20,10 @@ __all__ = ["Parts", "parts_of"]
 
 @dataclass(frozen=True)
 class Parts:
-    """answers = network(constant + Σ heads + residual·x_N), without a network where it is None; `scalar`: one
-    number a query.
+    """answers = network(constant + Σ heads + residual·x_N + x_N·skip), without a network where it is None;
+    `scalar`: one number a query.
 
-    Heads have v (d, m), and their own constants are in `constant` (m,).
+    Heads have v (d, m), as has skip, and their own constants are in `constant` (m,).
     """
 
     heads: tuple[SingleHead, ...]
@@ -31,6 +31,7 @@ class Parts:
     residual: float
     network: ReluNetwork | None
     scalar: bool
+    skip: Array | None = None
 
 
 def parts_of(model: Model) -> Parts:
@@ -44,7 +45,9 @@ def parts_of(model: Model) -> Parts:
         heads = model.heads if isinstance(model, MultiHead) else (model,)
         columns = tuple(SingleHead(head.matrix, head.v.reshape(head.width, -1), head.w0) for head in heads)
         constant = np.broadcast_to(np.asarray(model.c, dtype=np.float64), columns[0].v.shape[1:]).copy()
-        return Parts(columns, constant, 0.0, None, model.outputs is None)
+        skip = model.skip if isinstance(model, MultiHead) else None
+        beside = None if skip is None else skip.reshape(model.width, -1)
+        return Parts(columns, constant, 0.0, None, model.outputs is None, beside)
     if isinstance(model, Transformer):
         rows = SingleHead(model.matrix, np.eye(model.width), model.w0)
         return Parts((rows,), np.zeros(model.width), model.residual, model.network, True)

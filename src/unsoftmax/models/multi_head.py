@@ -1,4 +1,5 @@
-"""Several heads that add up: f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h), α^h = softmax_i(x_iᵀ(W_h x_N + w0_h))."""
+"""Several heads that add up: f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h), α^h = softmax_i(x_iᵀ(W_h x_N + w0_h)). A
+skip connection adds x_N·o."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class MultiHead(WithConstant):
     """A sum of heads and a constant. The heads' own constants belong to the sum: `c` is all of it.
 
     heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number,
-    or (m,).
+    or (m,). skip: what the asking row adds by itself, of the shape of v; None where it adds nothing.
 
     >>> head = SingleHead(np.eye(2), np.ones(2))
     >>> both = MultiHead([head, head])
@@ -35,7 +36,7 @@ class MultiHead(WithConstant):
 
     family: ClassVar[str] = "multi-head"
 
-    def __init__(self, heads: Sequence[SingleHead], c: object = 0.0) -> None:
+    def __init__(self, heads: Sequence[SingleHead], c: object = 0.0, skip: object = None) -> None:
         self.heads: tuple[SingleHead, ...] = tuple(heads)
         if not self.heads:
             raise UsageError("a multi-head model needs at least one head; a constant is one head with v = 0")
@@ -51,7 +52,11 @@ class MultiHead(WithConstant):
             raise UsageError(
                 f"c must be a number or of shape {self.heads[0].v.shape[1:]}, not {constant.shape}"
             )
-        check_finite(c=constant)
+        beside = None if skip is None else np.array(skip, dtype=np.float64)
+        if beside is not None and beside.shape != self.heads[0].v.shape:
+            raise UsageError(f"skip must have the shape of v, {self.heads[0].v.shape}, not {beside.shape}")
+        check_finite(c=constant, skip=beside)
+        self.skip: Array | None = beside if beside is not None and beside.any() else None
         self._c: Array = np.asarray(
             constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64
         )
@@ -76,8 +81,8 @@ class MultiHead(WithConstant):
     @cached_property
     def parameters(self) -> int:
         """Degrees of freedom: a rank-r matrix [W w0] a head (W alone without a bias), v or a rank-s V a head,
-        and the constant."""
-        count = int(np.count_nonzero(self._c))
+        the constant and the skip connection."""
+        count = int(np.count_nonzero(self._c)) + (0 if self.skip is None else self.skip.size)
         for head in self.heads:
             d = head.width
             biased = head.w0 is not None and bool(head.w0.any())
@@ -142,7 +147,7 @@ class MultiHead(WithConstant):
             else:
                 mixed = (weights @ part).reshape(len(part), -1)  # (B, H·d)
                 answers[start : start + step] = mixed @ np.vstack([head.v for head in self.heads])
-        return np.asarray(answers + self._c)
+        return np.asarray(answers + self._c + (0.0 if self.skip is None else X[:, -1] @ self.skip))
 
     @property
     def ranks_held(self) -> list[int]:
@@ -154,7 +159,8 @@ class MultiHead(WithConstant):
 
     def sensitivity(self, batch: Array) -> Array:
         X = as_batch(batch, self.width)
-        return np.asarray(sum(head.sensitivity(X) for head in self.heads))
+        beside = 0.0 if self.skip is None else np.linalg.norm(X[:, -1], axis=1) * np.linalg.norm(self.skip)
+        return np.asarray(sum(head.sensitivity(X) for head in self.heads) + beside)
 
     @cached_property
     def _without_constants(self) -> list[SingleHead]:
@@ -165,7 +171,7 @@ class MultiHead(WithConstant):
 
     def canonical(self) -> Self:
         """Heads with equal scores merge, heads with v = 0 vanish, and the head with the longest v comes
-        first; the constant stands alone.
+        first; the constant and the skip connection stand alone.
 
         >>> W = np.diag([1.0, 2.0])
         >>> zero = SingleHead(np.eye(2), np.zeros(2))
@@ -190,7 +196,7 @@ class MultiHead(WithConstant):
             d = self.width
             merged = [SingleHead(np.zeros((d, d)), np.zeros_like(self.heads[0].v))]
         merged.sort(key=_order)
-        return type(self)(merged, self._c)
+        return type(self)(merged, self._c, self.skip)
 
     def distance(self, other: Self) -> float:
         """Largest relative difference over heads matched best, at least 1 when their numbers differ;
@@ -203,22 +209,26 @@ class MultiHead(WithConstant):
         self._same_family(other)
         mine, theirs = self.canonical(), other.canonical()
         costs = np.array([[a.distance(b) for b in theirs.heads] for a in mine.heads])
-        constant = constant_distance(mine._c, theirs._c, [head.v for head in mine.heads])
-        return max(matched_heads(costs), constant)
+        values = [head.v for head in mine.heads]
+        constant = constant_distance(mine._c, theirs._c, values)
+        ours, other_skip = (np.zeros(1) if each.skip is None else each.skip for each in (mine, theirs))
+        return max(matched_heads(costs), constant, constant_distance(ours, other_skip, values))
 
     def tensors(self) -> dict[str, Array]:
-        parts: dict[str, Array] = {"c": self._c}
+        parts: dict[str, Array] = {"c": self._c} | ({} if self.skip is None else {"skip": self.skip})
         for index, head in enumerate(self._without_constants):
             parts |= {f"heads.{index}.{name}": part for name, part in head.tensors().items() if name != "c"}
         return parts
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        heads = numbered_heads(tensors, "multi-head")
-        return cls([SingleHead.from_tensors(head) for head in heads], tensors.get("c", 0.0))
+        heads = numbered_heads({name: part for name, part in tensors.items() if name != "skip"}, "multi-head")
+        constant = tensors.get("c", 0.0)
+        return cls([SingleHead.from_tensors(head) for head in heads], constant, tensors.get("skip"))
 
     def __repr__(self) -> str:
-        return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks})"
+        beside = "" if self.skip is None else ", skip"
+        return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks}{beside})"
 
 
 def same_scores(first: SingleHead, second: SingleHead) -> bool:

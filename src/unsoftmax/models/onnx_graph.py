@@ -71,6 +71,8 @@ def onnx_model(model: Model) -> Any:
     total = [graph.head(head, last) for head in parts.heads]
     if parts.residual:
         total.append(graph.add("Mul", last, graph.constant(np.array([parts.residual]))))
+    if parts.skip is not None:
+        total.append(graph.add("MatMul", last, graph.constant(parts.skip)))
     answers = graph.add("Sum", *total, graph.constant(parts.constant))
     if parts.network is not None:
         answers = graph.network(parts.network, answers)

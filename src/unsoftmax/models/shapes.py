@@ -19,6 +19,7 @@ _SHAPES: dict[
     "positions.keys": ("places", "r"),
     "positions.queries": ("places", "r"),
     "positions.values": ("places", "m"),
+    "skip": ("d", "m"),
     "w0": ("d",),
     "A": ("n", "d"),
     "u": ("n",),
@@ -44,7 +45,7 @@ def check_shapes(shapes: dict[str, tuple[int, ...]], family: str) -> None:
     named = {name: _kind(name, family) for name in shapes}
     for name in sorted(shapes, key=lambda name: order.index(named[name])):
         shape, letters = shapes[name], _SHAPES[named[name]]
-        if named[name].rpartition(".")[2] in ("v", "values", "c") and len(shape) == len(letters) - 1:
+        if named[name].rpartition(".")[2] in ("v", "values", "skip", "c") and len(shape) == len(letters) - 1:
             letters = letters[:-1]
         owner = name.removesuffix(named[name])
         keys = [letter if letter in ("d", "m") else owner + letter for letter in letters]

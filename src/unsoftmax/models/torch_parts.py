@@ -64,6 +64,7 @@ class Composite(nn.Module):
         self.heads = nn.ModuleList(Head(head) for head in parts.heads)
         self.constant = _parameter(parts.constant)
         self.residual = parts.residual
+        self.skip = None if parts.skip is None else _parameter(parts.skip)
         self.network = None if parts.network is None else Network(parts.network)
 
     def forward(self, sequences: Tensor) -> Tensor:
@@ -73,6 +74,8 @@ class Composite(nn.Module):
             total = total + head(sequences)
         if self.residual:
             total = total + self.residual * sequences[:, -1]
+        if self.skip is not None:
+            total = total + sequences[:, -1] @ self.skip
         if self.network is not None:
             total = self.network(total)
         return total[:, 0] if self.scalar else total

@@ -31,19 +31,21 @@ from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.readouts.exact import read_constant, read_values
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
-from unsoftmax.ledger.views import BilledTo
+from unsoftmax.ledger.views import BilledTo, WithoutSkip
 from unsoftmax.models import Model, SingleHead
 from unsoftmax.oracles import identity, pins_content
 from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
+from unsoftmax.recovery.skip import look_for_skip, with_skip
 
 __all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers"]
 
 # what else to find out before learning: what is known then, with a first look, and a reason to end here
 Prepare = Callable[[Ledger, Known, np.random.Generator], tuple[Known, Stop | None]]
 
+_HEADS = (Family.SINGLE_HEAD, Family.MULTI_HEAD)  # families that may stand beside a skip connection
 _STREAM = 0x5F0F7  # keeps our randomness apart from that of targets made from the same small seed
 _ODD = 1e-6  # of the answers: an affine function is never off by so much
 _ROUNDING = 1e-13  # of what an answer can show: a few hundred roundings of float64
@@ -96,16 +98,25 @@ class Attempt:
         self._learned: Learned | None = None
         self._verdict: Verdict | None = None
 
+    @property
+    def _asker(self) -> Asker:
+        """What learners and the judge ask: the ledger, without a skip connection where one was found."""
+        skip = self._known.skip
+        return self._ledger if skip is None else WithoutSkip(self._ledger, skip)
+
     def run(self, prepare: Prepare | None = None) -> Outcome:
         """The attempt with the learners that `choose` names, in turn. prepare: see `recovery.run`."""
         try:
-            self._known = look_at_answers(self._ledger, self._known, self._learning)
+            self._known = look_at_answers(self._asker, self._known, self._learning)
+            if isinstance(self._known.answers, Computed) and self._family in (None, *_HEADS):
+                # 19 queries, where every attempt costs hundreds
+                self._known = look_for_skip(self._ledger, self._known, self._streams(6))
             if prepare is not None:
                 seen, stop = prepare(self._ledger, self._known, self._streams(5))
                 self._look, self._known = seen.look, replace(seen, look=None)
                 if stop is not None:
                     return self._stopped(stop)
-            self._known = _look_for_bends(self._ledger, self._known, self._family)
+            self._known = _look_for_bends(self._asker, self._known, self._family)
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # the certificate decides
                 learned = self._learn()
             return self._judge(learned, _ruler_for(learned.model, self._known.answers or Exact()))
@@ -117,7 +128,7 @@ class Attempt:
         self._learner = learner
         try:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-                learned = learner.learn(self._ledger, self._known, self._learning)
+                learned = learner.learn(self._asker, self._known, self._learning)
             return self._judge(learned, _ruler_for(learned.model, self._ruler(learned.model)))
         except Stop as stop:
             return self._stopped(stop)
@@ -132,9 +143,9 @@ class Attempt:
                 raise _together(stops, self._known)
             tried.append(learner)
             self._learner = learner
-            self._known = _with_readout(self._ledger, self._known, learner, self._learning)
+            self._known = _with_readout(self._asker, self._known, learner, self._learning)
             try:
-                return learner.learn(self._ledger, self._known, self._learning)
+                return learner.learn(self._asker, self._known, self._learning)
             except OutsideClass as stop:
                 stops.append(stop)
                 self._known = replace(self._known, refuted=(*self._known.refuted, stop.refutation))
@@ -147,13 +158,13 @@ class Attempt:
         self._learned = learned
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             self._verdict = verdict = judge(
-                self._ledger, learned, answers, self._learning, self._checking, self._known.sequences
+                self._asker, learned, answers, self._learning, self._checking, self._known.sequences
             )
         ledger = self._ledger
         if verdict.status.recovered and ledger.only_replayed and not pins_content(identity(ledger.oracle)):
             confirm_target(
                 ledger,
-                learned.model,
+                with_skip(learned.model, self._known.skip),
                 verdict.certificate,
                 self._streams(3),
                 tolerance=tolerance_of(answers, learned),
@@ -166,10 +177,10 @@ class Attempt:
         """What the answers are, for a learner that the user chose: exact where those already paid for say so,
         which is the strictest ruler, else as a look at them tells."""
         known = self._known
-        if known.answers is None and _agrees(model, self._ledger.early_queries):
+        if known.answers is None and _agrees(model, self._asker.early_queries):
             return Exact()
         if known.answers is None:
-            known = look_at_answers(BilledTo(self._ledger, VERIFICATION), known, self._streams(4))
+            known = look_at_answers(BilledTo(self._asker, VERIFICATION), known, self._streams(4))
         self._known = known
         if isinstance(known.answers, Unsteady):
             raise OutsideClass(REPEAT_TEST, known.findings[-1].evidence)
@@ -181,7 +192,10 @@ class Attempt:
 
     def _outcome(self, status: Status, reason: str, changed: bool = False) -> Outcome:
         known = replace(self._known, look=self._look)
-        return Outcome(known, status, reason, self._learner, self._learned, self._verdict, changed=changed)
+        learned = self._learned
+        if learned is not None:
+            learned = replace(learned, model=with_skip(learned.model, known.skip))
+        return Outcome(known, status, reason, self._learner, learned, self._verdict, changed=changed)
 
 
 def _ruler_for(model: Model, answers: Answers) -> Answers:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.answers import Finding, Seen, Subject, identify
+from unsoftmax.answers import Computed, Exact, Finding, Seen, Subject, identify
 from unsoftmax.errors import OracleFault
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -16,6 +16,7 @@ from unsoftmax.first_look.look import FirstLook, take_look
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
 from unsoftmax.learners.encoder_block.learner import obstacle
+from unsoftmax.learners.skip import shows_skip
 from unsoftmax.learners.tokens.first_look import look_at_tokens
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Oracle
@@ -224,9 +225,14 @@ def _judged(ledger: Ledger, look: FirstLook, command: str, rng: np.random.Genera
         if ledger.outputs is None
         else (f"{name}, width {ledger.width}, answers of {ledger.outputs} numbers")
     )
-    if (ending := no_learner(look)) is not None:
+    rounds = isinstance(look.answers, Computed)
+    if not rounds and (ending := no_learner(look)) is not None:
         advice = "Ask a target with finer answers."
         return Check(False, text, ending.reason, advice, "", 0, ending=ending.status)
+    if look.finds_nothing and shows_skip(ledger, look.answers or Exact(), rng):
+        text = f"attention beside a skip connection, width {ledger.width}, {kind} answers"
+        advice = "Recover it: the skip connection is found first and taken off the answers."
+        return Check(True, text, "", advice, command, 0)
     if look.finds_nothing:
         advice = "`recover` would end as OUTSIDE_CLASS. That does not mean that the target is safe."
         return Check(False, text, look.evidence("family"), advice, "", 0, ending=Status.OUTSIDE_CLASS)

@@ -16,6 +16,7 @@ from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import explain
 from unsoftmax.recovery.result import Result
+from unsoftmax.recovery.skip import look_for_skip
 
 __all__ = ["run"]
 
@@ -41,6 +42,8 @@ def run(
     outcome = Attempt(ledger, known, family, streams).run(prepare)
     if outcome.failed and not (outcome.known.told or outcome.known.identified) and known.outputs is None:
         outcome = _reconsidered(ledger, outcome, family, streams)
+    if outcome.failed and family in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
+        outcome = _beside_a_skip(ledger, outcome, family, streams)
     rounds = isinstance(outcome.known.answers, Computed)  # a first look takes lines for exact ones
     if outcome.failed and isinstance(ledger.domain, Space) and not rounds:
         outcome = _explained(ledger, outcome, family, streams(5))
@@ -57,6 +60,15 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
     if known.exact:
         return replace(first, known=known)
     return Attempt(ledger, replace(known, refuted=(), look=None), family, streams, 1).run()
+
+
+def _beside_a_skip(ledger: Ledger, first: Outcome, family: Family | None, streams: Streams) -> Outcome:
+    """Attention beside a skip connection: once more on the answers without it, where there is one."""
+    try:
+        known = look_for_skip(ledger, first.known, streams(6))
+    except Stop as stop:
+        return replace(first, status=stop.status, reason=stop.reason)
+    return first if known is first.known else Attempt(ledger, known, family, streams, 2).run()
 
 
 def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.random.Generator) -> Outcome:
