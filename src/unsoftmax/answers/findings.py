@@ -21,6 +21,7 @@ class Subject(StrEnum):
     ORDER = "order of rows"
     COPIES = "copies of a row"
     SINGLE_ROWS = "single rows"
+    SKIP = "skip connection"
     QUERY_BIAS = "query bias"
     FAMILY = "family"
 

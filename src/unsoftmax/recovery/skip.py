@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import Computed, Exact, Finding
+from unsoftmax.answers import Computed, Exact, Finding, Subject
 from unsoftmax.arrays import Array
 from unsoftmax.learners import Known
 from unsoftmax.learners.skip import find_skip
@@ -29,7 +29,7 @@ def look_for_skip(asker: Asker, known: Known, rng: np.random.Generator) -> Known
     if skip is None:
         return known
     text = "a row alone moves the answer otherwise than beside a row of zeros that asks"
-    seen = Finding("skip connection", "present", text, asker.bill.total - before)
+    seen = Finding(Subject.SKIP, "present", text, asker.bill.total - before)
     plain = replace(known, constant=None, readout=None, bends=False, refuted=(), look=None)
     return replace(plain, answers=answers, skip=skip, findings=(*known.findings, seen))
 
