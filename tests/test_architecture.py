@@ -49,6 +49,8 @@ ANSWER_KINDS = {
     "labels", "flipped labels", "clipped", "unsteady", "float32", "float16", "bfloat16",
 }  # fmt: skip
 ASKING = {"ask", "forms", "project", "measure", "once", "query_bias", "resolution", "identify", "first_look"}
+SENTENCES = {"reason", "evidence", "sentence", "statement"}  # what is told to people
+SEARCHES = {"startswith", "endswith", "find", "index", "count"}
 WIDEST = 110
 PRAGMA = re.compile(r"  # (type: ignore|noqa)")  # what tools are told about a line may stand beyond its end
 
@@ -115,7 +117,7 @@ def _told_by_string(node: ast.AST) -> bool:
         for part in ast.walk(side)
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     }
-    return bool(names & {"kind", "answers"}) and bool(constants & ANSWER_KINDS)
+    return bool(names & {"kind", "answers", "precision", "_precision"}) and bool(constants & ANSWER_KINDS)
 
 
 def _last(node: ast.Attribute | ast.Name) -> str:
@@ -131,6 +133,45 @@ def test_kinds_of_answers_are_told_by_type() -> None:
         if isinstance(node, ast.Compare) and _told_by_string(node)
     ]
     assert wrong == []
+
+
+def _is_sentence(node: ast.AST) -> bool:
+    """Whether it is the text of an error, or what is told to people, as far as names tell."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "str":
+        return any(
+            _last(each) in {"error", "fault", "reason", "stop", "exception", "cause"}
+            for each in node.args
+            if isinstance(each, ast.Attribute | ast.Name)
+        )
+    return isinstance(node, ast.Attribute) and node.attr in SENTENCES
+
+
+def _steered_by(node: ast.AST) -> bool:
+    """Whether a sentence is compared with words, or searched for them."""
+    if isinstance(node, ast.Compare):
+        sides = [part for side in (node.left, *node.comparators) for part in ast.walk(side)]
+        words = any(isinstance(part, ast.Constant) and isinstance(part.value, str) for part in sides)
+        return words and any(_is_sentence(part) for part in sides)
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in SEARCHES and _is_sentence(node.func.value)
+
+
+def test_sentences_steer_nothing() -> None:
+    wrong = [
+        f"{name}:{node.lineno}: {ast.unparse(node)}"
+        for name, tree in _sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare | ast.Call) and _steered_by(node)
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "code", ['"full" in str(error)', 'result.reason == "spent"', 'stop.reason.startswith("no")']
+)
+def test_code_that_a_sentence_steers_is_found(code: str) -> None:
+    assert any(_steered_by(node) for node in ast.walk(ast.parse(code)))
 
 
 def test_nobody_keeps_facts_in_a_dictionary_on_the_ledger() -> None:

@@ -12,6 +12,7 @@ __all__ = [
     "NonFiniteAnswers",
     "NotRecovered",
     "OracleFault",
+    "RequestRefused",
     "UnsoftmaxError",
     "UsageError",
 ]
@@ -37,6 +38,10 @@ class OracleFault(UnsoftmaxError):
 class NonFiniteAnswers(OracleFault):
     """The oracle answered a batch with NaN or infinity, as targets do whose arithmetic overflows. A learner
     may go on with shorter rows."""
+
+
+class RequestRefused(OracleFault):
+    """The server does not take a request of this form."""
 
 
 class LedgerRefused(UsageError):

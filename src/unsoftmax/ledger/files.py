@@ -10,7 +10,7 @@ from typing import Any
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
 
-__all__ = ["chain", "chain_seed", "connect", "create_tables", "read_binding", "verify"]
+__all__ = ["chain", "chain_seed", "connect", "create_tables", "read_binding", "reason_of", "verify"]
 
 _APPLICATION = 0x756E736D  # marks the SQLite file as ours
 _VERSION = 1
@@ -26,6 +26,16 @@ CREATE TABLE sent (
     at REAL NOT NULL);
 CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, process INTEGER NOT NULL);
 """
+
+
+def reason_of(error: sqlite3.Error) -> str:
+    """The name of an error of the database, such as SQLITE_FULL; its extended names say more than is asked
+    here.
+
+    >>> reason_of(sqlite3.OperationalError("made up"))
+    ''
+    """
+    return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -47,11 +57,11 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             db.close()
             raise
     except sqlite3.DatabaseError as error:
-        if "full" in str(error):
+        if reason_of(error) == "SQLITE_FULL":
             raise LedgerFault(
                 f"the disk of the ledger {path} is full; nothing was asked. Free some space and run again"
             ) from error
-        if "readonly" in str(error) or "unable to open" in str(error):
+        if reason_of(error) in ("SQLITE_READONLY", "SQLITE_CANTOPEN"):
             raise LedgerRefused(
                 f"the ledger {path} cannot be written ({error}); choose another place"
             ) from error

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
-from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, verify
+from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, reason_of, verify
 from unsoftmax.ledger.journal import Entry
 from unsoftmax.ledger.lock import LedgerLock
 from unsoftmax.ledger.presence import Presence
@@ -73,7 +73,7 @@ class SqliteJournal:
             _log.info("%s: %d calls are kept from earlier runs", self.path, self._length)
             self._db.execute("INSERT INTO runs (started, process) VALUES (?, ?)", (time.time(), os.getpid()))
         except sqlite3.Error as error:
-            if "readonly" in str(error):
+            if reason_of(error) == "SQLITE_READONLY":
                 raise LedgerRefused(
                     f"the ledger {self.path} cannot be written ({error}); make it writable, or use another"
                 ) from error

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.provenance import code_digest
+from unsoftmax.ledger.files import reason_of
 
 __all__ = ["Store"]
 
@@ -48,11 +49,11 @@ class Store:
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
             self._db.close()
-            if "locked" in str(error):
+            if reason_of(error) in ("SQLITE_BUSY", "SQLITE_LOCKED"):
                 raise UsageError(
                     f"{path.parent} is in use by another sweep; wait for it, or choose another --out"
                 ) from error
-            if "full" in str(error):
+            if reason_of(error) == "SQLITE_FULL":
                 raise UsageError(
                     f"cannot open {path}: {error}; make room, or choose another --out"
                 ) from error

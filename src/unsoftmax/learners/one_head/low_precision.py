@@ -122,7 +122,7 @@ class LowPrecisionLearner:
         with asker.phase("range"):
             meter.typical_score()
         with asker.phase("scores"):
-            solver = RangeFinder(again=meter.column_near if self.precision == "float32" else None)
+            solver = RangeFinder(again=meter.column_near if self.precision == FloatFormat.FLOAT32 else None)
             found = solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + passes * left))
         head = SingleHead(found.matrix, v)
         bound = max(self._bound(asker, head, meter, rng), readout.error(asker, rng), readout.length_error)
@@ -141,7 +141,7 @@ class LowPrecisionLearner:
 
     def _longest(self, length: float) -> float:
         """The norm of rows up to which answers stay inside the format, for a v of that length."""
-        return (_LARGEST_ANSWER if self.precision == "float16" else _ENDLESS) / length
+        return (_LARGEST_ANSWER if self.precision == FloatFormat.FLOAT16 else _ENDLESS) / length
 
     def _with_bias(self, asker: Asker, v: Array, rng: np.random.Generator) -> tuple[SingleHead, float]:
         """The head with its query bias and a bound for W and w0: first as far as errors of the answers' size

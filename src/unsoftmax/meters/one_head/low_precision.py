@@ -49,7 +49,11 @@ class ZeroCentredMeter(CrossingMeter):
 
     def resolution(self) -> float:
         """What is left of a form after the last pass: float64 rounding, or float16's smallest steps."""
-        floor = 2.0**-24 / (self._size * np.sqrt(self.width) ** -1) if self._precision == "float16" else 0.0
+        floor = (
+            2.0**-24 / (self._size * np.sqrt(self.width) ** -1)
+            if self._precision == FloatFormat.FLOAT16
+            else 0.0
+        )
         return float(self.typical_score() * (64.0 * EPS + floor))
 
     def _largest_c(self) -> float:
@@ -57,7 +61,7 @@ class ZeroCentredMeter(CrossingMeter):
         within = super()._largest_c()
         return (
             min(within, (5e3 * np.sqrt(self.width) / self._size) ** 2)
-            if self._precision == "float16"
+            if self._precision == FloatFormat.FLOAT16
             else within
         )
 

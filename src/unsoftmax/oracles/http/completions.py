@@ -19,7 +19,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import OracleFault, RequestRefused, UsageError
 from unsoftmax.oracles.base import OracleSpec, check_width, checked_answers
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.oracles.http.json_text import read_json, write_json
@@ -298,9 +298,7 @@ class _Look:
         self.requests += 1
         try:
             return _exchange(self._dialect, self._sender, prompt, logprobs, bias=bias)[0]
-        except OracleFault as fault:
-            if "(400" not in str(fault) and "(422" not in str(fault):
-                raise
+        except RequestRefused as fault:
             self.said = self.said or str(fault)
             return None
 

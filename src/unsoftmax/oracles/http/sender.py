@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import threading
 import time
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import httpcore
 import httpx
 
 from unsoftmax import __version__
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import OracleFault, RequestRefused, UsageError
 from unsoftmax.oracles.http.attempts import Attempts
 from unsoftmax.oracles.http.deadline import DeadlineBackend
 from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
@@ -113,7 +114,7 @@ class Sender:
         except (httpcore.UnsupportedProtocol, httpcore.ProxyError) as error:
             raise UsageError(f"cannot reach {self.shown}: {error}") from error
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
-            if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            if _not_trusted(error):
                 raise OracleFault(
                     f"the certificate of {self.shown} is not trusted; "
                     "set SSL_CERT_FILE to the file of its authority"
@@ -210,6 +211,14 @@ class Sender:
         if sentence is None:
             return OracleFault(f"{there} answered with status {status}{said}; an answer has status 200")
         size = len(request.content or b"")
-        return OracleFault(
-            sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size)
-        )
+        kind = RequestRefused if status in (400, 422) else OracleFault
+        return kind(sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size))
+
+
+def _not_trusted(error: BaseException | None) -> bool:
+    """Whether the certificate of the server was refused, as the error or what caused it says."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
