@@ -31,10 +31,12 @@ __all__ = ["ParallelHeads", "learn_parallel_heads"]
 _ZEROS = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0])
 _TRIES = 12  # rows whose poles are looked at; the two that tell the heads apart best are used
 _NOISE = 1e-7  # relative misfit of a row's poles; all heads leave 1e-9, one too few 1e-5
-_TURN = 0.03  # angle of differences in a row; two sizes leave its fourth power
+_TURN = 3e-3  # angle of differences in a row: two sizes leave its fourth power, 1e-6 in score matrices
 _ROW_ZEROS = 2  # zero rows in front of prompts of which scores are read
-_SPARE = 1.4  # prompts over unknowns
-_LEAST_WEIGHT = 1e-3  # weights below are too uncertain for their logarithm
+_FURTHER = 24  # rows between the distances at which slow rotary planes are told apart
+_SLOW = 3e-3  # radians: what errors of score matrices turn a plane by
+_SPARE, _FURTHER_SPARE = 1.4, 3.0  # prompts over unknowns; behind many copies of a row some heads see little
+_LEAST_WEIGHT = 1e-5  # weights below are too uncertain for their logarithm
 _RANK_GAP = 20.0  # ratio of neighbouring singular values of what heads write that ends their rank
 _USUAL_BASE = float(np.log(10_000.0))  # where no plane but the first is seen to turn
 _CLEAR = 0.25  # distance of a head's share in a layer from 0 or 1 beyond which it is neither
@@ -42,7 +44,7 @@ _CLEAR = 0.25  # distance of a head's share in a layer from 0 or 1 beyond which 
 
 @dataclass(frozen=True, eq=False)
 class ParallelHeads:
-    """attentions: one a layer, good to about 1e-3. theta: of rotary positions. condition: how well heads were
+    """attentions: one a layer, good to about 1e-5. theta: of rotary positions. condition: how well heads were
     told apart."""
 
     attentions: list[Attention]
@@ -59,7 +61,8 @@ def learn_parallel_heads(
     one, two = (_written(outputs, row, poles, paths.sum(axis=0)) for row, poles in (first, second))
     written = _joined((first[0], one), (second[0], two))
     layers = _layers_of_heads(written, paths)
-    near, far = _scores(outputs, written, rng)
+    beside, apart = (_Weights.measured(outputs, written, copies, rng) for copies in (1, _FURTHER))
+    near, far, further = beside.scores(1), beside.scores(0), apart.scores(0)
     attentions, counted = [], list[RotaryFactors]()
     for layer in range(len(paths)):
         own = np.flatnonzero(layers == layer)
@@ -68,7 +71,10 @@ def learn_parallel_heads(
         if len({len(group) for group in groups}) != 1:
             raise Unresolved(f"heads of layer {layer} share values in groups of {sorted(map(len, groups))}")
         keys = [KeySpace.of(list(near[own[group]]), list(far[own[group]]), rank) for group in groups]
-        factors = [factor_scores(key, key.far, 1, 0.0) for key in keys]
+        factors = [
+            factor_scores(key, key.basis.T @ np.concatenate(further[own[group]], axis=1), _FURTHER, _SLOW)
+            for key, group in zip(keys, groups, strict=True)
+        ]
         pairs = [_value_factors(written[own[group]], rank) for group in groups]
         attentions.append(
             Attention(
@@ -171,27 +177,44 @@ def _layers_of_heads(written: Array, paths: Array) -> Array:
     return np.asarray(layers)
 
 
-def _scores(outputs: CollapsedAttention, written: Array, rng: np.random.Generator) -> tuple[Array, Array]:
-    """K(1) and K(2), (H, d, d) each: the score of a row z before b is zᵀ·K·b."""
-    heads, d, _ = written.shape
-    if 3 * heads > d - 1:
-        raise Unresolved(
-            f"{heads} heads are too many for scores of rows of {d} columns; at most {(d - 1) // 3}"
-        )
-    count = int(_SPARE * d * d) + 8
-    rows = unit_rows(rng, 3 * count, d).reshape(3, count, d)
-    far, near, last = rows
-    seen = outputs(_ROW_ZEROS, np.stack([far, near], axis=1), last)
-    parts = np.einsum("hoi,rbi->bohr", written, rows).reshape(count, d, -1)
-    parts = parts - last[:, :, None] * np.einsum("bo,bok->bk", last, parts)[:, None] / d
-    weights = np.einsum("bko,bo->bk", np.linalg.pinv(parts), seen).reshape(count, heads, 3)
-    none = (1.0 - weights.sum(axis=2)) / _ROW_ZEROS  # of one zero row, whose score is zero
-    found = []
-    for place, others in ((1, near), (0, far)):
-        design = np.einsum("bi,bj->bij", others, last).reshape(count, -1)
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """Prompts of zero rows, one row `far`, copies of a row `near`, and a row `last`, (B, d) each, and what
+    heads give them: shares (B, H, 3) of far, of all of near, and of last; none (B, H): of one zero row."""
+
+    far: Array
+    near: Array
+    last: Array
+    shares: Array
+    none: Array
+
+    @classmethod
+    def measured(
+        cls, outputs: CollapsedAttention, written: Array, copies: int, rng: np.random.Generator
+    ) -> _Weights:
+        """Linear, because what every head writes of a row is known."""
+        heads, d, _ = written.shape
+        if 3 * heads > d - 1:
+            raise Unresolved(
+                f"{heads} heads are too many for scores of rows of {d} columns; at most {(d - 1) // 3}"
+            )
+        count = int((_SPARE if copies == 1 else _FURTHER_SPARE) * d * d) + 8
+        rows = unit_rows(rng, 3 * count, d).reshape(3, count, d)
+        far, near, last = rows
+        before = np.concatenate([far[:, None], np.repeat(near[:, None], copies, axis=1)], axis=1)
+        seen = outputs(_ROW_ZEROS, before, last)
+        parts = np.einsum("hoi,rbi->bohr", written, rows).reshape(count, d, -1)
+        parts = parts - last[:, :, None] * np.einsum("bo,bok->bk", last, parts)[:, None] / d
+        shares = np.einsum("bko,bo->bk", np.linalg.pinv(parts), seen).reshape(count, heads, 3)
+        return cls(far, near, last, shares, (1.0 - shares.sum(axis=2)) / _ROW_ZEROS)
+
+    def scores(self, place: int) -> Array:
+        """K (H, d, d) of the distance of the row at a place: 0 far, 1 near (one copy). The score of a row z
+        before b is zᵀ·K·b, and that of a zero row is zero."""
+        count, d = self.last.shape
+        design = np.einsum("bi,bj->bij", (self.far, self.near)[place], self.last).reshape(count, -1)
         matrices = []
-        for h in range(heads):
-            share, zero = weights[:, h, place], none[:, h]
+        for share, zero in zip(self.shares[:, :, place].T, self.none.T, strict=True):
             good = (share > _LEAST_WEIGHT) & (zero > _LEAST_WEIGHT)
             if good.sum() < d * d:
                 raise Unresolved(f"only {int(good.sum())} of {count} prompts show scores of a head")
@@ -199,8 +222,7 @@ def _scores(outputs: CollapsedAttention, written: Array, rng: np.random.Generato
             value = np.log(share[good] / zero[good])
             solved = np.linalg.lstsq(design[good] * trust[:, None], value * trust, rcond=None)[0]
             matrices.append(solved.reshape(d, d))
-        found.append(np.array(matrices))
-    return found[0], found[1]
+        return np.array(matrices)
 
 
 def _common_rank(written: Array) -> int:

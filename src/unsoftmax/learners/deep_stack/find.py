@@ -41,6 +41,7 @@ _FAINT_PATH = 0.3  # of all that is written: a linear part below may be an error
 _COARSE = 0.3  # misfit of c0 from which neurons are not those of the target
 _ROUGH_EPS = 1e-6  # usual eps of a norm, to start from
 _ROW_SIZES = (0.3, 8.0)
+_NEAR = 1e-6  # misfit of all rows from which a start needs no rows of usual size first
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _FIRST = RefinementOptions(
     iterations=30,
@@ -194,11 +195,11 @@ def refined(
     least number of them."""
     count = max(int(_SURPLUS * start.unknowns / stream.width) + 8, rows)
     fits = [_fit(stream, start, count, rng) for _ in range(2)]
-    usual = fits[0].sizes[:, 0] > 0.0
-    usual[: count // _SMALL_ROWS] = False
-    near = StackFit(fits[0].rows[usual], fits[0].seen[usual], fits[0].sizes[usual])
-    rough = refine(near, start, _FIRST).state
-    state = refine(fits[0], rough, _LAST)
+    first, small = fits[0], count // _SMALL_ROWS
+    if rms(first.residual(start)) > _NEAR:
+        near = StackFit(first.rows[small:], first.seen[small:], first.sizes[small:])
+        start = refine(near, start, _FIRST).state
+    state = refine(first, start, _LAST)
     again = refine(fits[1], state.state, _ONE_STEP).state
     return FoundStack(state.state, again, state.rms[-1], rms(fits[1].residual(state.state)), 30.0 * rounding)
 

@@ -20,6 +20,7 @@ from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions,
 __all__ = ["SoftLayers", "separate_layers"]
 
 _OPTIONS = RefinementOptions(iterations=40, damping=1e-3, least_damping=1e-9, improvement=1e-2)
+_SURPLUS = 1.5  # answers over unknowns
 _TRIES = 3  # starts for every number of layers; the first, of equal shares, was right for up to three
 _SPREAD = 0.2  # of shares at the later starts
 _CLEAR = 0.2  # distance of a share from 0 or 1 beyond which it is neither
@@ -42,10 +43,11 @@ def separate_layers(
     """The smallest number of layers, up to `most`, that explains c1."""
     best, least = 0, np.inf
     for attempt, count in itertools.product(range(_TRIES), range(1, most + 1)):
-        fit = _Fit(collapsed, n, c1, count)
-        start = fit.start(rng if attempt else None)
+        start = _Fit(collapsed, n[:1], c1[:1], count).start(rng if attempt else None)
+        enough = int(_SURPLUS * len(start) / (collapsed.width - 1)) + 8
+        fit = _Fit(collapsed, n[:enough], c1[:enough], count)
         state = refine(fit, start, _OPTIONS).state if len(start) else start
-        misfit = rms(fit.residual(state)) / rms(c1)
+        misfit = rms(fit.residual(state)) / rms(fit.c1)
         if misfit < least:
             best, least = count, misfit
         if misfit < _FITS and fit.clear(state):
