@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
 
-__all__ = ["HeadFactors", "ScoreFactors", "stacked"]
+__all__ = ["HeadFactors", "ScoreFactors", "balanced_factors", "stacked", "with_one"]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ class HeadFactors(ScoreFactors):
 
     def balanced(self) -> Self:
         """The same scores from factors of equal size, which keeps the fit well scaled."""
-        return self.cut(self.ranks)
+        pairs = [balanced_factors(*pair) for pair in zip(self.K, self.Q, self.ranks, strict=True)]
+        return replace(self, K=np.array([K for K, _ in pairs]), Q=np.array([Q for _, Q in pairs]))
 
     def cut(self, ranks: Sequence[int]) -> Self:
         """The nearest matrices of these ranks."""
@@ -108,6 +110,11 @@ class HeadFactors(ScoreFactors):
         K, Q, v, c = self.split(step)
         return replace(self, K=self.K + K, Q=self.Q + Q, v=self.v + v, c=self.c + c)
 
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The same numbers in another format."""
+        K, Q, v = (part.astype(dtype, copy=False) for part in (self.K, self.Q, self.v))
+        return replace(self, K=K, Q=Q, v=v)
+
     def matrix_changes(self, step: Array) -> Array:
         """First-order changes of [W w0], (H, d, d+1): a step along the gauge changes nothing."""
         K, Q, _, _ = self.split(step)
@@ -120,7 +127,7 @@ class HeadFactors(ScoreFactors):
 
 def with_one(B: Array) -> Array:
     """Rows with a one at the end, on which the query bias acts."""
-    return np.column_stack([B, np.ones(len(B))])
+    return np.column_stack([B, np.ones(len(B), dtype=B.dtype)])
 
 
 def stacked(matrices: Sequence[Array], ranks: Sequence[int]) -> tuple[Array, Array]:
@@ -137,3 +144,20 @@ def _truncated(matrix: Array, rank: int) -> tuple[Array, Array]:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     root = np.sqrt(values[:rank])
     return np.asarray((left[:, :rank] * root).T), np.asarray(root[:, None] * right[:rank])
+
+
+def balanced_factors(K: Array, Q: Array, rank: int) -> tuple[Array, Array]:
+    """The same of the product KᵀQ, which is not formed: (r, d) and (r, e), rows beyond the rank zero.
+
+    >>> K, Q = balanced_factors(np.array([[9.0, 0.0], [0.0, 0.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]), 1)
+    >>> np.abs(K), np.abs(Q)
+    (array([[3., 0.],
+           [0., 0.]]), array([[3., 0.],
+           [0., 0.]]))
+    """
+    left, upper = np.linalg.qr(K.T)
+    right, lower = np.linalg.qr(Q.T)
+    inner, outer = _truncated(upper @ lower.T, rank)
+    found = np.zeros_like(K), np.zeros_like(Q)
+    found[0][:rank], found[1][:rank] = inner @ left.T, outer @ right.T
+    return found

@@ -123,6 +123,10 @@ class SequenceFit:
     def answers(self) -> int:
         return sum(block.answers.size for block in self.blocks)
 
+    def sampled(self, step: int) -> Self:
+        """Every step-th sequence."""
+        return type(self)(tuple(block.sampled(step) for block in self.blocks))
+
     def residual(self, heads: VectorHeads) -> Array:
         parts = [
             (predict_sequences(heads, block) - block.answers) * block.weights[:, None]

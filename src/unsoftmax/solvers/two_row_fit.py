@@ -13,19 +13,22 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array, expit
-from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.solvers.head_factors import HeadFactors, with_one
 from unsoftmax.solvers.joint_refinement import Inverse
 from unsoftmax.solvers.two_row_normal import HeadAt, head_products
+from unsoftmax.solvers.two_row_preconditioner import WideHead, inverse_of_blocks, inverse_of_wide_heads
 
 __all__ = ["AnswerBlock", "TwoRowFit", "predict_block"]
 
 _ENOUGH_FOR_A_PRECONDITIONER = (
     1500  # rows of a list; more change a head's block by less than conjugate gradients notice
 )
-_SMALLEST_PIVOT = 1e-9  # relative ridge that makes a head's block, singular along its gauge, invertible
+_WIDE = 3000  # unknowns of a head from which its block is not held: 70 MB, and seconds to factorise
+# unknowns from which products with J are computed in float32: steps need three digits, and take half the time
+_SHORT_PRODUCTS = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,11 @@ class AnswerBlock:
 
     def summed_over_a(self, values: Array) -> Array:
         return np.asarray(values.sum(axis=0 if self.grid else 1))
+
+    def cast(self, dtype: DTypeLike) -> Self:
+        """The same rows and weights in another format."""
+        A, B, weights = (part.astype(dtype, copy=False) for part in (self.A, self.B, self.weights))
+        return replace(self, A=A, B=B, weights=weights)
 
     def every(self, step: int) -> Self:
         """Every step-th pair of a list, weighted so that sums keep their size."""
@@ -111,8 +119,10 @@ class TwoRowFit:
         return np.concatenate([part.ravel() for part in parts])
 
     def linearise(self, heads: HeadFactors) -> TwoRowLinearisation:
-        at = tuple(tuple(_at(heads, block, h) for h in range(heads.heads)) for block in self.blocks)
-        return TwoRowLinearisation(self.blocks, heads, at)
+        dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
+        blocks, cast = tuple(block.cast(dtype) for block in self.blocks), heads.cast(dtype)
+        at = tuple(tuple(_at(cast, block, h) for h in range(heads.heads)) for block in blocks)
+        return TwoRowLinearisation(blocks, cast, at)
 
     def moved(self, heads: HeadFactors, step: Array) -> HeadFactors:
         return heads.moved(step).balanced()
@@ -131,7 +141,7 @@ class TwoRowLinearisation:
         return self.heads.unknowns
 
     def forward(self, step: Array) -> Array:
-        K, Q, v, c = self.heads.split(step)
+        K, Q, v, c = self.heads.split(step.astype(self.heads.K.dtype, copy=False))
         parts = []
         for block, states in zip(self.blocks, self.at, strict=True):
             total = block.on_b(block.B @ v.sum(axis=0) + c).copy()
@@ -141,11 +151,12 @@ class TwoRowLinearisation:
                 )
                 total += state.slope * score + state.share * (block.A @ v[h])[:, None]
             parts.append((block.weights * total).ravel())
-        return np.concatenate(parts)
+        return np.concatenate(parts).astype(np.float64, copy=False)
 
     def backward(self, residual: Array) -> Array:
         heads = self.heads
-        K, Q, v, c = np.zeros_like(heads.K), np.zeros_like(heads.Q), np.zeros_like(heads.v), 0.0
+        residual = residual.astype(heads.K.dtype, copy=False)
+        K, Q, v, c = (*(np.zeros(part.shape) for part in (heads.K, heads.Q, heads.v)), 0.0)
         start = 0
         for block, states in zip(self.blocks, self.at, strict=True):
             size = block.answers.size
@@ -179,6 +190,10 @@ class TwoRowLinearisation:
         return total
 
     def diagonal(self) -> Array:
+        if self._wide:
+            parts = [head.diagonal() for head in self.wide_heads]
+            K, Q, v = (np.array([part[i] for part in parts]) for i in range(3))
+            return self.heads.joined(K, Q, v, self._constant)
         return np.concatenate([*(np.diag(block) for block in self._head_blocks), [self._constant]])
 
     @cached_property
@@ -198,23 +213,24 @@ class TwoRowLinearisation:
                 found[h] += head_products(part.A, part.B, part.weights, thinned, thinned, part.grid)
         return found
 
+    @property
+    def _wide(self) -> bool:
+        return self.heads.per_head > _WIDE
+
+    @cached_property
+    def wide_heads(self) -> list[WideHead]:
+        """JᵀJ of every head by itself, nearly."""
+        found = [WideHead.empty(self.heads) for _ in range(self.heads.heads)]
+        for block, states in zip(self.blocks, self.at, strict=True):
+            found = [
+                head.with_more(block.A, block.B, block.weights, state, block.grid)
+                for head, state in zip(found, states, strict=True)
+            ]
+        return found
+
     def preconditioner(self, damping: Array) -> Inverse | None:
-        """One dense block a head: exact but for what heads share."""
-        size = self.heads.per_head
-        factors = []
-        for h, block in enumerate(self._head_blocks):
-            diagonal = np.maximum(np.diag(block), 1e-12 * np.diag(block).max())
-            scale = 1.0 / np.sqrt(diagonal)
-            ridge = _SMALLEST_PIVOT + damping[h * size : (h + 1) * size] * scale**2
-            damped = block * scale[:, None] * scale + np.diag(ridge)
-            factors.append((cho_factor(damped, lower=True, check_finite=False), scale))
-
-        def inverse(vector: Array) -> Array:
-            out = np.empty_like(vector)
-            for h, (factor, scale) in enumerate(factors):
-                part = slice(h * size, (h + 1) * size)
-                out[part] = scale * cho_solve(factor, scale * vector[part], check_finite=False)
-            out[-1] = vector[-1] / (self._constant + damping[-1])
-            return out
-
-        return inverse
+        """Exact but for what heads share where heads are narrow, and nearly so where they are wide."""
+        if not self._wide:
+            return inverse_of_blocks(self._head_blocks, self._constant, damping)
+        relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
+        return inverse_of_wide_heads(self.heads, self.wide_heads, self._constant, relative)

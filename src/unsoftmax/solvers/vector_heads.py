@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
-from unsoftmax.solvers.head_factors import ScoreFactors, stacked
+from unsoftmax.solvers.head_factors import ScoreFactors, balanced_factors, stacked
 
 __all__ = ["VectorHeads"]
 
@@ -75,7 +75,11 @@ class VectorHeads(ScoreFactors):
 
     def balanced(self) -> Self:
         """The same function from factors of equal size."""
-        return self.cut(self.ranks, self.value_ranks)
+        scores = [balanced_factors(*pair) for pair in zip(self.K, self.Q, self.ranks, strict=True)]
+        values = [balanced_factors(*pair) for pair in zip(self.U, self.T, self.value_ranks, strict=True)]
+        K, Q = (np.array([pair[i] for pair in scores]) for i in (0, 1))
+        U, T = (np.array([pair[i] for pair in values]) for i in (0, 1))
+        return replace(self, K=K, Q=Q, U=U, T=T)
 
     def cut(self, ranks: Sequence[int], value_ranks: Sequence[int]) -> Self:
         """The nearest matrices of these ranks."""

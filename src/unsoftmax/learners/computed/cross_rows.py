@@ -7,12 +7,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array, expit
+from unsoftmax.arrays import Array
 from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, Products, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
+from unsoftmax.solvers.two_row_preconditioner import WideHead
 
 __all__ = ["fit_cross_rows"]
+
+_RIDGE = 1e-6  # relative: first rows of the fit may leave a combination of the readouts out
+# unknowns up to which JᵀJ is held: it costs as many products as there are unknowns
+_OPTIONS = RefinementOptions(
+    iterations=15, damping=1e-3, dense_limit=200, inner_iterations=60, inner_tolerance=1e-2
+)
 
 
 @dataclass(frozen=True)
@@ -28,29 +35,50 @@ class _CrossRows:
         return self.fit.residual(heads)
 
     def linearise(self, heads: HeadFactors) -> Linearisation:
-        parts = []
-        for block in self.fit.blocks:
-            columns = []
-            for h in range(heads.heads):
-                queries = block.asking @ heads.Q[h].T
-                share = expit(block.crossed(block.A @ heads.K[h].T, queries))
-                sloped = block.weights * share * (1.0 - share) * (block.A @ heads.v[h])[:, None]
-                along = block.A @ self.others[h].T
-                pattern = "ij,jr,im->ijrm" if block.grid else "ij,ir,im->ijrm"
-                columns.append(
-                    np.einsum(pattern, sloped, queries, along, optimize=True).reshape(block.answers.size, -1)
-                )
-            parts.append(np.concatenate(columns, axis=1))
-        return DenseJacobian(np.concatenate(parts))
+        whole = self.fit.linearise(heads)
+        shape = (heads.heads, heads.K.shape[1], self.others.shape[1])
+        still = np.zeros_like(heads.Q), np.zeros_like(heads.v), 0.0
+
+        def forward(step: Array) -> Array:
+            return whole.forward(heads.joined(step.reshape(shape) @ self.others, *still))
+
+        def backward(residual: Array) -> Array:
+            return np.asarray(
+                heads.split(whole.backward(residual))[0] @ self.others.transpose(0, 2, 1)
+            ).ravel()
+
+        sides = [_sides(head, others) for head, others in zip(whole.wide_heads, self.others, strict=True)]
+        squares = np.array([np.outer(np.diag(ranks), np.diag(rows)) for ranks, rows in sides])
+        return Products(squares.size, forward, backward, squares.ravel(), lambda _: _inverse(sides, shape))
 
     def moved(self, heads: HeadFactors, step: Array) -> HeadFactors:
         changes = step.reshape(heads.heads, heads.K.shape[1], -1)
-        return replace(heads, K=heads.K + np.einsum("hrm,hmd->hrd", changes, self.others))
+        return replace(heads, K=heads.K + changes @ self.others)
+
+
+def _sides(head: WideHead, others: Array) -> tuple[Array, Array]:
+    """JᵀJ of one head's unknowns, nearly, on the side of ranks and on that of the other readouts."""
+    return head.queries / max(head.mass, 1e-300), others @ head.first @ others.T
+
+
+def _inverse(sides: list[tuple[Array, Array]], shape: tuple[int, int, int]) -> Inverse:
+    inverses = [tuple(_ridged_inverse(side) for side in pair) for pair in sides]
+
+    def apply(vector: Array) -> Array:
+        changes = vector.reshape(shape)
+        found = [ranks @ change @ rows for (ranks, rows), change in zip(inverses, changes, strict=True)]
+        return np.asarray(found).ravel()
+
+    return apply
+
+
+def _ridged_inverse(side: Array) -> Array:
+    ridge = _RIDGE * float(np.trace(side)) / len(side) + 1e-300
+    return np.asarray(np.linalg.inv(side + ridge * np.eye(len(side))))
 
 
 def fit_cross_rows(heads: HeadFactors, others: Sequence[Array], blocks: Sequence[AnswerBlock]) -> HeadFactors:
     """others: for every head, a basis of the other readouts' span."""
     if heads.heads == 1:
         return heads
-    problem = _CrossRows(TwoRowFit.of(blocks), np.array(others))
-    return refine(problem, heads, RefinementOptions(iterations=15, damping=1e-3)).state
+    return refine(_CrossRows(TwoRowFit.of(blocks), np.array(others)), heads, _OPTIONS).state

@@ -21,6 +21,8 @@ __all__ = ["IsolatedHead", "Surroundings", "isolate_head"]
 _COSINE = 0.7
 # standard deviation of scores: the logistic curve is steep there, and its logarithm is still well resolved
 _SPREAD = 1.5
+# what the largest score of a column may usually be: a column with one score too high is asked again
+_LARGEST = 3.5
 _SPARE = 3  # columns and rows beyond the rank, to see that it was reached
 # scores beyond: the share is within 1 % of 0 or 1, and rounding costs a hundredfold; the column is asked
 # again
@@ -149,7 +151,11 @@ def isolate_head(
     if len(around.free):
         inside = unit(inside - np.outer(inside @ around.own, around.own))
     A = lengths[0] * (_COSINE * around.own + _sine() * inside * rng.choice([-1.0, 1.0], (len(inside), 1)))
-    B = np.concatenate([np.zeros((1, queries.width)), lengths[1] * random_basis(rng, queries.width)])
+    # rows inside the head's own space have larger scores than others: shorter asking rows balance that, but
+    # show less through coarse arithmetic
+    spread = _sine() * lengths[0] * float(np.sqrt((values[:rank] ** 2).sum() / (rank * columns.shape[1])))
+    last = lengths[1] * (1.0 if baseline.coarse else min(1.0, _wanted_spread(queries.width) / spread))
+    B = np.concatenate([np.zeros((1, queries.width)), last * random_basis(rng, queries.width)])
     A, B, found = scores.columns(A, B)
     parts = np.linalg.lstsq(A @ basis.T, found, rcond=None)[0]
     matrix = np.linalg.lstsq(with_one(B), parts.T, rcond=None)[0].T
@@ -160,11 +166,17 @@ def _sine() -> float:
     return float(np.sqrt(1.0 - _COSINE**2))
 
 
+def _wanted_spread(width: int) -> float:
+    """Standard deviation of scores at which the largest of a column is still moderate."""
+    return min(_SPREAD, _LARGEST / float(np.sqrt(2.0 * np.log(max(width, 2)))))
+
+
 def _moderate_lengths(scores: _Scores, around: Surroundings, rng: np.random.Generator) -> tuple[float, float]:
     """Lengths of a and b at which scores have the wanted spread, and the query bias alone does not saturate
     them.
     """
     d = scores.queries.width
+    wanted = _wanted_spread(d)
     first = last = float(np.sqrt(d))
     for _ in range(_PILOTS):
         free = (
@@ -179,11 +191,11 @@ def _moderate_lengths(scores: _Scores, around: Surroundings, rng: np.random.Gene
         bias = found[:, 0].std() + 0.5 * abs(float(found[:, 0].mean()))
         spread = float((found - found[:, :1])[:, 1:].std())
         saturated = float(np.mean(np.abs(found) > 0.98 * scores.limit))
-        both = float(np.clip(np.sqrt(_SPREAD / max(spread, 1e-3)), 0.15, 6.0)) if saturated < 0.4 else 0.3
+        both = float(np.clip(np.sqrt(wanted / max(spread, 1e-3)), 0.15, 6.0)) if saturated < 0.4 else 0.3
         tilt = 1.0
-        if bias > 0.7 * _SPREAD or np.abs(found[:, 0]).max() > 3.5:
+        if bias > 0.7 * wanted or np.abs(found[:, 0]).max() > 3.5:
             tilt = 0.6
-        elif bias < 0.3 * _SPREAD and first < last:
+        elif bias < 0.3 * wanted and first < last:
             tilt = float(np.sqrt(min(1.5, last / first)))
         if 0.7 < both < 1.4 and tilt >= 1.0 and saturated < 0.1:
             break

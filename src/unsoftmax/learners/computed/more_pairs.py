@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.isolated_heads import Surroundings
 from unsoftmax.learners.computed.two_row_queries import TwoRowQueries, unit
-from unsoftmax.solvers.head_factors import HeadFactors, with_one
+from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.two_row_fit import AnswerBlock
 
 __all__ = ["aimed_pairs", "grid_of_spread", "grid_of_tokens"]
@@ -21,6 +21,9 @@ _READOUT_SHARE = (
 )
 _HIGHEST_AIM = 2.5  # scores that pairs are aimed at: within it the logistic curve keeps a third of its slope
 _AIM_COSINE = 0.6
+# width of a layer for every first row that shares its asking rows with others, and asking rows for each of
+# them: shifts for so few scores change an asking row little
+_WIDTH_OF_ONE, _ASKING = 24, 8
 
 
 def _first_rows(heads: HeadFactors, count: int, rng: np.random.Generator) -> Array:
@@ -68,32 +71,48 @@ def grid_of_tokens(
 
 def aimed_pairs(
     queries: TwoRowQueries, heads: HeadFactors, count: float, rng: np.random.Generator, longest: float
-) -> AnswerBlock:
+) -> list[AnswerBlock]:
     """Long pairs, a share for every head, with b shifted until that head's score is moderate.
 
-    Long rows with a score in the transition are what determines W relative to its size.
+    Long rows with a score in the transition are what determines W relative to its size. In wide layers
+    several first rows share their asking rows, because products with such grids take a fraction of the time.
     """
-    d = queries.width
-    each = int(np.ceil(count / heads.heads))
+    wide = max(1, queries.width // _WIDTH_OF_ONE)
     first, last = [], []
-    for h, matrix in enumerate(heads.matrices):
-        own = Surroundings.of(heads.v, h).own
-        a = unit(_AIM_COSINE * own + np.sqrt(1 - _AIM_COSINE**2) * unit(rng.standard_normal((each, d))))
-        b = unit(rng.standard_normal((each, d)))
+    for h, rank in enumerate(heads.ranks):
+        together = min(wide, max(1, rank // 2))
+        asking = 1 if wide == 1 else _ASKING * together
+        groups = int(np.ceil(count / heads.heads / (together * asking)))
+        a, b = _aimed_rows(heads, h, (groups, together, asking), rng, longest)
+        first += list(a)
+        last += list(b)
+    if wide == 1:
+        return [queries.pairs(np.concatenate(first), np.concatenate(last), "aimed pairs")]
+    return [queries.grid(*queries.on_one_grid(a, b), "aimed pairs") for a, b in zip(first, last, strict=True)]
 
-        def spread(s: float, a: Array = a, b: Array = b, matrix: Array = matrix) -> float:
-            return float(np.einsum("nd,de,ne->n", s * a, matrix, with_one(s * b), optimize=True).std())
 
-        length = min(max(float(np.sqrt(d)), _scale_of(spread, 1.5)), longest / 4)
-        a, b = length * a, length * b
-        pull = a @ matrix
-        score = (pull[:, :d] * b).sum(axis=1) + pull[:, d]
-        wanted = np.where(np.abs(score) > _HIGHEST_AIM, rng.uniform(-_HIGHEST_AIM, _HIGHEST_AIM, each), score)
-        b = b + ((wanted - score) / (pull[:, :d] ** 2).sum(axis=1))[:, None] * pull[:, :d]
-        b *= np.minimum(1.0, 3.0 * length / np.linalg.norm(b, axis=1))[:, None]
-        first.append(a)
-        last.append(b)
-    return queries.pairs(np.concatenate(first), np.concatenate(last), "aimed pairs")
+def _aimed_rows(
+    heads: HeadFactors, h: int, shape: tuple[int, int, int], rng: np.random.Generator, longest: float
+) -> tuple[Array, Array]:
+    """shape: groups, and first rows and asking rows of each; the rows as (groups, ·, d)."""
+    d, (groups, together, asking) = heads.width, shape
+    own, matrix = Surroundings.of(heads.v, h).own, heads.matrices[h]
+    a = _AIM_COSINE * own + np.sqrt(1 - _AIM_COSINE**2) * unit(rng.standard_normal((groups, together, d)))
+    a, b = unit(a), unit(rng.standard_normal((groups, asking, d)))
+    pull = a @ matrix
+    plain = pull[..., :d] @ b.transpose(0, 2, 1)
+
+    def scores(length: float) -> Array:
+        return np.asarray(length**2 * plain + length * pull[..., d:])
+
+    length = min(max(float(np.sqrt(d)), _scale_of(lambda s: float(scores(s).std()), 1.5)), longest / 4)
+    found = scores(length)
+    moderate = rng.uniform(-_HIGHEST_AIM, _HIGHEST_AIM, found.shape)
+    change = np.where(np.abs(found) > _HIGHEST_AIM, moderate, found) - found
+    shift = np.linalg.pinv(length * pull[..., :d], rcond=1e-3) @ change
+    b = length * b + shift.transpose(0, 2, 1)
+    b = b * np.minimum(1.0, 3.0 * length / np.linalg.norm(b, axis=2, keepdims=True))
+    return length * a, b
 
 
 def _scale_of(value: Callable[[float], float], wanted: float) -> float:

@@ -15,11 +15,20 @@ __all__ = ["read_values"]
 
 _END = 1.56
 _TRIES = 6
+# heads on one line, and radians of its narrowest plateau, that need no second line: of two or three, hardly
+# any pair switches within one step of the scan, and a single one may be two that cancel
+_SURE, _WIDE = (2, 3), 0.15
+_PAIRS = 4  # of moderate rows, that tell one head from several
+_ACROSS = (
+    30.0  # roundings by which outputs of one head may miss its direction; those of two miss it by thousands
+)
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
 _CHUNK = 4  # directions asked at a time
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
 _MOVES = (0.2, 0.06, 0.02)
+# the same in units of the first row: near ones switch no head, and errors are the noise over this
+_FARTHEST, _FARTHEST_COARSE = 0.03, 0.3
 
 
 class _Unreadable(Exception):
@@ -50,20 +59,25 @@ def read_values(
 ) -> Array:
     """V (H, d, m). One head is known from single rows alone."""
     scale = saturating_scale(queries, baseline, rng, limit, count=6)
+    farthest = _FARTHEST_COARSE if baseline.coarse else _FARTHEST
     lines: list[_Plateaus] = []
     reasons: list[str] = []
     for _ in range(_TRIES):
-        while len(lines) < 2:
+        lines.append(_scan(queries, baseline, scale, rng))
+        while len(lines) < (1 if lines[0].heads in _SURE and lines[0].gap > _WIDE else 2):
             lines.append(_scan(queries, baseline, scale, rng))
         lines.sort(key=lambda line: (-line.heads, -line.gap))
         chosen = lines.pop(0)
         if chosen.heads < 1:
             raise Unresolved("no head switches along any line of asking rows: all scores are constant")
         if chosen.heads == 1:
-            return baseline.v_sum[None]
+            if _looks_like_one_head(queries, baseline, rng, limit):
+                return baseline.v_sum[None]
+            reasons.append("a line shows one head only, and answers to moderate rows show more")
+            continue
         for part in _MOVES:
             try:
-                return _values(chosen, baseline, min(0.3, part * chosen.gap), rng)
+                return _values(chosen, baseline, min(farthest, part * chosen.gap), rng)
             except _Unreadable as reason:
                 reasons.append(str(reason))
     raise Unresolved(
@@ -80,6 +94,24 @@ def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.rand
     edges = np.concatenate([[-_END], np.ravel(found), [_END]])
     widths = edges[1::2] - edges[::2]
     return _Plateaus(line, (edges[1::2] + edges[::2]) / 2, noise, float(widths.min()))
+
+
+def _looks_like_one_head(
+    queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float
+) -> bool:
+    """With one head all outputs of [a + b; b] move by the same share of aᵀV, whatever its scores."""
+    size = min(1.0, limit / (4.0 * float(np.sqrt(queries.width))))
+    a, last = size * rng.standard_normal((2, _PAIRS, queries.width))
+    last = queries.rounded(last)
+    first = queries.rounded(a + last)
+    moved = queries.ask(first, last) - baseline.c - last @ baseline.v_sum
+    whole = (first - last) @ baseline.v_sum
+    share = (moved * whole).sum(axis=1) / np.maximum((whole**2).sum(axis=1), 1e-300)
+    across = np.linalg.norm(moved - share[:, None] * whole, axis=1)
+    rounding = baseline.noise * (
+        np.linalg.norm(whole, axis=1) + np.linalg.norm(last @ baseline.v_sum, axis=1)
+    )
+    return bool((across < _ACROSS * (rounding + baseline.noise * float(np.linalg.norm(baseline.c)))).all())
 
 
 def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.random.Generator) -> Array:

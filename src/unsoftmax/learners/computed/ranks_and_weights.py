@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
 
-__all__ = ["cut_ranks", "reweighted", "with_one_more_row"]
+__all__ = ["cut_ranks", "explains_as_much", "reweighted", "with_one_more_row"]
 
 _CUTS = (
     1000.0,
@@ -24,9 +25,18 @@ _CUTS = (
 )  # singular values that may go, in units of the noise and of the largest
 _OWN_ROUNDING = 10.0  # below it a singular value is the rounding of W itself
 _WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
+_SETTLED = 0.003  # of the squared residual: what a fit that has stopped may still miss
 _SHORT = RefinementOptions(
     iterations=8, damping=1e-5, improvement=1e-2, inner_iterations=60, inner_tolerance=1e-2
 )
+
+
+class _Sized(Protocol):
+    @property
+    def parameters(self) -> int: ...
+
+
+_State = TypeVar("_State", bound=_Sized)
 
 
 def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFactors:
@@ -44,9 +54,7 @@ def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFacto
 
 
 def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], baseline: Baseline) -> HeadFactors:
-    """The lowest ranks that the answers accept: a cut may raise the squared residual by what its parameters
-    explain of pure noise.
-    """
+    """The lowest ranks that the answers accept."""
     heads, noise = fitted.state, baseline.noise
     for cut in (None, *_CUTS):
         if cut is not None and cut * noise > 0.05:
@@ -57,11 +65,16 @@ def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], baseline: Baseline) 
         trimmed = refine(fit, heads.cut(ranks), _SHORT)
         if not baseline.coarse and cut is not None and cut <= _OWN_ROUNDING:
             return trimmed.state
-        lost = heads.parameters - trimmed.state.parameters
-        left = max(fit.answers - heads.parameters, fit.answers // 4)
-        if trimmed.rms[-1] ** 2 < fitted.rms[-1] ** 2 * (1.0 + 3.0 * lost / left + 0.003):
+        if explains_as_much(fit.answers, fitted, trimmed):
             return trimmed.state
     return heads
+
+
+def explains_as_much(answers: int, whole: Refined[_State], cut: Refined[_State]) -> bool:
+    """A cut may raise the squared residual by what its parameters explain of pure noise."""
+    lost = whole.state.parameters - cut.state.parameters
+    free = max(answers - whole.state.parameters, answers // 4)
+    return cut.rms[-1] ** 2 < whole.rms[-1] ** 2 * (1.0 + 3.0 * lost / free + _SETTLED)
 
 
 def _ranks_after(heads: HeadFactors, relative: float | None) -> tuple[int, ...]:

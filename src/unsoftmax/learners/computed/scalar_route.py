@@ -23,15 +23,16 @@ __all__ = ["FittedHeads", "fit_heads"]
 
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
 # queries a parameter that the start, without its first general pairs, and the general pairs together should
-# cost
-_PRICE = 4.5
+# cost: 4.5 with the first general pairs of wide layers, and with the fresh sequences
+_PRICE = 4.2
+_MOST_PAIRS = 2.0  # general pairs a parameter at most: a fit to more takes longer, and is hardly better
 # times as many general pairs in coarse arithmetic: layers of width 16 in bfloat16 then deviate by 0.68 of
 # their own rounding (at most 0.97 in 25), else by 0.75 (1.22)
 _COARSE_EFFORT = 3.0
 _FIRST = RefinementOptions(
-    iterations=25, damping=1e-5, improvement=1e-2, inner_iterations=60, inner_tolerance=1e-2
+    iterations=25, damping=1e-5, improvement=2e-2, inner_iterations=60, inner_tolerance=1e-2
 )
-_LAST = RefinementOptions(damping=1e-7, improvement=3e-3, inner_iterations=150)
+_LAST = RefinementOptions(damping=1e-7, improvement=3e-3, inner_iterations=60, inner_tolerance=1e-2)
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,8 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
     effort = effort * (_COARSE_EFFORT if baseline.coarse else 1.0)
     start = _one_by_one(queries, baseline, rng, limit)
-    left = _PRICE + effort - 1.0 - counted.asked / start.heads.parameters
-    pairs = float(np.clip(left, 0.5 * effort, effort))
+    left = effort * (_PRICE - counted.asked / start.heads.parameters)
+    pairs = float(np.clip(left, 0.5 * effort, _MOST_PAIRS * effort))
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
@@ -101,7 +102,7 @@ def _with_general_pairs(
         heads = fit_cross_rows(heads, start.others, blocks)
     blocks.append(grid_of_spread(queries, heads, 0.25 * pairs * size, 1.3, rng))
     heads = fit_cross_rows(heads, start.others, blocks)
-    blocks.append(aimed_pairs(queries, heads, 0.5 * pairs * size, rng, limit))
+    blocks += aimed_pairs(queries, heads, 0.5 * pairs * size, rng, limit)
     blocks.append(grid_of_tokens(queries, heads, 0.25 * pairs * size, rng, limit))
     return heads, blocks
 

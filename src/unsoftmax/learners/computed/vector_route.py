@@ -9,6 +9,7 @@ import numpy as np
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fresh_check import FRESH_QUERIES
 from unsoftmax.learners.computed.output_spaces import read_values
+from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
     Baseline,
@@ -27,34 +28,49 @@ __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 
 _PRICE = 7.7  # queries, in units of parameters over outputs, that all of this should cost
 _COARSE_EFFORT = 2.5  # times that in coarse arithmetic, for a fit as exact as the layer
-_LEAST_GENERAL = 0.8  # the same of random sequences, however dear the start was
+_LEAST_GENERAL = 0.8  # the same of random sequences before ranks are known, however dear the start was
+_TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
 # size, pairs of rows single scores
 _TOKENS, _MODERATE = 0.4, 0.3
-_GENERAL_ROWS = 8  # of a random sequence at most: longer ones cost time and show little more
+_GENERAL_ROWS = 16  # of a random sequence at most: longer ones cost time and show little more
 _COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
 _ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
+_SETTLED = 30.0  # roundings of a unit row that a fit leaves whose singular values tell ranks
 # unknowns up to which JᵀJ is held: it costs as many products as there are unknowns, and conjugate gradients
 # take thirty
 _DENSE = 500
-# the start alone determines the parameters hardly, and need not be fitted to the end
+# a first fit, which shows the ranks, and with them how many more sequences are wanted
 _SHORT = RefinementOptions(
-    iterations=6,
+    iterations=25,
     damping=1e-3,
     dense_limit=_DENSE,
     improvement=1e-2,
-    inner_iterations=40,
+    inner_iterations=60,
     inner_tolerance=3e-2,
+)
+# unknowns from which products are dear: there is no first fit, and the first steps see every second sequence
+_MANY = 20_000
+_THINNED = 2
+_ROUGH = RefinementOptions(
+    iterations=20,
+    damping=1e-4,
+    dense_limit=_DENSE,
+    improvement=0.2,
+    inner_iterations=25,
+    inner_tolerance=1e-1,
 )
 _FIRST = RefinementOptions(
     iterations=30,
     damping=1e-4,
     dense_limit=_DENSE,
-    improvement=1e-2,
-    inner_iterations=80,
-    inner_tolerance=1e-2,
+    improvement=1e-1,
+    inner_iterations=40,
+    inner_tolerance=1e-1,
 )
-_LAST = RefinementOptions(damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=200)
+_LAST = RefinementOptions(
+    damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=60, inner_tolerance=1e-2
+)
 
 
 @dataclass(frozen=True)
@@ -79,23 +95,23 @@ def fit_vector_heads(
     baseline = read_baseline(queries, rng, min(float(np.sqrt(d)), limit), spare=1 + max(4, d // 8))
     values = read_values(queries, baseline, rng, limit)
     start = start_scores(queries, baseline, values, rng, limit)
-    single = SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows")
+    blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
     heads = _first_heads(start, values, baseline)
-    heads = refine(SequenceFit.of([single, *start.blocks]), heads, _SHORT).state
-    if not baseline.coarse:
-        heads = _cut(heads, baseline.noise)
-    unit = heads.parameters / heads.outputs
-    count = int(
-        max(
-            effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * _PRICE * unit
-            - FRESH_QUERIES
-            - counted.asked,
-            _LEAST_GENERAL * unit,
-        )
-    )
-    general = _general(queries, start.size, count, rows_shown(heads.heads, heads.outputs), rng, limit)
-    fit = SequenceFit.of([single, *start.blocks, *general])
-    heads = _fitted(fit, heads, baseline)
+    shown = rows_shown(heads.heads, heads.outputs)
+    if heads.unknowns <= _MANY:
+        least = int(_LEAST_GENERAL * heads.parameters / heads.outputs)
+        blocks += _general(queries, start.size, least, shown, rng, limit)
+        heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
+    price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * _PRICE / heads.outputs
+    parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
+    for part in (0.0, _TOO_FEW):
+        count = int(price * parameters) - FRESH_QUERIES - counted.asked
+        if part and count < part * counted.asked:
+            break
+        blocks += _general(queries, start.size, max(count, 0), shown, rng, limit)
+        heads = _fitted(SequenceFit.of(blocks), heads, baseline)
+        parameters = heads.parameters
+    fit = SequenceFit.of(blocks)
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
     for _ in range(2):
         fit = _reweighted(fit, heads)
@@ -103,19 +119,39 @@ def fit_vector_heads(
     return FittedVectorHeads(heads, fit, baseline, left)
 
 
+def _likely_parameters(heads: VectorHeads) -> int:
+    """With scores of no higher rank than values, which are well known by now: ranks of scores that a rough
+    start has left too high would ask for too many sequences.
+    """
+    ranks = tuple(min(pair) for pair in zip(heads.ranks, heads.value_ranks, strict=True))
+    return replace(heads, ranks=ranks).parameters
+
+
 def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
     """At the ranks that the fit itself shows; in coarse arithmetic, at the lowest that it accepts."""
-    refined = refine(fit, heads, _FIRST)
-    heads = refined.state
     if baseline.coarse:
-        return _lowest_ranks(fit, refined)
-    cut = _cut(heads, baseline.noise)
+        return _lowest_ranks(fit, refine(fit, heads, _FIRST))
+    if heads.unknowns > _MANY:
+        heads = refine(fit.sampled(_THINNED), heads, _ROUGH).state
+    return _with_lower_ranks(fit, heads, baseline, _FIRST)
+
+
+def _with_lower_ranks(
+    fit: SequenceFit, heads: VectorHeads, baseline: Baseline, options: RefinementOptions
+) -> VectorHeads:
+    """Fitted, and cut where the answers are explained as well without what is cut."""
+    refined = refine(fit, heads, options)
+    left = refined.rms[-1] * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
+    cut = _cut(refined.state, baseline.noise)
     same = cut.ranks == heads.ranks and cut.value_ranks == heads.value_ranks
-    return heads if same else refine(fit, cut, _FIRST).state
+    if baseline.coarse or same or left > _SETTLED:
+        return refined.state
+    trimmed = refine(fit, cut, options)
+    return trimmed.state if explains_as_much(fit.answers, refined, trimmed) else refined.state
 
 
 def _lowest_ranks(fit: SequenceFit, refined: Refined[VectorHeads]) -> VectorHeads:
-    """A cut may raise the squared residual by what its parameters explain of pure noise."""
+    """The lowest ranks that the answers accept."""
     heads = refined.state
     for share in _COARSE_CUTS:
         kept = [
@@ -126,9 +162,7 @@ def _lowest_ranks(fit: SequenceFit, refined: Refined[VectorHeads]) -> VectorHead
             for parts in (heads.matrices, heads.values)
         ]
         trimmed = refine(fit, heads.cut(kept[0], kept[1]), _FIRST)
-        lost = heads.parameters - trimmed.state.parameters
-        free = max(fit.answers - heads.parameters, fit.answers // 4)
-        if trimmed.rms[-1] ** 2 < refined.rms[-1] ** 2 * (1.0 + 3.0 * lost / free):
+        if explains_as_much(fit.answers, refined, trimmed):
             return trimmed.state
     return heads
 
@@ -137,8 +171,7 @@ def _first_heads(start: ScoreStart, values: Array, baseline: Baseline) -> Vector
     """At the ranks that were seen; three more in coarse arithmetic, where the residual shows too low ones."""
     d, value_ranks = values.shape[1], _value_ranks(values, baseline)
     ranks = [min(rank + 3, d) for rank in start.ranks] if baseline.coarse else start.ranks
-    heads = VectorHeads.of(list(start.matrices), list(values), baseline.c, ranks, value_ranks)
-    return heads if baseline.coarse else _cut(heads, baseline.noise)
+    return VectorHeads.of(list(start.matrices), list(values), baseline.c, ranks, value_ranks)
 
 
 def _general(
@@ -147,10 +180,15 @@ def _general(
     """Random sequences of token size, of moderate scores, and pairs of rows with moderate scores."""
     rows = min(rows, _GENERAL_ROWS)
     tokens, moderate = int(_TOKENS * count), int(_MODERATE * count)
+    kinds = (
+        (1.0, (tokens, rows), "tokens"),
+        (size, (moderate, rows), "moderate scores"),
+        (size, (count - tokens - moderate, 1), "pairs of rows"),
+    )
     return [
-        random_sequences(queries, 1.0, (tokens, rows), rng, limit, "tokens"),
-        random_sequences(queries, size, (moderate, rows), rng, limit, "moderate scores"),
-        random_sequences(queries, size, (count - tokens - moderate, 1), rng, limit, "pairs of rows"),
+        random_sequences(queries, size, shape, rng, limit, group)
+        for size, shape, group in kinds
+        if shape[0] > 0
     ]
 
 

@@ -43,6 +43,9 @@ _FEW_HEADS = 2
 _LEAST_SQUARES = 1.3  # scores over unknowns of one head's matrix, where all are fitted at once
 # singular values over what the errors alone would make them: ranks rather too high, as the fit shows that
 _ABOVE_ERRORS = 1.0
+# directions kept beyond these: the weakest of a trained head may lie just below its errors, and the fit drops
+# what it does not need
+_WEAK = 1
 
 
 @dataclass(frozen=True)
@@ -163,7 +166,8 @@ def _ranks(table: ScoreTable, columns: Array) -> list[int]:
     found = []
     for part, errors in zip(columns, table.errors, strict=True):
         limit = _ABOVE_ERRORS * rms(errors) / length * reach
-        found.append(max(1, int((np.linalg.svd(part, compute_uv=False) > limit).sum())))
+        above = int((np.linalg.svd(part, compute_uv=False) > limit).sum())
+        found.append(min(max(1, above + _WEAK), *part.shape))
     return found
 
 
