@@ -39,6 +39,7 @@ _STANDS_OUT = 2.0  # times what errors explain: what a half wrong group moves at
 _SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
 # root mean squares of the rounding inside a target: steps round by chance, and few rows do not round alike
 _USUAL_ROUNDING = 2.0
+_ONE_OF = 12  # sequences behind short arithmetic of which one is left out
 _FARTHEST = 1e4  # longest candidate rows, against those that scores or the answers' errors ask for
 _ACROSS = 8.0  # decades below the usual that the part of a row along a query bias may be
 _BESIDE = 1.5  # labels are asked where the value is so many times what the claim usually moves it
@@ -136,6 +137,9 @@ def _compare(name: str, excess: Array, expected: float, ruler: Answers, claim: f
         contradicted = wrong > _WRONG_LABELS * len(excess) / _LABELS
         seen = f"{wrong} of {len(excess)} labels that tell most of {name} are others than"
     else:
+        if isinstance(ruler, Computed) and len(excess) > _ONE_OF:
+            # the one sequence that may lie where a long row's head switches, which a few drawn models miss
+            excess = np.sort(excess)[:-1]
         times = rms(excess) / max(expected, 1e-300)
         contradicted = not times <= _CONTRADICTED
         seen = f"sequences that tell most of {name} deviate {times:.2g} times as far as"

@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import Spread
+from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
 from unsoftmax.solvers.two_row_fit import TwoRowFit
 
 __all__ = ["FACTOR", "LEVEL", "HeadErrors", "bound_errors"]
@@ -19,9 +19,9 @@ LEVEL = 0.99
 # query gain 20, readouts a hundredth apart). `python -m benchmarks.float32_layers` prints coverage.
 FACTOR = 1.75
 _DRAWS = 400
-_FEW_DRAWS = (
-    40  # where every draw is a system of equations: their quantile, times FACTOR, stands for that of many
-)
+# where every draw is a system of equations: errors of thousands of parameters have nearly one size
+_FEW_DRAWS = 4
+_DRAWN = RefinementOptions(inner_iterations=60, inner_tolerance=1e-2)
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,13 @@ class HeadErrors:
     constant: float
 
 
-def bound_errors(fit: TwoRowFit, heads: HeadFactors, rng: np.random.Generator) -> HeadErrors:
+def bound_errors(fit: TwoRowFit, heads: HeadFactors, bits: int, rng: np.random.Generator) -> HeadErrors:
     """fit: weighted so that residuals have one variance. Changes of W are linear in the step, so the gauge of
-    K and Q does not count.
+    K and Q does not count. One rounding of the format is added: fixed factors inside the layer are rounded
+    alike in every answer.
     """
-    spread = Spread.of(fit, heads, gauge=heads.gauge)
+    rounding = 2.0**-bits
+    spread = Spread.of(fit, heads, gauge=heads.gauge, options=_DRAWN)
     count = _DRAWS if heads.unknowns <= spread.options.dense_limit else _FEW_DRAWS
     matrices, readouts = heads.matrices, np.linalg.norm(heads.v, axis=1)
     sizes = np.linalg.norm(matrices[:, :, :-1], axis=(1, 2))
@@ -52,8 +54,8 @@ def bound_errors(fit: TwoRowFit, heads: HeadFactors, rng: np.random.Generator) -
         constant = abs(dc) / max(abs(heads.c), float(readouts.max()))
         largest.append(max(float(in_W[-1].max()), float(in_v[-1].max()), constant))
     return HeadErrors(
-        FACTOR * np.quantile(in_W, LEVEL, axis=0),
-        FACTOR * np.quantile(in_v, LEVEL, axis=0),
-        FACTOR * float(np.quantile(largest, LEVEL)),
+        FACTOR * np.quantile(in_W, LEVEL, axis=0) + rounding,
+        FACTOR * np.quantile(in_v, LEVEL, axis=0) + rounding,
+        FACTOR * float(np.quantile(largest, LEVEL)) + rounding,
         FACTOR * float(np.quantile(in_c, LEVEL)),
     )

@@ -25,7 +25,9 @@ _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more row
 # queries a parameter that the start, without its first general pairs, and the general pairs together should
 # cost: 4.5 with the first general pairs of wide layers, and with the fresh sequences
 _PRICE = 4.2
-_MOST_PAIRS = 2.0  # general pairs a parameter at most: a fit to more takes longer, and is hardly better
+# general pairs a parameter at most, where heads share the answers: a fit to more takes longer, and is hardly
+# better. One head is known as well from half as many
+_MOST_PAIRS = 2.0
 # times as many general pairs in coarse arithmetic: layers of width 16 in bfloat16 then deviate by 0.68 of
 # their own rounding (at most 0.97 in 25), else by 0.75 (1.22)
 _COARSE_EFFORT = 3.0
@@ -67,7 +69,8 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     effort = effort * (_COARSE_EFFORT if baseline.coarse else 1.0)
     start = _one_by_one(queries, baseline, rng, limit)
     left = effort * (_PRICE - counted.asked / start.heads.parameters)
-    pairs = float(np.clip(left, 0.5 * effort, _MOST_PAIRS * effort))
+    most = 1.0 if baseline.coarse or start.heads.heads == 1 else _MOST_PAIRS
+    pairs = float(np.clip(left, 0.5 * effort, most * effort))
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)

@@ -71,7 +71,7 @@ def recover_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: floa
 
 def _judged(asker: Asks, fitted: FittedHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
     model = as_model(fitted.heads)
-    errors = bound_errors(fitted.fit, fitted.heads, rng)
+    errors = bound_errors(fitted.fit, fitted.heads, bits, rng)
     check = check_fresh(asker, model, bits, fitted.baseline.noise, rng)
     baseline = fitted.baseline
     return RecoveredHeads(model, errors, check, baseline.noise, fitted.left, baseline.coarse)
