@@ -101,6 +101,50 @@ def _with_a_silent_token(ids: Any) -> Any:
     return (weights * _U[ids]).sum(axis=1) / (1.0 + weights.sum(axis=1))
 
 
+def _scores(ids: Any) -> Any:
+    return np.einsum("bnd,bd->bn", _E[ids] @ _A, _E[ids][:, -1])
+
+
+def _weighed(weights: Any, ids: Any) -> Any:
+    return (weights * _U[ids]).sum(axis=1) / weights.sum(axis=1)
+
+
+def _sparse_weights(ids: Any) -> Any:
+    """Sparsemax: the nearest point of the simplex, so that faint tokens get no weight at all."""
+    scores = _scores(ids)
+    ordered = -np.sort(-scores, axis=1)
+    sums = np.cumsum(ordered, axis=1) - 1.0
+    count = np.arange(1, ids.shape[1] + 1)
+    kept = (ordered * count > sums).sum(axis=1)
+    level = sums[np.arange(len(ids)), kept - 1] / kept
+    return _weighed(np.maximum(scores - level[:, None], 0.0), ids)
+
+
+def _strongest_four(ids: Any) -> Any:
+    scores = _scores(ids)
+    fourth = -np.sort(-scores, axis=1)[:, min(3, ids.shape[1] - 1)]
+    return _weighed(np.where(scores >= fourth[:, None], np.exp(scores), 0.0), ids)
+
+
+def _every_token_once(ids: Any) -> Any:
+    weights = np.exp(_scores(ids))
+    first = np.stack(
+        [(ids[:, :place] != ids[:, place, None]).all(axis=1) for place in range(ids.shape[1])], 1
+    )
+    return _weighed(weights * first, ids)
+
+
+def _coarse_weights(ids: Any) -> Any:
+    weights = _softmax(_scores(ids))
+    return _weighed(np.round(256.0 * weights) + 1e-12, ids)
+
+
+def _in_float32(ids: Any) -> Any:
+    scores = _scores(ids).astype(np.float32)
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return (weights * _U.astype(np.float32)[ids]).sum(axis=1) / weights.sum(axis=1)
+
+
 OUTSIDE: dict[str, Callable[[Any], Any]] = {
     "bag of words, summed": lambda ids: _U[ids].sum(axis=1),
     "bag of words, through tanh": lambda ids: np.tanh(_U[ids].mean(axis=1)),
@@ -134,5 +178,22 @@ OUTSIDE: dict[str, Callable[[Any], Any]] = {
     "two heads, bent": lambda ids: np.tanh(_TWO_HEADS(ids) / 4.0),
     "two heads and a little of the maximum": lambda ids: _TWO_HEADS(ids) + 1e-6 * _U[ids].max(axis=1),
     "two heads that change at length 40": lambda ids: _TWO_HEADS(ids) + 1e-4 * (ids.shape[1] > 40),
+    "weights that do not add up to one": lambda ids: (np.exp(_scores(ids)) * _U[ids]).sum(axis=1),
+    "sigmoids instead of a softmax": lambda ids: (_U[ids] / (1.0 + np.exp(-_scores(ids)))).mean(axis=1),
+    "sparse weights": _sparse_weights,
+    "only the four strongest tokens": _strongest_four,
+    "every token counts once": _every_token_once,
+    "weights in steps of 1/256": _coarse_weights,
+    "the first token asks beside the last": lambda ids: _HEAD(ids) + _HEAD(ids[:, ::-1]),
+    "a head that knows a pair": lambda ids: (
+        _HEAD(ids) + 1e-2 * ((ids == 5).any(axis=1) & (ids == 9).any(axis=1))
+    ),
+    "a head that grows with the length": lambda ids: _HEAD(ids) * (1.0 + 2e-6 * ids.shape[1]),
+    "a head sharper on long sequences": lambda ids: _weighed(
+        np.exp(_scores(ids) * (1.0 + 1e-3 * (ids.shape[1] > 8))), ids
+    ),
+    "logarithm of a sum": lambda ids: np.log(np.exp(_U[ids]).sum(axis=1)),
+    "float32 and a little of the maximum": lambda ids: _in_float32(ids) + 1e-3 * _U[ids].max(axis=1),
+    "float32 and another length": lambda ids: _in_float32(ids) + np.float32(1e-3) * (ids.shape[1] > 20),
     "two heads and the last token": lambda ids: _TWO_HEADS(ids) + 0.3 * _U[ids[:, -1]],
 }

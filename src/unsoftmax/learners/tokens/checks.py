@@ -37,7 +37,9 @@ _MANY = 9  # tokens: sums of so many round otherwise in another order
 _FLOAT64 = 64.0 * EPS  # relative: float64 arithmetic differs by less
 _LEAST_SHORT = 1e-9  # relative: float32 arithmetic rounds by 6e-8 at every step
 _MIXTURES = 4  # as many answers in few digits are no chance
-_SHORT_FLOATS = 2e-5  # relative: float32 arithmetic in a layer of usual size stays below 2e-6
+_SHORT_FLOATS = 3e-6  # relative: float32 arithmetic in a layer of usual size stays below 1e-6
+_SHORT_ANSWERS = 3e-7  # relative: an answer alone may be stored in float32
+_COPIES = 30.0
 _TRIPLES = 10
 _LEGIBLE = 4  # triples out of ten that have to be readable
 _FIT = 100.0  # a prediction may be off by so many error bars
@@ -173,7 +175,13 @@ def _triples(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[Ids, Ids,
 
 def refuse_other_functions(found: Agreement, spread: float, size: float) -> None:
     """Raises `OutsideClass` when order or copies matter more than the arithmetic of short floats explains."""
-    for test, apart in ((ORDER_TEST, found.swapped), (COPIES_TEST, found.doubled)):
-        if apart > _SHORT_FLOATS * size:
+    # sums of more tokens round more, so that order tells what rounding explains of copies
+    copies = min(_SHORT_FLOATS * size, max(_COPIES * found.swapped, _SHORT_ANSWERS * size))
+    copies = copies if isinstance(found.answers, Computed | Within) else _SHORT_FLOATS * size
+    for test, apart, limit in (
+        (ORDER_TEST, found.swapped, _SHORT_FLOATS * size),
+        (COPIES_TEST, found.doubled, copies),
+    ):
+        if apart > limit:
             text = f"answers to equal sequences differ by {apart:.3g}; values spread over {spread:.3g}"
             raise OutsideClass(test, text)

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.arrays import EPS
+from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers
-from unsoftmax.learners.tokens.one_head import OneTokenHead
+from unsoftmax.learners.tokens.one_head import FINE, OneTokenHead
 from unsoftmax.learners.tokens.positions.learner import PositionedHead
 from unsoftmax.learners.tokens.several_heads.learner import SeveralTokenHeads
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHeads
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["TokenLearner"]
 
+_MANY = 8  # values: as many short numbers are no chance
 _SEVERAL = "several heads with positions, or one whose scores are very strong, are not learnt"
 
 
@@ -51,6 +53,11 @@ class TokenLearner:
         except OutsideClass as refuted:
             if refuted.test is not ORDER_TEST or longest < 3:
                 raise
+            if (short := smallest_format(values)) is not None and len(values) >= _MANY:
+                raise Unresolved(
+                    f"order matters, and positions are learnt from exact answers; these are {short} numbers: "
+                    f"{refuted.refutation.seen}"
+                ) from refuted
             noise = ROUNDING * EPS * float(np.abs(values).max())
             try:
                 return self.with_positions.learn(asker, longest, rng, values, noise)
@@ -59,6 +66,11 @@ class TokenLearner:
         if meter is None:
             return constant_answers(values)
         against = self.one_head.refuted(asker, meter, rng)
+        if against is not None and seen.noise > FINE * meter.spread:
+            raise Unresolved(
+                f"{against}; several heads are learnt from exact answers, and these are {seen.answers.name}: "
+                f"{seen.evidence}"
+            )
         if against is not None:
             return self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
         return self.one_head.scores(asker, meter, values, rng, seen)

@@ -23,9 +23,9 @@ from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 from unsoftmax.solvers.score_table import CrossApproximation
 
-__all__ = ["OneTokenHead"]
+__all__ = ["FINE", "OneTokenHead"]
 
-_FINE = 1e-10  # of the spread: answers as good as exact ones
+FINE = 1e-10  # of the spread: answers as good as exact ones
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class OneTokenHead:
         seen: Agreement,
     ) -> LearnedTokens:
         """The table of scores, and the model."""
-        noisy = not isinstance(seen.answers, Exact) and seen.noise > _FINE * meter.spread
+        noisy = not isinstance(seen.answers, Exact) and seen.noise > FINE * meter.spread
         books = RecordedBooks(asker, [(np.arange(len(values))[:, None], values)])
         if noisy:
             meter = replace(meter, sequences=replace(meter.sequences, answers=books))

@@ -7,6 +7,7 @@ import numpy as np
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.learners.tokens.several_heads.scores import HeadScores
 from unsoftmax.models import TokenHead
+from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.token_answers import FlatSequences
 from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
 
@@ -52,6 +53,8 @@ def _problem(scores: HeadScores, batches: list[tuple[Ids, Array]]) -> TokenFit:
         kept = scores.strong[ids].all(axis=1) & scores.fitted[ids[:, -1]]
         if kept.any():
             chosen.append((ids[kept], answers[kept]))
+    if not chosen:
+        raise Unresolved(f"no token shows its scores in {scores.pairs.heads} heads; another seed may help")
     return fitted_answers(chosen, scores.pairs.noise)
 
 

@@ -173,8 +173,8 @@ class HeadScores:
 
     def fit_columns(self, asking: Ids) -> Mask:
         """Queries of askers from a few pairs each; whether each column is explained."""
-        if not len(asking):
-            return np.zeros(0, dtype=bool)
+        if not len(asking) or not any(keys.shape[1] for keys in self.keys):
+            return np.zeros(len(asking), dtype=bool)
         tokens = self._chosen(asking, np.flatnonzero(self.strong), self.keys, self.keys)
         designs = [keys[tokens] - keys[asking][:, None] for keys in self.keys]
         bars = self._bars(tokens) + self._bars(asking)[:, None]
