@@ -43,6 +43,7 @@ _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is 
 _STRONG_EXPLAINED = 1e-6  # where some scores are too strong to show, few columns are worse than predicted
 _FRAMED = "scores are those of the frame's asking token; other tokens never ask"
 _PREFIXED = "behind a prefix only one head without positions is learnt"
+_JOINT_ROUNDING = 30.0  # units of noise, to which a joint fit in float64 settles at worst
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 10.0  # of the measured errors: they are a sample ...
 _NOISE_BOUND = 5.0  # ... of which more answers than unknowns leave noise alone ...
@@ -211,13 +212,13 @@ def _bound(evidence: _Evidence) -> float:
     scores = evidence.coverage.score_error
     learned = evidence.learned
     size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
+    if learned.fitted and not isinstance(learned.answers, Exact):  # losses of noise are known by themselves
+        answers = max(_NOISE_BOUND * _relative_errors(evidence), learned.loss / size)
+        return max(answers, evidence.growth * learned.parameter_error)
     strong = evidence.coverage.hidden > 0.0 or (learned.fitted and learned.strong)
     margin = _STRONG_BOUND if strong else _BOUND
-    if learned.fitted:
-        margin = _NOISE_BOUND if not isinstance(learned.answers, Exact) else margin
-        answers = max(margin * _relative_errors(evidence), learned.loss / size)
-        return max(answers, evidence.growth * learned.parameter_error)
-    seen = max(_relative_errors(evidence), learned.loss / size, learned.parameter_error, EPS)
+    rounding = _JOINT_ROUNDING * learned.noise / size if learned.fitted else EPS
+    seen = max(_relative_errors(evidence), learned.loss / size, learned.parameter_error, rounding)
     return margin * max(seen, evidence.growth * (0.0 if np.isnan(scores) else max(scores, EPS)))
 
 

@@ -9,27 +9,19 @@ import numpy as np
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import PairRequest
 from unsoftmax.solvers.score_table.entries import Entries
-from unsoftmax.solvers.score_table.table import Table
+from unsoftmax.solvers.score_table.fitter import Fitter, in_doubt, worst_of
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
 
-__all__ = ["ColumnFitter", "in_doubt"]
+__all__ = ["ColumnFitter"]
 
 _PAIRS_AT_ONCE = 60_000  # entries of one chunk of columns: about 70 MB at rank 64
 _CHECK_LENGTH = 15  # tokens before the asking one
 _SUSPICIOUS = 10.0  # losses: a column that is off by more is fitted anew
-_DOUBT = 12.0  # prospects of a score that is uncertain by s are worse by e^s, at most by e^12
-
-
-def in_doubt(bars: Array, doubts: Array) -> Array:
-    """Prospective error bars of scores that are only known to within `doubts`."""
-    return np.asarray(bars * np.exp(np.minimum(doubts, _DOUBT)))
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnFitter:
+class ColumnFitter(Fitter):
     """Fills in the queries of asking tokens."""
-
-    table: Table
 
     def fit(self, asking: Ids) -> None:
         """Fits columns, first those that were read while the cross was found."""
@@ -44,7 +36,7 @@ class ColumnFitter:
             read = {i: seen for i, seen in table.cross.readings[int(j)].items() if i != j}
             tokens = np.array([list(read)])
             values, errors = np.array(list(read.values())).T
-            self._fit(
+            self.improve(
                 np.array([j]), Entries.plain(tokens, np.full_like(tokens, j), values[None], errors[None])
             )
         asking = asking[~known]
@@ -55,7 +47,7 @@ class ColumnFitter:
             found = table.reader.read(tokens.ravel(), np.repeat(part, tokens.shape[1]))
             references = np.repeat(part[:, None], tokens.shape[1], axis=1)
             shape = tokens.shape
-            self._fit(
+            self.improve(
                 part,
                 Entries.plain(tokens, references, found.values.reshape(shape), found.errors.reshape(shape)),
             )
@@ -89,7 +81,7 @@ class ColumnFitter:
         found = table.reader.read(tokens.ravel(), np.repeat(asking, size))
         references = np.repeat(asking[:, None], size, axis=1)
         values, errors = found.values.reshape(tokens.shape), found.errors.reshape(tokens.shape)
-        self._fit(asking, Entries.plain(tokens, references, values, errors))
+        self.improve(asking, Entries.plain(tokens, references, values, errors))
 
     def _rows_for(self, asking: Ids) -> Ids:
         """Rows of the cross for every column: all but the one that the asking token replaces best."""
@@ -102,27 +94,14 @@ class ColumnFitter:
         kept[np.arange(len(asking)), shares.argmax(axis=1)] = False
         return np.broadcast_to(rows, shares.shape)[kept].reshape(len(asking), -1)
 
-    def _fit(self, asking: Ids, entries: Entries) -> None:
-        """Fits, and asks for more entries, one a round, until every column is good or has its share."""
-        table = self.table
-        for last in [False] * table.extra + [True]:
-            entries, fits = self._fits(entries)
-            losses, directions = self._losses(asking, fits)
-            table.queries[asking], table.losses[asking] = fits.solutions, losses
-            poor = losses > table.limit
-            if last or not poor.any():
-                return
-            asking, entries, fits, directions = (
-                asking[poor],
-                entries.part(poor),
-                fits.part(poor),
-                directions[poor],
-            )
-            request = self._best_requests(asking, entries, fits, directions)
-            entries = entries.with_one_more(request.tokens, table.meter.compare(request))
+    def keep(self, owners: Ids, solutions: Array, losses: Array) -> None:
+        self.table.queries[owners], self.table.losses[owners] = solutions, losses
 
-    def _fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
-        """Fits, and the entries as far as they agree with each other."""
+    @staticmethod
+    def partners(request: PairRequest) -> Ids:
+        return request.tokens
+
+    def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
         keys, prior = self.table.keys, self.table.prior
         design = keys[entries.tokens] - keys[entries.references]
         fits = WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
@@ -132,36 +111,34 @@ class ColumnFitter:
         entries = entries.without_contradictions(residuals)
         return entries, WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
 
-    def _losses(self, asking: Ids, fits: WeightedFits) -> tuple[Array, Array]:
+    def losses(self, owners: Ids, fits: WeightedFits) -> tuple[Array, Array]:
         """For every column the largest loss over sample sequences, and the direction behind it."""
         table = self.table
-        own = table.own_scores(asking, fits.solutions)
-        directions = np.empty((len(asking), len(table.samples), table.rank))
+        own = table.own_scores(owners, fits.solutions)
+        directions = np.empty((len(owners), len(table.samples), table.rank))
         for place, tokens in enumerate(table.samples):
             keys = table.keys[tokens]
-            moves = table.meter.influence(tokens, asking, fits.solutions @ keys.T - own[:, None])
-            directions[:, place] = moves @ keys - moves.sum(axis=1)[:, None] * table.keys[asking]
-        losses = fits.deviations(directions)
-        worst, at = losses.argmax(axis=1), np.arange(len(asking))
-        return losses[at, worst], directions[at, worst]
+            moves = table.meter.influence(tokens, owners, fits.solutions @ keys.T - own[:, None])
+            directions[:, place] = moves @ keys - moves.sum(axis=1)[:, None] * table.keys[owners]
+        return worst_of(fits.deviations(directions), directions)
 
-    def _best_requests(self, asking: Ids, entries: Entries, fits: WeightedFits, wanted: Array) -> PairRequest:
+    def best_requests(self, owners: Ids, entries: Entries, fits: WeightedFits, wanted: Array) -> PairRequest:
         """For each column the tokens whose entry lowers the variance along `wanted` most."""
-        table, n, pool = self.table, len(asking), self.table.pool
-        own = table.own_scores(asking, fits.solutions)
+        table, n, pool = self.table, len(owners), self.table.pool
+        own = table.own_scores(owners, fits.solutions)
         scores = fits.solutions @ table.keys[pool].T - own[:, None]
-        offsets = table.keys[pool][None] - table.keys[asking][:, None]
+        offsets = table.keys[pool][None] - table.keys[owners][:, None]
         doubts = fits.deviations(offsets)
-        taken = entries.holds(pool) | (pool[None] == asking[:, None])
+        taken = entries.holds(pool) | (pool[None] == owners[:, None])
         target = fits.whitened(wanted[:, None])[:, 0]
         thirds = table.meter.carriers[table.cross.strong[table.meter.carriers]]
-        best, chosen, at = np.full(n, -1.0), PairRequest.plain(asking, asking), np.arange(n)
-        for third in [asking, *(np.full(n, token) for token in thirds)]:
-            apart = (table.keys[third] - table.keys[asking])[:, None]
-            third_scores = np.where(third == asking, 0.0, table.own_scores(third, fits.solutions) - own)
+        best, chosen, at = np.full(n, -1.0), PairRequest.plain(owners, owners), np.arange(n)
+        for third in [owners, *(np.full(n, token) for token in thirds)]:
+            apart = (table.keys[third] - table.keys[owners])[:, None]
+            third_scores = np.where(third == owners, 0.0, table.own_scores(third, fits.solutions) - own)
             request = PairRequest(
                 np.tile(pool, n),
-                np.repeat(asking, len(pool)),
+                np.repeat(owners, len(pool)),
                 scores.ravel(),
                 np.repeat(third, len(pool)),
                 np.repeat(third_scores, len(pool)),

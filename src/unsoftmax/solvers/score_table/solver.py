@@ -70,7 +70,7 @@ class CrossApproximation:
         columns = ColumnFitter(table)
         columns.fit(everyone[cross.strong & others])
         if not cross.strong.all():
-            KeyFitter(table).fit(everyone[~cross.strong])
+            KeyFitter.of(table).fit(everyone[~cross.strong])
             columns.fit(everyone[~cross.strong & others])
         if np.isinf(cross.errors).any():
             columns.check(everyone[others])

@@ -1,0 +1,76 @@
+"""Fits to a few entries each, and one more entry a round where a fit is poor: columns, or rows of a table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.arrays import Array, Ids
+from unsoftmax.meters.tokens import PairRequest
+from unsoftmax.solvers.score_table.entries import Entries
+from unsoftmax.solvers.score_table.table import Table
+from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
+
+__all__ = ["Fitter", "in_doubt", "worst_of"]
+
+_DOUBT = 12.0  # prospects of a score that is uncertain by s are worse by e^s, at most by e^12
+
+
+def in_doubt(bars: Array, doubts: Array) -> Array:
+    """Prospective error bars of scores that are only known to within `doubts`."""
+    return np.asarray(bars * np.exp(np.minimum(doubts, _DOUBT)))
+
+
+@dataclass(frozen=True, eq=False)
+class Fitter(ABC):
+    """Owners are asking tokens, whose queries are fitted, or tokens, whose keys are."""
+
+    table: Table
+
+    def improve(self, owners: Ids, entries: Entries) -> None:
+        """Fits, and asks for more entries, one a round, until every fit is good or has its share."""
+        table = self.table
+        for last in [False] * table.extra + [True]:
+            entries, fits = self.fits(entries)
+            losses, directions = self.losses(owners, fits)
+            self.keep(owners, fits.solutions, losses)
+            poor = losses > table.limit
+            if last or not poor.any():
+                return
+            owners, entries, fits, directions = (
+                owners[poor],
+                entries.part(poor),
+                fits.part(poor),
+                directions[poor],
+            )
+            request = self.best_requests(owners, entries, fits, directions)
+            entries = entries.with_one_more(self.partners(request), table.meter.compare(request))
+
+    @abstractmethod
+    def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
+        """Fits, and the entries as far as they agree with each other."""
+
+    @abstractmethod
+    def losses(self, owners: Ids, fits: WeightedFits) -> tuple[Array, Array]:
+        """How far answers may be off by each fit, and the direction behind it."""
+
+    @abstractmethod
+    def keep(self, owners: Ids, solutions: Array, losses: Array) -> None:
+        """Puts what was fitted into the table."""
+
+    @abstractmethod
+    def best_requests(self, owners: Ids, entries: Entries, fits: WeightedFits, wanted: Array) -> PairRequest:
+        """For each owner the entry that lowers the variance along `wanted` most."""
+
+    @staticmethod
+    @abstractmethod
+    def partners(request: PairRequest) -> Ids:
+        """Of every requested pair the token that is no owner."""
+
+
+def worst_of(losses: Array, directions: Array) -> tuple[Array, Array]:
+    """Of several losses (n, k) of each fit the largest, and its direction out of (n, k, r)."""
+    worst, at = losses.argmax(axis=1), np.arange(len(losses))
+    return losses[at, worst], directions[at, worst]
