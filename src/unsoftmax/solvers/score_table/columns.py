@@ -15,7 +15,7 @@ from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
 __all__ = ["ColumnFitter"]
 
 _PAIRS_AT_ONCE = 60_000  # entries of one chunk of columns: about 70 MB at rank 64
-_CHECK_LENGTH = 15  # tokens before the asking one
+_CHECK_LENGTHS = (15, 3)  # tokens before the asking one
 _SUSPICIOUS = 10.0  # losses: a column that is off by more is fitted anew
 
 
@@ -53,13 +53,16 @@ class ColumnFitter(Fitter):
             )
 
     def check(self, asking: Ids) -> None:
-        """Asks every token in one sequence more. Columns that are off are fitted anew to other entries.
+        """Asks every token in a few sequences more. Columns that are off are fitted anew to other entries.
 
         Where scores are strong, an entry that rests on a wrong prediction can hide in a column that has no
         entry to spare. What is still off afterwards is the loss of its column.
         """
+        for length in _CHECK_LENGTHS:
+            self._check(asking, min(length, self.table.meter.sequences.longest - 1))
+
+    def _check(self, asking: Ids, length: int) -> None:
         table = self.table
-        length = min(_CHECK_LENGTH, table.meter.sequences.longest - 1)
         for again in (True, False):
             tokens = table.rng.choice(table.pool, (len(asking), length))
             queries = table.queries[asking]
