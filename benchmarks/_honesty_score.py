@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import cast
+
 import numpy as np
-from tests.cases.honesty import Case
+from tests.cases.honesty_case import Case
 
 import unsoftmax
-from unsoftmax import Status
+from unsoftmax import Certificate, Network, ReluNetwork, Status
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import draw_sample
+from unsoftmax.certify.token_certificate import token_sequences
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import Ball, Space
 
@@ -64,14 +68,11 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     model, certificate = result.model, result.certificate
     if model is None or certificate is None or not case.steady:
         return 0.0
-    bound = case.options.get("input_bound")
-    domain = Ball(case.width, float(bound)) if isinstance(bound, float) else Space(case.width)
-    longest = 1 if certificate.lengths == (1,) else None
     stated = max(certificate.allowed, certificate.resolution)
     beyond = total = 0
     for draw in range(_MOST):
         rng = np.random.default_rng([seed, draw, 4711])
-        for batch in draw_sample(model, domain, rng, max_length=longest).batches:
+        for batch in _drawn(case, model, certificate, rng):
             beyond += int((deviations(case, model, batch) > stated).sum())
             total += len(batch)
         share = beyond / total
@@ -81,11 +82,22 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     return share
 
 
+def _drawn(case: Case, model: Model, certificate: Certificate, rng: np.random.Generator) -> Iterable[Array]:
+    """Sequences as the certificate states them."""
+    if isinstance(model, unsoftmax.TokenHeads):
+        sequences = token_sequences(model.vocabulary, max(certificate.lengths), rng)
+        return [cast(Array, ids) for _, ids in sequences]
+    bound = case.options.get("input_bound")
+    domain = Ball(model.width, float(bound)) if isinstance(bound, float) else Space(model.width)
+    longest = 1 if certificate.lengths == (1,) else None
+    return draw_sample(model, domain, rng, max_length=longest).batches
+
+
 def deviations(case: Case, model: Model, batch: Array) -> Array:
     """How far the function behind the answers is from the model, beyond what rounding explains, against what
     a sequence could show."""
     predictions = model(batch)
-    values = case.function(batch if model.family != "relu-network" else batch[:, 0])
+    values = case.function(batch[:, 0] if isinstance(model, ReluNetwork | Network) else batch)
     off = np.abs(values - predictions)
     if case.labels:  # they show on which side of zero a value lies, and nothing else
         off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from benchmarks.honesty_fuzz import run
 
 import unsoftmax
+from tests.cases.answers import ANSWERS
 from tests.cases.honesty import KINDS, LIARS
+from tests.learners.computed.float_layers import FloatLayer, random_layer
 from unsoftmax import MultiHead, SingleHead, Status
 
 
@@ -104,6 +108,33 @@ def test_no_bound_behind_errors_is_below_what_the_answers_could_have_shown(kind:
     assert 0.0 < result.certificate.resolution <= result.error_bound
     if kind == "bfloat16":  # elsewhere than beside zero, its numbers come through float32
         assert result.error_bound > 1e-9
+
+
+@pytest.mark.parametrize("kind", ["tolerance", "noise", "rounded to 4 decimals"])
+def test_no_bound_of_a_query_bias_behind_errors_is_below_what_they_show(kind: str) -> None:
+    head = unsoftmax.random_single_head(4, seed=1, biases=True)
+    _has_a_floor(unsoftmax.recover(ANSWERS[kind](unsoftmax.as_oracle(head), 1), seed=1))
+
+
+@pytest.mark.parametrize("outputs", [None, 6])
+def test_no_bound_of_several_heads_or_vectors_that_round_inside_is_below_what_they_show(
+    outputs: int | None,
+) -> None:
+    layer = FloatLayer.scalar(random_layer(6, 2, 3), 3)
+    layer = layer if outputs is None else replace(layer, readout=None)
+    _has_a_floor(unsoftmax.recover(layer.ask, width=6, outputs=outputs, seed=3))
+
+
+def test_no_bound_of_several_heads_behind_short_floats_is_below_what_they_show() -> None:
+    case = KINDS["answers: float32, several heads"](4, 1)
+    _has_a_floor(unsoftmax.recover(case.box, width=4, seed=1))
+
+
+def _has_a_floor(result: unsoftmax.Result) -> None:
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert result.certificate is not None
+    assert result.error_bound is not None
+    assert 0.0 < result.certificate.resolution <= result.error_bound
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

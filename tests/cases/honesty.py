@@ -4,44 +4,20 @@ function behind its answers."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 import unsoftmax
-from tests.cases import answers, heads, multi_heads, networks, outside, outside_networks
+from tests.cases import answers, heads, honesty_families, multi_heads, networks, outside, outside_networks
+from tests.cases.honesty_case import Case, Function, Maker
 from unsoftmax import MultiHead, OracleSpec, ReluNetwork, SingleHead, Transformer, as_oracle
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import draw_sample
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import Space
 
-__all__ = ["KINDS", "LIARS", "Case", "liar", "lying_on_a_share", "three_or_more_otherwise"]
-
-Function = Callable[[Array], Array]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A box as `recover` gets it.
-
-    function: what it computes before answers are rounded or otherwise spoilt. truth: the model, when it is a
-    member of a class. steady: False for boxes whose answers depend on more than the sequence.
-    labels: whether answers show signs only.
-    """
-
-    box: object
-    width: int
-    function: Function
-    truth: Model | None = None
-    exact: bool = True
-    steady: bool = True
-    labels: bool = False
-    options: dict[str, object] = field(default_factory=dict)
-
-
-Maker = Callable[[int, int], Case]
+__all__ = ["KINDS", "LIARS", "SLOW", "liar", "lying_on_a_share", "three_or_more_otherwise"]
 
 
 def _member(make: Callable[[int, int], Model], **options: object) -> Maker:
@@ -360,6 +336,14 @@ KINDS: dict[str, Maker] = {
         f"outside: another W, {kind}": _outsider_behind(kind, _warmer_for_three)
         for kind in ("bfloat16", "rounded to 4 decimals", "tolerance", "noise", "labels", "clipped")
     },
+    **honesty_families.KINDS,
+}
+# one to three seconds each, where others take a tenth
+SLOW = honesty_families.SLOW | {
+    "outside: scale_changes_beyond_two_rows",
+    "outside: constant and another W",
+    "outside: vector, another W",
+    "outside: a faint head changes",
 }
 
 

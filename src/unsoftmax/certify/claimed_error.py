@@ -18,7 +18,7 @@ from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored,
 from unsoftmax.arrays import EPS, Array, largest, rms
 from unsoftmax.certify.changed_models import changed, group_name, groups, scaled
 from unsoftmax.ledger import VERIFICATION, Asker
-from unsoftmax.models import Model
+from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["CLAIM_TEST", "check_claim"]
@@ -41,7 +41,8 @@ _SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
 _USUAL_ROUNDING = 2.0
 _ONE_OF = 12  # sequences behind short arithmetic of which one is left out
 _FARTHEST = 1e4  # longest candidate rows, against those that scores or the answers' errors ask for
-_ACROSS = 8.0  # decades below the usual that the part of a row along a query bias may be
+_NEAR_LONGEST = 30.0  # of the longest rows, what still counts as long
+_ROOM = 4.0  # longer where a claim asks for it: errors of answers so many times smaller than what it explains
 _BESIDE = 1.5  # labels are asked where the value is so many times what the claim usually moves it
 _LABELS = 32  # as many are asked for a group
 # of them; each is wrong once in 15 times where the error is as large as the claim, so that seven are wrong
@@ -87,9 +88,8 @@ def check_claim(
         ]
         for group in groups(model)
     }
-    drawn = [
-        _judged(model, rows, ruler, constant, near, far) for rows in _candidates(asker, model, ruler, rng)
-    ]
+    candidates = _candidates(asker, model, ruler, claim, rng)
+    drawn = [_judged(model, rows, ruler, constant, near, far) for rows in candidates]
     worst = 0.0
     for name in far:
         resolution = _check_group(asker, model, name, drawn, ruler, claim)
@@ -222,7 +222,9 @@ def _between(model: Model, above: Array, below: Array, wanted: Array) -> Array:
     return np.asarray(below + high[:, None, None] * (above - below))
 
 
-def _candidates(asker: Asker, model: Model, ruler: Answers, rng: np.random.Generator) -> Iterator[Array]:
+def _candidates(
+    asker: Asker, model: Model, ruler: Answers, claim: float, rng: np.random.Generator
+) -> Iterator[Array]:
     """Random sequences whose rows are longer than the asking row, as far as scores stay moderate."""
     strength = model.score_strength()
     natural = 1.0 / np.sqrt(strength) if strength > 0.0 else 1.0
@@ -230,37 +232,59 @@ def _candidates(asker: Asker, model: Model, ruler: Answers, rng: np.random.Gener
     usual = rng.standard_normal((n, 1, model.width))
     usual *= natural / np.linalg.norm(usual, axis=2, keepdims=True)
     visible = rms(model(usual) - model(np.zeros((1, 1, model.width)))) / natural
-    longest = _FARTHEST * max(natural, ruler.tolerance / visible if visible > 0.0 else 0.0)
+    hidden = ruler.tolerance / visible if visible > 0.0 else 0.0  # norm of rows whose answers errors hide
+    longest = max(_FARTHEST * max(natural, hidden), _ROOM * hidden / max(claim, _SMALLEST_CLAIM))
     bound = np.inf if asker.input_bound is None else asker.input_bound
     for length in _LENGTHS:
         if asker.max_length is not None and length > asker.max_length:
             continue
-        size = np.exp(rng.uniform(np.log(natural / 4.0), np.log(longest), n))
+        # half of them near the longest, where errors of answers hide least
+        shortest = np.where(np.arange(n) % 4 < 2, natural / 4.0, max(natural / 4.0, longest / _NEAR_LONGEST))
+        size = np.exp(rng.uniform(np.log(shortest), np.log(longest), n))
         size = np.minimum(size, bound * 0.999)
         norms = size[:, None] * 2.0 ** -rng.uniform(0.0, 1.0, (n, length))
         if strength > 0.0 and length > 1:
             norms[:, -1] = np.minimum(size, 2.0 ** rng.uniform(-2.0, 4.0, n) / (strength * size))
         rows = _directions(model, n, length, rng)
-        yield rows * (norms / np.linalg.norm(rows, axis=2))[:, :, None]
+        rows *= (norms / np.linalg.norm(rows, axis=2))[:, :, None]
+        _turn_from_scores(model, rows, natural, rng)
+        yield rows
 
 
 def _directions(model: Model, n: int, length: int, rng: np.random.Generator) -> Array:
-    """Random rows; two sequences of three have a part along a readout, so that their rows' values differ, and
-    every other one is nearly across the query biases, which leaves scores moderate."""
+    """Random rows; two sequences of three have a part along a readout, so that their rows' values differ."""
     rows = rng.standard_normal((n, length, model.width))
-    readouts, biases = _columns(model, "v"), _columns(model, "w0")
+    readouts = _columns(model, "v")
     if readouts.any():
         along = readouts[:, rng.integers(0, readouts.shape[1], n)].T
         along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
         part = np.sqrt(model.width) * rng.standard_normal((n, length, 1)) * along[:, None]
         part[::3] = 0.0
         rows += part
-    if biases.any() and biases.shape[1] < model.width:
-        basis = np.linalg.qr(biases)[0]
-        left = 10.0 ** -rng.uniform(0.0, _ACROSS, (n, 1, 1))
-        left[::2] = 1.0
-        rows -= (1.0 - left) * ((rows @ basis) @ basis.T)
     return rows
+
+
+def _turn_from_scores(model: Model, rows: Array, natural: float, rng: np.random.Generator) -> None:
+    """Every other sequence gets an asking row of usual size, and its other rows keep so little along the
+    vectors that score them that scores are moderate, however long they are."""
+    heads = [model] if isinstance(model, SingleHead) else model.heads if isinstance(model, MultiHead) else []
+    turned = rows[1::2]
+    if not heads or len(heads) >= model.width or rows.shape[1] < 2:
+        return
+    asking = turned[:, -1]
+    size = np.linalg.norm(asking, axis=1, keepdims=True)
+    longest = np.linalg.norm(turned, axis=2).max(axis=1, keepdims=True)
+    usual = np.minimum(natural * 2.0 ** rng.uniform(-2.0, 1.0, (len(turned), 1)), longest)
+    asking *= usual / np.maximum(size, 1e-300)
+    vectors = np.stack(
+        [head.matrix.apply(asking) + (0.0 if head.w0 is None else head.w0) for head in heads], axis=2
+    )
+    basis = np.linalg.qr(vectors)[0]
+    along = turned[:, :-1] @ basis
+    scores = np.abs(turned[:, :-1] @ vectors).max(axis=2, keepdims=True)
+    wanted = 2.0 ** rng.uniform(-2.0, 2.0, (len(turned), 1, 1))
+    kept = np.minimum(1.0, wanted / np.maximum(scores, 1e-300))
+    turned[:, :-1] -= ((1.0 - kept) * along) @ basis.transpose(0, 2, 1)
 
 
 def _columns(model: Model, last: str) -> Array:

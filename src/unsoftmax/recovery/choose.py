@@ -50,7 +50,7 @@ from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 __all__ = ["AUTO", "LEARNERS", "Choice", "choose", "family_named", "learner_for_answers", "learner_named"]
 
 AUTO = "auto"
-_WITH_FLAT_PIECES = (Family.TRANSFORMER, Family.RELU_NETWORK)
+_MAY_STOP_GROWING = (Family.TRANSFORMER, Family.RELU_NETWORK, Family.NETWORK)
 _BITS = 48  # of every score, from true labels: four fewer than float64 has
 _BITS_FLIPPED = 24  # from flipped labels, of which each bit costs several
 
@@ -126,13 +126,13 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
             if wanted is None:
                 yield Choice(learner_for_answers(known.answers))
             yield Choice(MultiHeadLearner())
-        case Clipped(inner=Exact() | Constant()) if wanted in (None, *_WITH_FLAT_PIECES):
-            # exact answers that stop growing are a clipped head, or a ReLU network with flat pieces
+        case Clipped(inner=Exact() | Constant()) if wanted in (None, *_MAY_STOP_GROWING):
+            # exact answers that stop growing are a clipped head, a ReLU network with flat pieces, or a sum of
+            # activations that saturate
             if wanted is None and known.max_length != 1:
                 yield Choice(learner_for_answers(known.answers))
-            alone = wanted is Family.RELU_NETWORK or known.max_length == 1
-            learner = ReluNetworkLearner() if alone else TransformerLearner()
-            yield Choice(learner, (OutsideClass, Unresolved))
+            usual = Family.RELU_NETWORK if known.max_length == 1 else Family.TRANSFORMER
+            yield Choice(_learner_of(wanted or usual), (OutsideClass, Unresolved))
         case _ if wanted not in (None, Family.SINGLE_HEAD):
             raise Unresolved(
                 f"answers carry errors ({known.answers.name}), and the family '{wanted}' is only recovered "

@@ -96,7 +96,7 @@ def judge(
     bound = None if wrong else _bound(view, learned, answers, checking)
     if bound is not None and own is not None and not answers.exact:
         # no bound is below what the answers could have shown
-        bound = max(bound, sharp, claimed if own >= _ROUGH else 0.0)
+        bound = max(bound, shown, claimed if own >= _ROUGH else 0.0)
     explained = in_answers = np.inf
     if own is None and answers.exact:
         explained, in_answers = (
@@ -250,8 +250,7 @@ def _check_claim(
     known; how well, at best, they could have told."""
     ruler = answers.inner if isinstance(answers, Clipped) else answers
     constant = min(learned.constant_bound or 0.0, 2.0 * ruler.tolerance)
-    resolution = check_claim(asker, learned.model, own, ruler, rng, constant=constant)
-    return 0.0 if isinstance(ruler, Computed) else resolution
+    return check_claim(asker, learned.model, own, ruler, rng, constant=constant)
 
 
 def _refuse_without_readout(model: Model) -> None:

@@ -139,6 +139,7 @@ def head_factors(values: Array, scores: Array, rank: int) -> tuple[Array, Array,
         keys[h] = (left[:, :r] * np.sqrt(sizes[:r])).T
         queries[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
         left, sizes, right = np.linalg.svd(values[h], full_matrices=False)
-        outputs[:, h * r : (h + 1) * r] = left[:, :r] * np.sqrt(sizes[:r])
-        inner[h] = right[:r] * np.sqrt(sizes[:r])[:, None]
+        seen = min(r, m)  # a norm behind the heads hides a dimension of their outputs
+        outputs[:, h * r : h * r + seen] = left[:, :r] * np.sqrt(sizes[:r])
+        inner[h, :seen] = right[:r] * np.sqrt(sizes[:r])[:, None]
     return queries, keys, inner, outputs
