@@ -22,6 +22,7 @@ def test_several_heads_are_recovered_exactly(heads: int, seed: int) -> None:
     result = recovered(model, 60, seed=seed)
     assert result.status is Status.EXACT, result.reason
     assert result.model.ranks == [3] * heads
+    assert [each.value for each in result.findings] == ["exact"]
     assert worst_error(model, result.model) <= 1e-9
     assert model.distance(result.model) <= result.error_bound
     assert "heads" in result.claim.title

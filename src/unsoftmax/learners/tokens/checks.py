@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Computed, Exact, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, rms
-from unsoftmax.float_formats import FloatFormat, smallest_format
+from unsoftmax.float_formats import smallest_format
 from unsoftmax.meters.tokens import PairRequest, TokenPairMeter, TokenSequences
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
@@ -35,7 +35,6 @@ _MARGIN = 3.0  # of a root mean square over 16 to 32 differences
 _MOST_DECIMALS = 8
 _MANY = 9  # tokens: sums of so many round otherwise in another order
 _FLOAT64 = 64.0 * EPS  # relative: float64 arithmetic differs by less
-_LEAST_SHORT = 1e-9  # relative: float32 arithmetic rounds by 6e-8 at every step
 _MIXTURES = 4  # as many answers in few digits are no chance
 _SHORT_FLOATS = 3e-6  # relative: float32 arithmetic in a layer of usual size stays below 1e-6
 _SHORT_ANSWERS = 3e-7  # relative: an answer alone may be stored in float32
@@ -107,9 +106,9 @@ def _kind(answers: Array, off: float, sequences: TokenSequences, values: Array) 
     if stored is None and not rounds:
         return Exact(), 0.0, "sequences that a head answers alike differ by no more than float64 rounds"
     seen = f"sequences that a head answers alike differ by {off / size:.1g} of the largest value"
-    if rounds and (stored is not None or off > _LEAST_SHORT * size):
+    if rounds and stored is not None:
         # the root of two: both answers of a difference are off
-        return Computed(stored or FloatFormat.FLOAT32, off / np.sqrt(2.0) / size), 0.0, seen
+        return Computed(stored, off / np.sqrt(2.0) / size), 0.0, seen
     if stored is None:
         return Within(_MARGIN * off), 0.0, seen
     return Stored(stored), 2.0 * stored.unit * size, f"all answers are {stored} numbers, and equal ones agree"

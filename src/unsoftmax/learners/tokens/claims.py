@@ -8,7 +8,15 @@ __all__ = ["FIXED_ASKER_CLAIM", "POSITIONS_CLAIM", "TOKEN_HEADS_CLAIM", "TOKEN_H
 
 _CLASS_TESTS = 62  # 32 of equal sequences, 30 of triples
 _CANDIDATES = 6
+_NO_ORDER = Assumption(
+    "order and common copies of tokens do not matter", "equal sequences in another order, and doubled"
+)
 _COUNTING = 16 * 11  # pairs and patterns by which heads are counted
+
+
+def _verification(size: Size) -> int:
+    """Every token once, and 24 sequences of 21 kinds."""
+    return size.width + 24 * 21
 
 
 def _usual(size: Size) -> int:
@@ -27,9 +35,7 @@ TOKEN_HEAD_CLAIM = Claim(
     title="one attention head over token ids, embeddings unknown",
     source="this library: adaptive cross approximation of the table of scores, read from copies of tokens",
     assumptions=(
-        Assumption(
-            "order and common copies of tokens do not matter", "equal sequences in another order, and doubled"
-        ),
+        _NO_ORDER,
         Assumption("one head", "sequences of three tokens against their pairs"),
         Assumption("scores can be read", "error bars of every entry; Unresolved where too many are infinite"),
     ),
@@ -41,7 +47,7 @@ TOKEN_HEAD_CLAIM = Claim(
     ),
     recovers="the value of every token, and the table of scores less its mean over tokens",
     symmetry="none: keys and queries only up to an invertible matrix, which the table does not show",
-    verification=lambda size: size.width + 24 * 21,
+    verification=_verification,
 )
 
 
@@ -64,9 +70,7 @@ TOKEN_HEADS_CLAIM = Claim(
     title="two to four attention heads over token ids, embeddings unknown",
     source="this library: sums of sigmoids over copies of tokens, one order of heads, and a joint refinement",
     assumptions=(
-        Assumption(
-            "order and common copies of tokens do not matter", "equal sequences in another order, and doubled"
-        ),
+        _NO_ORDER,
         Assumption(
             "two to four heads", "the fewest sigmoids that explain all patterns of copies of 16 pairs"
         ),
@@ -80,7 +84,7 @@ TOKEN_HEADS_CLAIM = Claim(
     ),
     recovers="values and scores of every token in every head",
     symmetry="order of heads; constants of their values add up; keys and queries up to an invertible matrix",
-    verification=lambda size: size.width + 24 * 21,
+    verification=_verification,
 )
 
 
@@ -110,7 +114,7 @@ POSITIONS_CLAIM = Claim(
     ),
     recovers="keys, queries and values of every token and every place",
     symmetry="shifts between tokens and places, of all keys, and an invertible matrix; not the first query",
-    verification=lambda size: size.width + 24 * 21,
+    verification=_verification,
 )
 
 
@@ -124,5 +128,5 @@ FIXED_ASKER_CLAIM = Claim(
     queries=QueryCount("2V + 24", "upper", lambda size: 2 * size.width + 24),
     recovers="the value of every token, and its score where the frame asks",
     symmetry="a common shift of all scores; other tokens never ask, so their scores are not seen",
-    verification=lambda size: size.width + 24 * 21,
+    verification=_verification,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -72,5 +72,6 @@ class TokenLearner:
                 f"{seen.evidence}"
             )
         if against is not None:
-            return self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
+            learned = self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
+            return replace(learned, answers=seen.answers, seen=seen.evidence)
         return self.one_head.scores(asker, meter, values, rng, seen)
