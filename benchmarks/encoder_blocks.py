@@ -79,6 +79,12 @@ def main(arguments: list[str] | None = None) -> None:
                 for seed in range(first, first + seeds):
                     target = layer(d, heads, neurons, activation, seed, norm_first=order == "pre")
                     rows.append(measure(target, d, seed))
+                    print(
+                        f"  seed {seed}:",
+                        *(f"{number:.3g}" for number in rows[-1]),
+                        file=sys.stderr,
+                        flush=True,
+                    )
                 price = [row[1] for row in rows]
                 worst, off, least = max(r[2] for r in rows), max(r[3] for r in rows), min(r[5] for r in rows)
                 print(

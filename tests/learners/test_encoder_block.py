@@ -218,3 +218,74 @@ def test_shorter_arithmetic_than_float32_is_named_at_once(norm_first: bool) -> N
     assert "bfloat16" in result.reason
     assert "module.double()" in result.reason
     assert result.queries.total < 400
+
+
+def _negative_last_gains(layer: torch.nn.TransformerEncoderLayer) -> None:
+    layer.norm2.weight[::3] *= -1.0
+
+
+def _negative_first_gains(layer: torch.nn.TransformerEncoderLayer) -> None:
+    layer.norm1.weight[::3] *= -1.0
+
+
+def _always_on(layer: torch.nn.TransformerEncoderLayer) -> None:
+    layer.linear1.bias[:2] = 8.0
+
+
+def _tiny_eps(layer: torch.nn.TransformerEncoderLayer) -> None:
+    layer.norm1.eps = layer.norm2.eps = 1e-12
+
+
+@pytest.mark.parametrize(
+    ("change", "norm_first"),
+    [(_negative_last_gains, False), (_negative_first_gains, False), (_always_on, True), (_tiny_eps, True)],
+)
+def test_members_that_torch_does_not_draw(
+    change: Callable[[torch.nn.TransformerEncoderLayer], None], norm_first: bool
+) -> None:
+    layer = torch_layer(11, norm_first=norm_first, activation="relu")
+    with torch.no_grad():
+        change(layer)
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    assert result.status.recovered, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    distance = block_from_torch(layer).distance(result.model)
+    assert distance < 1e-7
+    assert result.error_bound is not None
+    assert distance <= result.error_bound
+
+
+def test_relu_neurons_far_from_the_middle_of_the_ball() -> None:
+    rng = np.random.default_rng(5)
+    A, U, b = rng.standard_normal((12, 10)), rng.standard_normal((12, 10)), 0.3 * rng.standard_normal(12)
+    A /= np.linalg.norm(A, axis=1, keepdims=True)
+    b[:3] = -2.1  # of a radius of three: one point of the shell in two hundred lies beyond
+    hidden = Network(A, U, b, rng.standard_normal(10), activation=RELU)
+    found = find_relu_network(FunctionAsks(hidden, 10, 10, 3.0), 1e-14, rng).network
+    assert hidden.within(3.0).distance(found) < 1e-5
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_dropout_that_is_on_is_no_success(norm_first: bool) -> None:
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 10, 0.1, batch_first=True, norm_first=norm_first, dtype=torch.float64
+    ).train()
+    rows = _rows_of(layer)
+    result = unsoftmax.recover(lambda X: rows(X)[:, -1], width=8, outputs=8, family="encoder-block")
+    assert not result.status.recovered
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_heads_that_are_tied_are_one_head(norm_first: bool) -> None:
+    layer = torch_layer(12, norm_first=norm_first, activation="relu")
+    with torch.no_grad():
+        for part in (layer.self_attn.in_proj_weight, layer.self_attn.in_proj_bias):
+            for start in (0, 8):  # queries and keys of the second head are those of the first
+                part[start + 4 : start + 8] = part[start : start + 4]
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    if not result.status.recovered:
+        assert result.model is None
+        return
+    assert isinstance(result.model, EncoderBlock)
+    X = np.random.default_rng(0).standard_normal((40, 5, 8))
+    assert np.abs(result.model(X) - _rows_of(layer)(X)[:, -1]).max() < 1e-8

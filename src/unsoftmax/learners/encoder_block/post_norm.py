@@ -8,11 +8,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.first_norm_eps import first_norm_eps
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads
 from unsoftmax.learners.encoder_block.last_norm import last_norm_of
 from unsoftmax.learners.encoder_block.last_norm_scale import scaled
+from unsoftmax.learners.encoder_block.norm_eps import norm_eps
 from unsoftmax.learners.encoder_block.post_norm_centre import find_centre, sharpen_centre
 from unsoftmax.learners.encoder_block.post_norm_network import Middle, find_middle
 from unsoftmax.learners.encoder_block.post_norm_rows import PostNormRows, read_post_norm_rows
@@ -73,7 +73,7 @@ def find_outside(
     norm = last_norm_of(of_stream(_FAR * rng.standard_normal((_ELLIPSOID * d, k))), shape.basis)
     rays = rng.standard_normal((_RAYS, k))
     rays *= radius / np.linalg.norm(rays, axis=1, keepdims=True)
-    rows = replace(rows, eps=first_norm_eps(lambda y: norm.normed(of_stream(y))[0], rays))
+    rows = replace(rows, eps=norm_eps(lambda y: norm.normed(of_stream(y))[0], rays))
 
     def inside(u: Array) -> Array:
         return of_stream(rows.inside(u))

@@ -16,7 +16,7 @@ from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.models import Network
-from unsoftmax.models.parts import GELU
+from unsoftmax.models.parts import GELU, RELU
 
 __all__ = ["find_pre_norm", "state_of"]
 
@@ -24,6 +24,7 @@ _BALL = 0.98  # of the radius of a norm's output: how far out its inside is aske
 _BENT = (
     1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
 )
+_NO_RANK = 1e-5  # of the weights: singular values of a linear part below are errors of the start
 _ASKING = 2048.0  # size of asking rows: behind it the network changes by its steepness over this
 
 
@@ -95,7 +96,26 @@ def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockSta
     """Heads as factors of the common rank, the network as its two layers."""
     queries, keys, values, outputs = head_factors(heads.values, heads.scores, heads.rank)
     outputs = np.column_stack([outputs, rows.constant])
+    network = _without_linear(network, float(np.sqrt(rows.shape.width)))
     inner = np.column_stack([network.A, network.b])
     outer = np.column_stack([network.U.T, np.asarray(network.c)])
     eps = np.log(np.array([rows.eps, rows.second_eps]))
     return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)))
+
+
+def _without_linear(network: Network, radius: float) -> Network:
+    """A linear part as ReLU neurons that are on inside the whole ball, as many as its rank: a neuron of the
+    target whose kink lies outside the ball leaves one."""
+    if network.linear is None or network.activation is not RELU:
+        return network
+    left, sizes, right = np.linalg.svd(np.asarray(network.linear), full_matrices=False)
+    kept = sizes > _NO_RANK * max(float(sizes[0]), float(np.abs(network.U).max()))
+    A, U = left[:, kept].T, sizes[kept, None] * right[kept]
+    b = np.full(len(A), 2.0 * radius)
+    return Network(
+        np.vstack([network.A, A]),
+        np.vstack([network.U, U]),
+        np.concatenate([network.b, b]),
+        np.asarray(network.c) - b @ U,
+        activation=RELU,
+    )

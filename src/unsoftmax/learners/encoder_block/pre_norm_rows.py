@@ -17,6 +17,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.norm_eps import norm_eps
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
@@ -31,6 +32,8 @@ _PATH_TRIES = 40
 _AGREES = 1e-7  # rows without a kink nearby agree to 1e-9
 _RAYS = 4
 _ATTEMPTS = 12
+_EPS_RAYS = 2
+_EPS_FLOOR = 1e-10  # error of the network's answers where y is as small as √eps
 _INVISIBLE = 3e-9
 _SIZES = np.array([3.0, 5.0, 9.0, 16.0, 30.0, 60.0])
 _LIMIT_SIZE = 2000.0
@@ -238,37 +241,28 @@ def _tangents(asks: AsksSequences, rows: PreNormRows, rays: Array) -> Array:
 
 
 def _second_eps(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
-    """The power of ten nearest to the eps at which answers on rays are half way between y = 0 and the far
-    limit."""
+    """The second eps from rays through y = 0; and the first one, where far rows could not tell it."""
     shape, d = rows.shape, rows.shape.width
-    basis = shape.basis
-    rays = rng.standard_normal((5, basis.shape[1]))
+    rays = rng.standard_normal((_EPS_RAYS, shape.basis.shape[1]))
     rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
-    sizes = 10.0 ** np.arange(-7.5, 2.1, 0.5)
     centre = centre_row(rows, rng)
-    y = (sizes[:, None, None] * rays @ basis.T).reshape(-1, d)
-    x, off = rows.rows_of(y, np.repeat(centre[None], len(y), axis=0))
-    answers = (asks(x[:, None]) - rows.stream(x)).reshape(len(sizes), 5, d)
-    whole = np.linalg.norm(answers[0] - answers[-1], axis=1)
-    way = np.linalg.norm(answers - answers[-1], axis=2) / whole
-    usable = off.reshape(len(sizes), 5).max(axis=1) < 1e-9
-    guesses = []
-    for ray in range(5):
-        logs, parts = np.log(sizes[usable]), way[usable, ray]
-        below = np.flatnonzero(parts < 0.5)
-        if len(below) and below[0] > 0:
-            i = below[0]
-            share = (parts[i - 1] - 0.5) / (parts[i - 1] - parts[i])
-            guesses.append(logs[i - 1] + share * (logs[i] - logs[i - 1]))
-    if not guesses:
-        raise Unresolved("the size of rows at which the second norm loses its scale was not met")
-    eps = 3.0 * float(np.exp(2.0 * np.median(guesses)))
-    snapped = 10.0 ** np.round(np.log10(eps))
+
+    def network(seen: Array) -> Array:
+        y = seen @ shape.basis.T
+        x, off = rows.rows_of(y, np.repeat(centre[None], len(y), axis=0))
+        far = off > 1e-9
+        x[far] = rows.far_rows(y[far])
+        return asks(x[:, None]) - rows.stream(x)
+
+    scale = float(np.abs(network(rays)).max())
+    eps = norm_eps(
+        lambda seen: np.column_stack([network(seen), np.full(len(seen), scale)]), rays, floor=_EPS_FLOOR
+    )
     first = 10.0 ** np.round(np.log10(rows.eps))
     eps1 = first if abs(rows.eps / first - 1.0) < 0.02 else rows.eps
     if rows.eps < _INVISIBLE:  # far rows cannot tell it; norms of one block usually share it
-        eps1 = snapped
-    return PreNormRows(shape, rows.path, rows.constant, float(eps1), float(snapped))
+        eps1 = eps
+    return PreNormRows(shape, rows.path, rows.constant, float(eps1), eps)
 
 
 def centre_row(rows: PreNormRows, rng: np.random.Generator) -> Array:

@@ -1,9 +1,9 @@
-"""The eps of a post-norm block's first norm, from directions of what the last norm normed.
+"""The eps of a norm, from how what follows it turns along rays.
 
-On a ray y = τ·v the first norm passes on u = t·v, t = τ/√(τ² + eps). Over a short piece of the ray what
-follows
-is nearly affine in t, whatever it is, so its direction turns as that of r0 + r1·t does. Only the right eps
-makes all pieces fit, those with a kink aside.
+On a ray y = τ·v a norm passes on u = t·v, t = τ/√(τ² + eps). Over a short piece of the ray what follows is
+nearly affine in t, whatever it is, so its direction turns as that of r0 + r1·t does. Only the right eps makes
+all pieces fit, those with a kink aside. Where lengths are known too, one more coordinate that stays the same
+makes directions of them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.encoder_block.tokens import unit_rows
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["first_norm_eps"]
+__all__ = ["norm_eps"]
 
 _COARSE = 10.0 ** np.arange(-9.0, 2.01, 0.25)
 _MOVED = 0.02  # of the way from y = 0 to the limit: outside, nothing turns any more
@@ -27,19 +28,20 @@ _FLOOR = 1e-7  # misfits below do not count: errors of the last norm's centre le
 _FINE = 0.05  # decades
 _SNAP = 0.2  # decades within which the nearest power of ten is taken, which refinement corrects
 _AS_GOOD = 3.0  # of the score: pieces behind smooth networks tell eps to a tenth of a decade only
-_FINEST = 1e-4  # decades
+_FINEST = 1e3  # of the floor, in decades
 _ROUNDS = 6
 
 
-def first_norm_eps(direction: Callable[[Array], Array], rays: Array) -> float:
-    """eps, from directions (n, k) of r at points y (n, k) along rays (R, k) of norm √d."""
+def norm_eps(direction: Callable[[Array], Array], rays: Array, *, floor: float = _FLOOR) -> float:
+    """eps, from directions (n, m) of r at points y (n, k) along rays (R, k) of norm √d. floor: error of the
+    directions."""
     coarse = _along(direction, rays, _COARSE)
     whole = np.linalg.norm(coarse[-1] - coarse[0], axis=-1)
     begun = np.linalg.norm(coarse - coarse[0], axis=-1) > _MOVED * whole
     ended = np.linalg.norm(coarse - coarse[-1], axis=-1) > _MOVED * whole
     between = np.flatnonzero((begun & ended).any(axis=1))
     if not len(between):
-        raise Unresolved("the size of rows at which the first norm loses its scale was not met")
+        raise Unresolved("the size of rows at which a norm loses its scale was not met")
     low, high = (
         np.log(_COARSE[max(between[0] - 1, 0)]),
         np.log(_COARSE[min(between[-1] + 1, len(_COARSE) - 1)]),
@@ -49,14 +51,14 @@ def first_norm_eps(direction: Callable[[Array], Array], rays: Array) -> float:
     logs = np.arange(2.0 * np.log10(sizes[0]) - 0.5, 2.0 * np.log10(sizes[-1]) + 0.5, _FINE)
 
     def score(log: float) -> float:
-        return _misfit(there, sizes / np.sqrt(sizes**2 + 10.0**log))
+        return _misfit(there, sizes / np.sqrt(sizes**2 + 10.0**log), floor)
 
     best = float(logs[int(np.argmin([score(float(log)) for log in logs]))])
     snapped = float(np.round(best))
     if abs(best - snapped) < _SNAP and score(snapped) < score(best) + _AS_GOOD:
         return float(10.0**snapped)
     step = _FINE
-    while step > _FINEST:
+    while step > _FINEST * floor:
         step /= 2.0
         best = min((best - step, best, best + step), key=score)
     return float(10.0**best)
@@ -65,10 +67,10 @@ def first_norm_eps(direction: Callable[[Array], Array], rays: Array) -> float:
 def _along(direction: Callable[[Array], Array], rays: Array, sizes: Array) -> Array:
     """(sizes, R, k) unit vectors."""
     found = direction((sizes[:, None, None] * rays).reshape(-1, rays.shape[1]))
-    return np.asarray(found / np.linalg.norm(found, axis=1, keepdims=True)).reshape(len(sizes), *rays.shape)
+    return unit_rows(found).reshape(len(sizes), len(rays), -1)
 
 
-def _misfit(directions: Array, t: Array) -> float:
+def _misfit(directions: Array, t: Array, floor: float) -> float:
     """Sum over all pieces of the logarithm of how far directions are from those of r0 + r1·t."""
     total = 0.0
     for start in range(0, len(t) - _PIECE, _PIECE - 1):
@@ -78,7 +80,7 @@ def _misfit(directions: Array, t: Array) -> float:
             continue
         places = 2.0 * (t[piece] - t[start]) / span - 1.0
         for ray in range(directions.shape[1]):
-            total += float(np.log(_off_a_line(directions[piece, ray], places) + _FLOOR))
+            total += float(np.log(_off_a_line(directions[piece, ray], places) + floor))
     return total
 
 
