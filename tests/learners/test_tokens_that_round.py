@@ -110,8 +110,8 @@ def test_scores_that_show_in_no_answer_are_listed(scale: float) -> None:
     scores = head.keys @ head.queries.T
     own = np.diag(scores)
     moved = scores.copy()
-    faint = [pair for pair in hidden if scores[tuple(pair)] < own[pair[1]]]
-    moved[tuple(np.array(faint).T)] -= 100.0
+    below = scores[tuple(hidden.T)] < own[hidden[:, 1]]
+    moved[tuple(hidden.T)] += np.where(below, -100.0, 100.0)
     other = TokenHeads([TokenHead(moved, np.eye(150), head.values)])
     rng = np.random.default_rng(3)
     for length in (2, 5, 33, 64):

@@ -115,7 +115,8 @@ class TokenHeads(WithConstant):
 
         No sequence of up to `longest` tokens is answered otherwise by more than `resolution`, relative to the
         spread of the values, whatever these scores are: a weight that is too small stays so, and a token that
-        outweighs all others does.
+        outweighs all others does. Of several tokens that outweigh all others, differences show, and their
+        common level does not.
 
         >>> weak = TokenHead.of([[0.0], [1.0], [-90.0]], [[1.0], [1.0], [1.0]], [0.0, 1.0, 2.0])
         >>> TokenHeads([weak]).hidden_pairs(1e-15)[0].tolist()
