@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -126,6 +127,10 @@ def hides(kind: str, name: str) -> bool:
     return "labels" in kind and name.split()[-1] in ("v", "c", "u", "output_bias")
 
 
+def _of_rows(oracle: Oracle, rows: Array) -> Array:
+    return oracle(rows[:, None])
+
+
 def attacks(
     family: str,
     kind: str,
@@ -146,7 +151,8 @@ def attacks(
                 if isinstance(truth, unsoftmax.ReluNetwork):
                     if told is not None or oracle.spec.input_bound is not None:
                         continue
-                    result = unsoftmax.recover_network(oracle, learner=learner, seed=seed)
+                    rows = partial(_of_rows, oracle)
+                    result = unsoftmax.recover_network(rows, width=width, learner=learner, seed=seed)
                 else:
                     result = unsoftmax.recover(oracle, learner=learner, seed=seed, tolerance=told)
                 bound = result.error_bound if result.error_bound is not None else 0.0

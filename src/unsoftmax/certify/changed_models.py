@@ -11,7 +11,7 @@ from unsoftmax.arrays import EPS, Array, largest
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
 
-__all__ = ["WorstSequences", "changed", "group_name", "groups", "scaled", "usual_chance"]
+__all__ = ["WorstSequences", "changed", "group_name", "groups", "has_size", "scaled", "usual_chance"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -91,6 +91,13 @@ def changed(model: Model, groups: list[list[str]], size: float, rng: np.random.G
         return type(model).from_tensors(changed)
     except UsageError:  # no such model; it tells nothing
         return model
+
+
+def has_size(model: Model, group: list[str]) -> bool:
+    """Whether the group is as large as what its errors are measured against: a constant or a query bias may
+    be smaller, or zero."""
+    tensors = model.tensors()
+    return all(float(np.linalg.norm(tensors[name])) >= 0.5 * _size(tensors, name) > 0.0 for name in group)
 
 
 def scaled(model: Model, group: list[str], factor: float) -> Model:

@@ -16,7 +16,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
-from unsoftmax.certify.changed_models import changed, group_name, groups, scaled
+from unsoftmax.certify.changed_models import changed, group_name, groups, has_size, scaled
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
@@ -55,7 +55,7 @@ class _Drawn:
     """Sequences of one length, what the model says, and how far values move when it is off.
 
     off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
-    far: by name, when that group is off by half.
+    far: by name, when that group is off by half, in the way that moves them least.
     """
 
     rows: Array
@@ -83,8 +83,8 @@ def check_claim(
     near = [changed(model, list(groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
     far = {
         group_name(group): [
-            *(scaled(model, group, factor) for factor in _FACTORS),
-            *(changed(model, [group], _WRONG, rng) for _ in range(_FAR)),
+            *([scaled(model, group, factor)] for factor in _FACTORS if has_size(model, group)),
+            [changed(model, [group], _WRONG, rng) for _ in range(_FAR)],
         ]
         for group in groups(model)
     }
@@ -163,12 +163,21 @@ def _beyond(asker: Asker, model: Model, rows: Array, values: Array, off: Array, 
 
 
 def _judged(
-    model: Model, rows: Array, ruler: Answers, constant: float, near: list[Model], far: dict[str, list[Model]]
+    model: Model,
+    rows: Array,
+    ruler: Answers,
+    constant: float,
+    near: list[Model],
+    far: dict[str, list[list[Model]]],
 ) -> _Drawn:
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
-    moves = {name: _moves(values, rows, models) for name, models in far.items()}
+    # sequences that show errors in random directions, which move most, may say nothing of a group's size
+    moves = {
+        name: np.min([_moves(values, rows, models) for models in kinds], axis=0)
+        for name, kinds in far.items()
+    }
     size = largest(values) + np.max(list(moves.values()), axis=0) / _WRONG
     off = _own_errors(model, rows, values, size, ruler) + constant
     return _Drawn(rows, values, off, _moves(values, rows, near), moves)

@@ -54,6 +54,8 @@ def transformer_rounding_limit(model: Transformer, input_bound: float | None) ->
     most."""
     merit, _, _ = _place(input_bound, model, np.random.default_rng(0))
     norm = model.matrix.norm()
+    if merit <= 0.0:
+        return 0.0  # no answer shows anything of W, so that nothing of it is excused
     return float(8.0 * EPS * model.width**1.5 / (merit * (norm if norm > 0 else 1.0)))
 
 
