@@ -253,6 +253,27 @@ def test_lines_fit(folder: str) -> None:
     assert wrong == []
 
 
+def test_a_file_says_what_others_may_use_of_it() -> None:
+    wrong = []
+    for name, tree in _sources():
+        listed = {
+            part.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+            for part in ast.walk(node.value)
+            if isinstance(part, ast.Constant)
+        }
+        wrong += [
+            f"{name}: {node.name}"
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and not node.name.startswith("_")
+            and node.name not in listed
+            and _room(name) not in ENTRANCES
+        ]
+    assert wrong == []
+
+
 def test_public_names_resolve_and_are_documented() -> None:
     assert sorted(unsoftmax.__all__) == dir(unsoftmax)
     for name in unsoftmax.__all__:

@@ -24,7 +24,7 @@ from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.targets import as_oracle, demo_model
 
-__all__ = ["DefenceRow", "Defences", "defend", "model_of"]
+__all__ = ["DefenceRow", "Defences", "attack", "defend", "errors_of", "model_of", "read_sequences"]
 
 _HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
 _SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked

@@ -20,7 +20,7 @@ from unsoftmax.models.heads import heads_of
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
 
-__all__ = ["facts_of"]
+__all__ = ["assumptions", "command", "facts_of", "verdict", "versions"]
 
 
 def facts_of(done: Audit) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "date": done.date,
         "verdict": verdict(done),
         "price": {"per_thousand": done.price_per_thousand, "total": done.cost, "currency": done.currency},
-        "bill": bill_of(done),
+        "bill": _bill_of(done),
         "plan": None if done.plan is None else done.plan.as_json(),
         "learner": None
         if done.plan is None
@@ -67,16 +67,16 @@ def facts_of(done: Audit) -> dict[str, Any]:
     }
 
 
-def money(amount: float, currency: str | None) -> str:
+def _money(amount: float, currency: str | None) -> str:
     """A price for people.
 
-    >>> money(1234.5, "EUR"), money(2.0, None)
+    >>> _money(1234.5, "EUR"), _money(2.0, None)
     ('1,234.50 EUR', '2.00')
     """
     return f"{amount:,.2f}" + (f" {currency}" if currency else "")
 
 
-def bill_of(done: Audit) -> list[dict[str, Any]]:
+def _bill_of(done: Audit) -> list[dict[str, Any]]:
     """What each finding cost; the items add up to the bill."""
     rate = done.price_per_thousand
     return [
@@ -95,7 +95,7 @@ def verdict(done: Audit) -> str:
     result = done.result
     bill = f"{result.queries.total:,} queries"
     if done.cost is not None:
-        bill += f", at a price of {money(done.cost, done.currency)}"
+        bill += f", at a price of {_money(done.cost, done.currency)}"
     if result.model is not None:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))

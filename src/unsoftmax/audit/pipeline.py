@@ -29,7 +29,7 @@ from unsoftmax.recovery.explain import no_learner
 from unsoftmax.recovery.recover import Options, job_of, recover_from
 from unsoftmax.recovery.result import Result
 
-__all__ = ["Audit", "audit_target"]
+__all__ = ["Audit", "audit_target", "ledger_digest", "now"]
 
 
 @dataclass

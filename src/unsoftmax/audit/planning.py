@@ -11,7 +11,7 @@ from unsoftmax.learners import Claim, Known
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.plan import Plan, plan_for
 
-__all__ = ["AuditPlan", "cheapest", "checked_price", "make_plan"]
+__all__ = ["AuditPlan", "cheapest", "checked_price", "duration", "make_plan"]
 
 _UNKNOWN = {"multi-head": "the number of heads", "transformer": "the number of neurons"}
 

@@ -12,7 +12,7 @@ from unsoftmax.certify.certificate import Certificate
 from unsoftmax.models import TokenHeads
 from unsoftmax.oracles import Ids
 
-__all__ = ["certify_tokens", "token_sequences"]
+__all__ = ["TokenCertificate", "certify_tokens", "token_sequences"]
 
 _CONFIDENCE = 0.99
 _LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)

@@ -21,7 +21,7 @@ from unsoftmax.cli.stand_in import holds_model, model_behind
 if TYPE_CHECKING:
     from unsoftmax.audit.defend import Defences
 
-__all__ = ["bar", "defend", "n_workers"]
+__all__ = ["bar", "defend", "describe", "n_workers"]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from unsoftmax.cli.output import print_json
 if TYPE_CHECKING:
     from unsoftmax.ledger import Statement
 
-__all__ = ["ledger_app"]
+__all__ = ["ledger_app", "show"]
 
 ledger_app = typer.Typer(help="Read the file that --ledger writes.", no_args_is_help=True)
 

@@ -14,6 +14,7 @@ __all__ = [
     "Asking",
     "Budget",
     "Family",
+    "Inputs",
     "Json",
     "LedgerPath",
     "Price",

@@ -12,7 +12,7 @@ from typing import Any
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Table
 from unsoftmax.lab.files import write_atomically
 
-__all__ = ["draw", "html_page", "markdown_page"]
+__all__ = ["draw", "html_page", "markdown_page", "show"]
 
 _TEMPLATE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Provably Learning Attention with Queries,

@@ -14,7 +14,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import TokenHead, TokenHeads, random_token_heads
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
 
-__all__ = ["demo_tokens", "of_token_model", "of_token_module", "with_vocabulary"]
+__all__ = ["demo_tokens", "of_token_model", "of_token_module", "with_padding", "with_vocabulary"]
 
 
 def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:

@@ -134,18 +134,18 @@ class SequenceFit:
         ]
         return np.concatenate([part.ravel() for part in parts])
 
-    def linearise(self, heads: VectorHeads) -> SequenceLinearisation:
+    def linearise(self, heads: VectorHeads) -> _SequenceLinearisation:
         dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
         blocks = tuple(part.cast(dtype) for block in self.blocks for part in block.chunks())
         cast = heads.cast(dtype)
-        return SequenceLinearisation(blocks, cast, tuple(_at(cast, block) for block in blocks))
+        return _SequenceLinearisation(blocks, cast, tuple(_at(cast, block) for block in blocks))
 
     def moved(self, heads: VectorHeads, step: Array) -> VectorHeads:
         return heads.moved(step).balanced()
 
 
 @dataclass(frozen=True)
-class SequenceLinearisation:
+class _SequenceLinearisation:
     """Products with the Jacobian at one state, chunk by chunk, in the format of `heads`."""
 
     blocks: tuple[SequenceBlock, ...]

@@ -38,7 +38,7 @@ TOKEN_OPTIONS = RefinementOptions(
 )
 
 
-def is_large(state: TokenState) -> bool:
+def _is_large(state: TokenState) -> bool:
     """Whether keys and values are too many for a system that is held whole."""
     return sum(head.keys.size + len(head.values) for head in state) > _DENSE
 
@@ -60,11 +60,11 @@ class TokenFit:
         """Heads with all parameters moved."""
         return _unpacked(_packed(state) + step, state)
 
-    def linearise(self, state: TokenState) -> TokenJacobian | TokenProducts:
+    def linearise(self, state: TokenState) -> _TokenJacobian | TokenProducts:
         """The Jacobian, by its products alone where the vocabulary is large."""
         flat, V = self.sequences, len(state[0].keys)
         places = 0 if state[0].positions is None else state[0].positions.longest
-        if is_large(state) and not places:
+        if _is_large(state) and not places:
             return self._products(state)
         kept, columns, rows, queries = [], [], [], []
         at = 0
@@ -95,7 +95,7 @@ class TokenFit:
         outer = csr_matrix(
             (np.concatenate(kept) / self.noise, (np.concatenate(rows), np.concatenate(columns))), shape
         )
-        return TokenJacobian(outer, np.concatenate(queries, axis=1) / self.noise, flat.asking, V)
+        return _TokenJacobian(outer, np.concatenate(queries, axis=1) / self.noise, flat.asking, V)
 
     def _products(self, state: TokenState) -> TokenProducts:
         flat, V = self.sequences, len(state[0].keys)
@@ -157,7 +157,7 @@ class TokenFit:
 
 
 @dataclass(frozen=True, eq=False)
-class TokenJacobian:
+class _TokenJacobian:
     """outer: (n, o), sparse, by keys, values and positions. inner: (n, b), by queries of the asking token.
 
     Unknowns are ordered: outer ones, then b queries of every token.

@@ -61,7 +61,7 @@ def _run(fast: bool, seed: int) -> Findings:
             ),
         ),
         remarks=(
-            "The paper leaves open whether equality of two multi-head functions can be decided. It can: "
+            "arXiv 2601.16873 leaves open whether equality of two multi-head functions can be decided. It can: "
             "heads with equal W merge, heads with v = 0 "
             "vanish, and what remains is unique up to order (docs/theory-map.md).",
         ),

@@ -25,7 +25,7 @@ from unsoftmax.models.parts import RMSNorm
 from unsoftmax.outcomes import BudgetSpent, Status, Stop, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["learn_deep_decoder"]
+__all__ = ["learn_deep_decoder", "may_be_deeper"]
 
 _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15
 _TERMS = 6  # of the polynomial in s behind heads

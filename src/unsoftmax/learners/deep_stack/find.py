@@ -24,7 +24,7 @@ from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, Neuron
 from unsoftmax.solvers.deep_stack.soft_layers import separate_layers
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["FoundStack", "find_stack"]
+__all__ = ["FoundStack", "find_stack", "refined"]
 
 _CURVATURE_TERMS = (
     2  # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries

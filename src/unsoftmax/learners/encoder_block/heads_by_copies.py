@@ -21,7 +21,7 @@ from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["FoundHeads", "find_heads"]
+__all__ = ["CopiedResponses", "FoundHeads", "copied_responses", "find_heads"]
 
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(9.0)  # of the radius: how far keys may be from the asking row

@@ -22,7 +22,7 @@ from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.models.parts import GELU
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["direction_responses", "find_post_norm"]
+__all__ = ["direction_responses", "find_outside", "find_post_norm"]
 
 _FAR = 1e8  # size of y for the last norm's ellipsoid
 _ELLIPSOID = 4  # answers over width for it; d + 1 unknowns

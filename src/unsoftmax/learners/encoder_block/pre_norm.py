@@ -18,7 +18,7 @@ from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.models import Network
 from unsoftmax.models.parts import GELU, RELU
 
-__all__ = ["find_pre_norm", "state_of"]
+__all__ = ["find_any_network", "find_pre_norm", "state_of"]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
 _BENT = (

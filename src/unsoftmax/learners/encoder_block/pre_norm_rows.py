@@ -21,7 +21,7 @@ from unsoftmax.learners.encoder_block.norm_eps import norm_eps
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["PreNormRows", "asked_beside", "least_misfit", "read_rows"]
+__all__ = ["PreNormRows", "asked_beside", "centre_row", "least_misfit", "read_rows"]
 
 _Rows = TypeVar("_Rows")
 

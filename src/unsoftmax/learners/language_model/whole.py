@@ -15,7 +15,7 @@ def _limit(size: Size) -> int:
     least 3m; heads 24 a
     row of poles, 16d(2H + 2) derivatives, scores of 1.25d askers; fits of twice the unknowns, twice;
     verification."""
-    d, m, heads = size.width, max(size.neurons, d_or_more(size)), max(size.heads, 1)
+    d, m, heads = size.width, max(size.neurons, _d_or_more(size)), max(size.heads, 1)
     q = int(2 + (0.25 + 3.0 * (2 * m + 1)) ** 0.5) + 2
     points = max(5, 2 * m // d + 3)
     network = 2 * points * (1 + q * (q + 1) + 2 * d)
@@ -24,7 +24,7 @@ def _limit(size: Size) -> int:
     return d + 4 * d + 84 + network + head_stage + fits
 
 
-def d_or_more(size: Size) -> int:
+def _d_or_more(size: Size) -> int:
     """Neurons of a usual network, where none are named: twice the width."""
     return 2 * size.width
 
@@ -52,7 +52,7 @@ def _plain_limit(size: Size) -> int:
     """Unembedding d; positions 8d for each of 12, and two for every further one; then, three times at most:
     value path 75d, network about 60 a neuron and a column, heads 4d for every product of two of them and at
     least 64d, d² scores; fits of 1.7 times the unknowns, and the error bound."""
-    d, m, heads = size.width, max(size.neurons, d_or_more(size)), max(size.heads, 1)
+    d, m, heads = size.width, max(size.neurons, _d_or_more(size)), max(size.heads, 1)
     rows = 75 * d + 100 * (m + d) + 2 * (d + 2 * m)
     all_heads = 4 * max(16, heads * (heads + 3)) * d + d * d + 4 * (4 * d + 2 * m) + 128
     return d + 97 * d + 2 * _LONGEST + _ATTEMPTS * (rows + all_heads)

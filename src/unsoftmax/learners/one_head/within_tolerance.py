@@ -31,8 +31,10 @@ __all__ = [
     "ToleranceLearner",
     "learn_scores",
     "learn_with_bias",
+    "queries_within_tolerance",
     "refuse_noise",
     "relative_bound",
+    "usual_within_tolerance",
     "within_tolerance",
 ]
 

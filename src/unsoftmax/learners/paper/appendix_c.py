@@ -111,7 +111,7 @@ class HiddenSubspaces:
                 "learner needs no subspaces"
             )
         with asker.phase("second differences"):
-            curvatures = second_differences(asker, self.step)
+            curvatures = _second_differences(asker, self.step)
         blocks = common_blocks(curvatures, rng)
         if not blocks:
             raise Unresolved("no second difference of the answers is seen: no head reacts to the asking row")
@@ -122,7 +122,7 @@ class HiddenSubspaces:
         return Learned(learned.model, self.claim, error_bound=100 * d * blur, note=note)
 
 
-def second_differences(asker: Asker, step: float) -> Array:
+def _second_differences(asker: Asker, step: float) -> Array:
     """(d, d, d): for every asking row e_j the second differences of f([u + e_j; e_j]) at u = 0, symmetric."""
     d = asker.width
     rows, columns = np.triu_indices(d)

@@ -21,7 +21,13 @@ from unsoftmax.ledger import Asker
 from unsoftmax.models import CanonicalNetwork, ReluNetwork
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["HYPERPLANE_TEST", "NetworkFound", "ReluNetworkLearner"]
+__all__ = [
+    "HYPERPLANE_TEST",
+    "NetworkFound",
+    "ReluNetworkLearner",
+    "usual_for_network",
+    "verification_of_network",
+]
 
 
 def _queries(size: Size) -> int:

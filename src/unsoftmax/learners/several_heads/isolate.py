@@ -105,7 +105,7 @@ def isolate_heads(
     respond.subtract(flat)
     heads = solve_heads(respond, a, left, rows, readouts, points, tolerance)
     with asker.phase("second look"):
-        return refine_heads(respond, heads, rows, a, rng), stairs
+        return _refine_heads(respond, heads, rows, a, rng), stairs
 
 
 def solve_heads(
@@ -133,7 +133,7 @@ def solve_heads(
     return Heads(matrices, readouts, ranks, respond.flat)
 
 
-def refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: np.random.Generator) -> Heads:
+def _refine_heads(respond: Responses, heads: Heads, rows: Array, a: Array, rng: np.random.Generator) -> Heads:
     """Looks again at those heads alone whose error fresh pairs show: first along the rows that held the heads
     apart, then everywhere."""
     matrices, readouts, size = list(heads.matrices), heads.readouts, float(np.linalg.norm(a))

@@ -22,7 +22,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["MultiHeadLearner"]
+__all__ = ["MultiHeadLearner", "fresh_deviation"]
 
 _COPIES = 4  # attempts by copies when steps are shared
 

@@ -12,7 +12,7 @@ from unsoftmax.learners.smooth_network.curvature import Region, Stencil, symmetr
 from unsoftmax.learners.smooth_network.rank_one import as_vectors
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
-__all__ = ["CURVATURE_TEST", "HessianTable", "measure_hessians"]
+__all__ = ["CURVATURE_TEST", "HessianTable", "measure_hessians", "spread_points"]
 
 CURVATURE_TEST = Test("second derivatives span as many dimensions as there are neurons")
 

@@ -36,6 +36,7 @@ __all__ = [
     "canonical_positions",
     "canonical_unembedding",
     "fold_norm",
+    "is_rotary",
     "planes",
     "without_mean",
 ]

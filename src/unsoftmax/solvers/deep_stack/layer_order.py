@@ -13,7 +13,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.deep_stack.neurons import Collapsed, beside
 
-__all__ = ["order_layers"]
+__all__ = ["layers_of", "order_layers"]
 
 _CLEAR = 0.25  # distance from 0 or 1 beyond which an entry is neither
 
