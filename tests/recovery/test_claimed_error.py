@@ -19,6 +19,17 @@ def test_no_rough_claim_makes_a_wrong_model_right(family: str, kind: str) -> Non
     assert [name for name, passed in runs if passed] == []
 
 
+@pytest.mark.parametrize("width", [5, 6])
+def test_twice_the_scores_of_rank_one_show_in_flipped_labels(width: int) -> None:
+    for seed in range(3):
+        truth = targets(width, seed)["single-head of rank 1"]
+        assert isinstance(truth, SingleHead)
+        wrong = SingleHead(2.0 * truth.W, truth.v, truth.w0, truth.c)
+        oracle, _ = KINDS["flipped labels"](as_oracle(truth), seed)
+        result = unsoftmax.recover(oracle, learner=Boaster(wrong, 0.05), seed=seed)
+        assert not result.status.recovered
+
+
 def test_wrong_models_are_of_every_sort() -> None:
     names = {name for name, _ in wrong_models(targets(4, 0)["single-head"], 0)}
     assert {"twice W", "half W", "negative W", "random W", "twice v", "random v", "W of rank 1"} <= names

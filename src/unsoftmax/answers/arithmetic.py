@@ -16,7 +16,8 @@ from unsoftmax.float_formats import FloatFormat, smallest_format
 
 __all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic", "judge_nearby", "nearby_rows"]
 
-_LINES = 10
+_LINES = 10  # 20 second differences in all: their mean square is known to a third
+# rounding of what is computed grows with the rows, that of the last step alone with the answer
 _SIZES = (1.0, 64.0)
 # rounding grows with the rows, by up to 64 here (a constant holds it back); errors of one size, such as a
 # tolerance, do not grow

@@ -18,7 +18,7 @@ CANCELS = 1e-14  # answers so small against their rows are rounding of values th
 # of the answers: a straight segment bends by no more, a moving one moves by a thousand times that
 _STRAIGHT = 1e-13
 _FAR_ROWS = 12  # the answer to a random row moves where a neuron is on: for half of them, with one neuron
-_FAR_SEGMENTS = 4
+_FAR_SEGMENTS = 4  # two rows each: that all four lie across a kink is rare, and one that does not is enough
 _ON_A_LINE = 1e-11  # of the answers: three along a ray
 _FAR = 32.0  # against plain rows: how far out networks move whose neurons are all off near the origin
 _FARTHEST = 1024.0  # against the nearest of three rows along a ray: a limit of answers below that shows

@@ -55,7 +55,7 @@ class _Drawn:
     """Sequences of one length, what the model says, and how far values move when it is off.
 
     off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
-    far: by name, when that group is off by half, in the way that moves them least.
+    far: by name, when that group is off by half.
     """
 
     rows: Array
@@ -173,11 +173,7 @@ def _judged(
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
-    # sequences that show errors in random directions, which move most, may say nothing of a group's size
-    moves = {
-        name: np.min([_moves(values, rows, models) for models in kinds], axis=0)
-        for name, kinds in far.items()
-    }
+    moves = {name: _far_moves(values, rows, kinds, ruler) for name, kinds in far.items()}
     size = largest(values) + np.max(list(moves.values()), axis=0) / _WRONG
     off = _own_errors(model, rows, values, size, ruler) + constant
     return _Drawn(rows, values, off, _moves(values, rows, near), moves)
@@ -198,6 +194,15 @@ def _own_errors(model: Model, rows: Array, values: Array, size: Array, ruler: An
             return rounding + _USUAL_ROUNDING * ruler.noise * size
         case _:
             return rounding
+
+
+def _far_moves(values: Array, rows: Array, kinds: list[list[Model]], ruler: Answers) -> Array:
+    """How far values move when a group is off by half, in any way. Labels say nothing of how far, so they are
+    asked where every way shows: errors in random directions move most, and would choose sequences on which
+    twice the group moves nothing."""
+    if not isinstance(ruler, Labels):
+        return _moves(values, rows, [model for models in kinds for model in models])
+    return np.asarray(np.min([_moves(values, rows, models) for models in kinds], axis=0))
 
 
 def _moves(values: Array, rows: Array, models: list[Model]) -> Array:

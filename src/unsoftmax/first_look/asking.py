@@ -31,8 +31,8 @@ _SPREAD = 12.0  # standard deviations of noise that an effect must exceed
 # roundings of |row| |v|: a whole computation in float32, whose terms may cancel, and not only its last step
 _COMPUTED = 16.0
 _LARGEST_HALF = 2e4  # float16 ends at 65504
-_SHRINKING = 12
-_ROWS_FOR_SIZE = 12
+_SHRINKING = 12  # at a tenth each: limits within twelve decades
+_ROWS_FOR_SIZE = 12  # their root mean square is known to a fifth
 
 
 class FirstLookAsker:

@@ -16,15 +16,15 @@ UNKNOWN = "unknown"  # as a finding: the look cannot tell
 NONE = "none"  # as a finding of the family: the target is none of those that are known
 _ENOUGH = 12  # points: each says that two heads would have been told at least every second time
 _MODERATE = 4  # points of a pair whose scores can be read well ...
-_FAINTLY = 3.0
+_FAINTLY = 3.0  # times the answers' own errors: below it a score may be chance
 _PLAINLY = 100.0  # ... that is, so much better than needed
-_PAIRS = 40
+_PAIRS = 40  # tried until some scores are moderate
 _SCORES = np.array([1.0, 0.3, 3.0, 0.1, 10.0, 0.03, 30.0, 0.01])  # sizes in turn, against the usual one
 _MODERATE_SCORE = 1.0  # twice the row then weighs 0.88, which is read well
 _SHORTER = 0.3  # of the size, where scores saturate: they are then a tenth
 _TELLING = 0.1  # weights known less well say nothing
-_FACTORS = np.array([1.0, 2.0, -1.0])
-_TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])
+_FACTORS = np.array([1.0, 2.0, -1.0])  # of one row: a softmax answers all three from one score
+_TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])  # of usual rows
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
 

@@ -11,7 +11,7 @@ from unsoftmax.arrays import Array
 
 __all__ = ["BatchMemory"]
 
-_PAGE = 4096
+_PAGE = 4096  # bytes, of the processors that numpy runs on
 _OWN_REFERENCES = 2  # our attribute, and getrefcount's argument
 
 

@@ -13,7 +13,7 @@ from unsoftmax.errors import LedgerFault, LedgerRefused
 __all__ = ["chain", "chain_seed", "connect", "create_tables", "read_binding", "reason_of", "verify"]
 
 _APPLICATION = 0x756E736D  # marks the SQLite file as ours
-_VERSION = 1
+_VERSION = 1  # of the tables below
 
 _TABLES = """
 CREATE TABLE binding (name TEXT PRIMARY KEY, value TEXT NOT NULL);

@@ -25,7 +25,7 @@ _USUAL_VERIFICATION = 240  # checks, certificate and bound of one head; measured
 _BATCH_BYTES = 4 << 20  # stays in the processor's cache between building a batch and answering it
 _WORTHWHILE = 128  # as many sequences as it takes to pay for reading the weights of a wide target ...
 _LARGEST_BATCH_BYTES = 32 << 20  # ... within this memory
-_KEPT_PER_PHASE = 2
+_KEPT_PER_PHASE = 2  # as many as show whether a phase is still answered alike
 
 
 class Ledger(HasViews):

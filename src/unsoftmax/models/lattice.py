@@ -12,8 +12,8 @@ __all__ = ["reduce_basis", "signed_combination"]
 # orthogonalisation
 _BITS = 30
 _LARGEST = 56  # more vectors take long and show nothing
-_DELTA = 0.99
-_SWAPS = 60_000
+_DELTA = 0.99  # the usual constant of Lenstra, Lenstra and Lovász: shorter vectors for more swaps
+_SWAPS = 60_000  # a limit on the time
 
 
 def signed_combination(vectors: Array, total: Array) -> Array | None:

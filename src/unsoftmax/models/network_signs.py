@@ -17,7 +17,7 @@ __all__ = ["PlainNetwork", "plain_network"]
 
 Method = Literal["least squares", "search", "lattice reduction", "two extra neurons"]
 _SEARCHED = 18  # free signs of the exhaustive search: 2^18 candidates, checked together
-_AGREES = 1e-6
+_AGREES = 1e-6  # of the weights: signs that fit leave the errors of recovered weights, others a whole weight
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,11 @@ from unsoftmax.solvers.recorded_pairs import Indices, Pairs, State, annealed, de
 __all__ = ["fit"]
 
 _SPARE = 3  # held-out records below which agreement proves nothing
-_FIRST_STARTS = 2
-_LINEAR_RESTARTS = 10
-_FACTOR = 6.0
-_EXACT = 1e-9
-_USEFUL = 0.1
+_FIRST_STARTS = 2  # of every rank, before any rank gets all its starts
+_LINEAR_RESTARTS = 10  # of the fit to small scores, which is cheap
+_FACTOR = 6.0  # standard errors: beyond the largest of many thousand Gaussian ones
+_EXACT = 1e-9  # as `SingleHead.exact_at`
+_USEFUL = 0.1  # relative error from which a recovery is none
 
 _CLAIM = Claim(
     title="One head from recorded answers",

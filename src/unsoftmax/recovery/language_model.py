@@ -25,9 +25,9 @@ __all__ = ["recover_language_model"]
 _STREAM = 0x11A3A  # keeps our randomness apart from that of targets made from the same small seed
 # prompts of every length; with none of 96 off, fewer than 5 % of prompts like these are, with 99 % confidence
 _FRESH = 24
-_LENGTHS = (1, 3, 8, 30)
-_SIZES = (0.1, 1.0, 3.0)
-_CONFIDENCE = 0.99
+_LENGTHS = (1, 3, 8, 30)  # one row shows no attention, three its weights, thirty many positions
+_SIZES = (0.1, 1.0, 3.0)  # norms divide by the size; small rows show their eps
+_CONFIDENCE = 0.99  # of the share of deviating sequences that is stated
 # prompts on a line, and its length over the size of a row: the fourth power of it is below the rounding of
 # float32
 _LINE_POINTS, _LINE = 12, 3e-3

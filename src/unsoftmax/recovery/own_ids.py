@@ -13,7 +13,7 @@ from unsoftmax.oracles import Ids, TokenIds
 
 __all__ = ["checked_id_sequences"]
 
-_LARGEST_FILE = 1 << 30
+_LARGEST_FILE = 1 << 30  # bytes: more ids than any certificate looks at
 
 
 def checked_id_sequences(sequences: object, vocabulary: int, longest: int | None) -> list[Ids] | None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_result"]
 
-_MOST_HEADS = 4
+_MOST_HEADS = 4  # that fit beside each other on a page
 _FLOOR = 1e-17  # below the last digit of a relative deviation; a logarithmic axis shows no zero
 
 

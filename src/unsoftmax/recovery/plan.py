@@ -16,8 +16,8 @@ from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["Cost", "Plan", "plan", "plan_for"]
 
-_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)
-_HEADS = (2, 4, 8, 16)
+_RANKS = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the table where no rank is told
+_HEADS = (2, 4, 8, 16)  # the same, of usual layers
 _IDENTIFICATION = 3  # queries that show exact answers; other answers take about 80, and the plan says so
 _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin again
 

@@ -11,6 +11,7 @@ from unsoftmax.arrays import Array, Ids
 
 __all__ = ["ManyFits", "SmallProblems", "fit_many"]
 
+# times ten or a tenth a step; at the most a step is rounding
 _DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 1e-20, 1e12
 _LONGEST_STEP = 2.0  # of one unknown: scores move by e^2 at once, which a linearisation just survives
 _TINY = 1e-15  # relative: a step below changes nothing in float64

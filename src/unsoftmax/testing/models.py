@@ -14,8 +14,8 @@ from unsoftmax.testing.violations import raise_if_any
 
 __all__ = ["check_model"]
 
-_LENGTHS = (1, 2, 7)
-_QUERIES = 5
+_LENGTHS = (1, 2, 7)  # one row, a pair, and several
+_QUERIES = 5  # of each length
 
 MakeBatch = Callable[[np.random.Generator, int, int], Array]
 """A batch of so many sequences of so many rows."""

@@ -13,7 +13,7 @@ from unsoftmax.recovery.recover import recover
 
 __all__ = ["EXPERIMENT"]
 
-_C = 3.0
+_C = 3.0  # measurements a parameter of the convex program, whose theorem leaves C open
 
 
 def _run(fast: bool, seed: int) -> Findings:

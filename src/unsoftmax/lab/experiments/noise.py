@@ -22,7 +22,7 @@ from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 
-MARGINS = (0.01, 0.1, 0.5)
+MARGINS = (0.01, 0.1, 0.5)  # smallest entries |v_i| of the theorem, mu
 
 
 def _run(fast: bool, seed: int) -> Findings:

@@ -61,9 +61,9 @@ def _run(fast: bool, seed: int) -> Findings:
             ),
         ),
         remarks=(
-            "arXiv 2601.16873 leaves open whether equality of two multi-head functions can be decided. It can: "
-            "heads with equal W merge, heads with v = 0 "
-            "vanish, and what remains is unique up to order (docs/theory-map.md).",
+            "arXiv 2601.16873 leaves open whether equality of two multi-head functions can be decided. It "
+            "can: heads with equal W merge, heads with v = 0 vanish, and what remains is unique up to order "
+            "(docs/theory-map.md).",
         ),
     )
 

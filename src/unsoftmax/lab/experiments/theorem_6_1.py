@@ -25,8 +25,8 @@ from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 
-MARGINS = (0.01, 0.1, 0.5)
-_NORM = 1.0
+MARGINS = (0.01, 0.1, 0.5)  # smallest entries |v_i| of the theorem, mu
+_NORM = 1.0  # |W| of the theorem, B
 
 
 def _run(fast: bool, seed: int) -> Findings:

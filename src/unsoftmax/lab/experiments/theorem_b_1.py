@@ -24,8 +24,8 @@ from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 
-_MU = 0.3
-_TARGETS = (0.2, 0.1, 0.05, 0.025)
+_MU = 0.3  # smallest entry |v_i| of the theorem
+_TARGETS = (0.2, 0.1, 0.05, 0.025)  # accuracies that are asked for
 
 
 def _run(fast: bool, seed: int) -> Findings:

@@ -21,9 +21,9 @@ from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 __all__ = ["ClippedLearner", "clipped"]
 
 BEYOND_TEST = Test("longer rows are answered as by a head with these limits")
-_SAFE = 0.9
-_PRECISE = 1e-6
-_FAR = 1e3
+_SAFE = 0.9  # of the room between the constant and the nearer limit: answers at a limit tell nothing
+_PRECISE = 1e-6  # relative error of values far out that rounding of scores there may leave
+_FAR = 1e3  # norm of rows far out, where nothing bounds them
 _LADDER = 12  # steps of ten or five that find the size of rows: limits within eight decades of |v|
 
 

@@ -33,12 +33,12 @@ from unsoftmax.solvers.balanced_rows import balanced_rows, solve_rows
 
 __all__ = ["LabelLearner", "from_labels"]
 
-_CHECKS = 16
-_SIZES = (1.0, 0.5, 2.0, 1.0)
+_CHECKS = 16  # see `_FACTOR`
+_SIZES = (1.0, 0.5, 2.0, 1.0)  # scores at which pairs are checked, in turn
 # sixteen random forms of an error matrix all lie within a third of its size once in many thousand times
 _FACTOR = 3.0
 _PARTS = (1.0, 0.6, 0.35, 0.2)  # of an asking row's length, tried in turn
-_PASSES = 3
+_PASSES = 3  # one pass bisects to 1e-9; the others confirm that nothing moves
 _BISECTED = 1e-9  # part of a correction that bisected labels leave
 _ROUGH = 2.0**-21  # relative error of scores that signs alone tell
 _NOTE = "labels show only the direction of v (returned with length 1); W is complete"

@@ -34,7 +34,7 @@ _BAR = 1.75  # standard deviations that make a bar filled like one of a uniform 
 _COVER = 1.3  # a sum of squares of few Gaussian errors can exceed what bars say of it
 _CERTAIN = 6.0  # standard deviations that no single answer exceeds
 _TYPICAL = 3.5  # measured: relative error of W times R|v|/sigma
-_MOST_REPEATS = 10_000
+_MOST_REPEATS = 10_000  # a hundredth of the noise; more would cost more than longer rows
 
 _CLAIM = Claim(
     title="One head behind random noise",

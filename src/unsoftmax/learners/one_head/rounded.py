@@ -40,13 +40,13 @@ from unsoftmax.solvers.orthogonal_correction import refine
 
 __all__ = ["RoundedLearner", "rounded"]
 
-_CHECKS = 16
-_FACTOR = 3.0
+_CHECKS = 16  # random probes all lie within a third of their usual size once in many thousand times
+_FACTOR = 3.0  # see `_CHECKS`
 _LONG = 1e-5  # tau/(R|v|) below which two refinements reach float64
-_PASSES = 3
+_PASSES = 3  # one pass bisects to 1e-9; the others confirm that nothing moves
 _BISECTED = 1e-9  # part of a correction that bisected steps leave
 _LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
-_USEFUL = 0.1
+_USEFUL = 0.1  # relative error from which a recovery is none
 _BESIDE = 0.05  # part of v that must be orthogonal to W b: refinements measure along it
 
 

@@ -38,7 +38,7 @@ __all__ = [
     "within_tolerance",
 ]
 
-_USEFUL = 0.1
+_USEFUL = 0.1  # relative error from which a recovery is none
 _FAINT = 12.0  # times the usual error: an error of z beyond it is a direction of W like any other
 
 

@@ -22,7 +22,7 @@ from unsoftmax.solvers import Columns
 
 __all__ = ["TheoremB1", "theorem_b_1"]
 
-_TOP = float(expit(1.0))
+_TOP = float(expit(1.0))  # weight of the first row at the largest score that the theorem asks with
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from unsoftmax.outcomes import OutsideClass, Test
 __all__ = ["MORE_BITS", "error_of_direction", "read_labels", "smallest_margin"]
 
 MORE_BITS = 5  # of v, beyond those of scores, in which an error of v counts up to 23 times (the longest rows)
-_ROWS = 16
+_ROWS = 16  # see `_FACTOR`
 # sixteen random products with an error vector all lie within a third of its size once in many thousand times
 _FACTOR = 3.0
 

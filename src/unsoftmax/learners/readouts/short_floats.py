@@ -20,7 +20,7 @@ __all__ = ["ShortReadout", "read_short_floats"]
 _ANSWERS = 2.0**12  # answers of about this size stay clear of float16's limits, and of its smallest steps
 _TRIES = 30  # sizes grow by 2^20 at most: any finite v shows
 _ROWS = 16  # their errors all lie within a sixth of the usual once in 10^12 times
-_FACTOR = 6.0
+_FACTOR = 6.0  # see `_ROWS`
 _WRONG = 0.02  # of a typical answer: more than the rounding inside a target explains
 
 

@@ -13,8 +13,8 @@ from unsoftmax.learners.relu_network.kinks import SLACK, Indices, Kinks, find_ki
 
 __all__ = ["Arcs", "fit_arcs", "settle_arcs"]
 
-_REPEATS = 5
-_MANY = 50
+_REPEATS = 5  # a fresh pair of points each time
+_MANY = 50  # bad arcs at once: not chance, but kinks that were not found
 
 
 @dataclass

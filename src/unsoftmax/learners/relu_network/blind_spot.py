@@ -8,9 +8,9 @@ from unsoftmax.arrays import Array
 
 __all__ = ["blind_spot"]
 
-_DIRECTIONS = 256
-_DISTANCES = 9
-_CONFIDENCE = 0.99
+_DIRECTIONS = 256  # their 99 % quantile is known to a few percent
+_DISTANCES = 9  # from the middle to the farthest row
+_CONFIDENCE = 0.99  # of the width that is stated
 _ROWS = 8000  # more are not looked at, which can only widen the answer
 
 

@@ -27,7 +27,7 @@ _COUPLED, _VALUE = (
     # there
     # and places
 )
-_DIGITS = 1e-3
+_DIGITS = 1e-3  # of a fold: three digits are left where the faintest that shows is smaller
 _SURE = 30.0  # times the size from which on a fold shows
 
 

@@ -33,8 +33,8 @@ _LONGEST, _SHORTEST = 0.5, 1e-4  # length of all other steps, as parts of the wa
 _CROSSED = 0.02  # a hyperplane nearer than this part of the way after the step was probably crossed
 _IMPLAUSIBLE = 2.2  # a step away from a hyperplane that seems to end this many times further from it
 _ALMOST = 0.4  # two hyperplanes that both seem to be nearer than this part of the way
-_SHORTER = 0.25
-_LOOPS, _TRIES = 12, 6
+_SHORTER = 0.25  # of a step that crossed a kink
+_LOOPS, _TRIES = 12, 6  # rounds, and times a step may be shortened: to 1/4096
 _FITS = 4.0  # rounding levels that the worst point of a good fit may be off
 
 

@@ -17,6 +17,7 @@ _FAR, _FURTHEST = (
     8.0,
     64.0,
 )  # when the median kink is this many units away, the unit is wrong; so wrong that the line is no good either
+# times the unit is set right (8 to 64 times each), and times a crowded line is drawn again
 _STRETCHES, _REDRAWS = 3, 2
 # of all kinks together: those that may be several, this much apart (times their size), are looked at
 _SHARP = 1e-10

@@ -15,6 +15,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
 
+# first looks, and further ones where both bend: kinks are rarely near, a curve bends everywhere
 _PLACES, _MORE_PLACES = 2, 6
 # of the bending lies nearer than the unit: one that is too long does less harm than one that is too short
 _MOST = 0.95

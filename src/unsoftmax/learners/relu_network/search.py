@@ -26,6 +26,7 @@ __all__ = ["HYPERPLANE_TEST", "Effort", "Search"]
 
 HYPERPLANE_TEST = Test("kinks lie on whole hyperplanes")
 
+# lines: the first finds, the next confirm; a limit on what is paid, not a matter of accuracy
 _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
@@ -33,7 +34,7 @@ _REPAIRS = (
     0.1,
     0.01,
 )  # lengths of the steps with which components are tested, in those they were measured with
-_SUSPECTS = 8
+_SUSPECTS = 8  # rows of one line that are looked at again
 # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on
 # half of them
 _MANY = 0.2

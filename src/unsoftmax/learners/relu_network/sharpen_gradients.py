@@ -14,9 +14,9 @@ from unsoftmax.models import CanonicalNetwork
 
 __all__ = ["Polished", "polish"]
 
-_CANDIDATES, _OCTAVES = 6000, 4.0
-_URGENT = 1e-9
-_ROOM = 0.7
+_CANDIDATES, _OCTAVES = 6000, 4.0  # rows drawn without a query, half of them up to 16 times as long
+_URGENT = 1e-9  # relative error from which another pass is worth its queries
+_ROOM = 0.7  # of the way to the nearest hyperplane
 _IMPLAUSIBLE = (
     1e4  # a second measurement this many expected errors away crossed something unknown: leave it out
 )

@@ -20,9 +20,10 @@ from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertai
 
 __all__ = ["MOST_UNKNOWNS", "ask_fresh_pairs", "heads_by_copies", "polish_together", "polished"]
 
-MOST_UNKNOWNS = 2500
+MOST_UNKNOWNS = 2500  # of a dense least-squares step: 2500³ operations, about a second
 _LONGEST = max(first + last for first, last in PATTERNS)  # rows of a sequence with copies
 _DOUBT = 1e-11  # relative error that pairs may leave open where they correct what is known already
+# asking rows looked at for one whose heads are all moderate; the first third is taken at any price
 _CANDIDATES = 36
 _NEAREST, _FARTHEST = 2.5, 7.5  # octaves of b below the size at which scores saturate
 _ROOM = 0.3  # of the longest rows allowed: a + b is as long as both, and moves add a quarter
@@ -34,7 +35,7 @@ _MOVES = (0.25, 0.08, 0.02)  # how far a step may move a score, first choice fir
 _USUAL = [0, 1, 2, 4, 6, 8, 12, 13, 15, 17, 19]  # patterns from 1/16 to 16
 _STEPS = 24  # 5 to 8 near the solution; the others are shortened ones
 _LONGEST_STEP = 0.5  # relative change of a head
-_SETTLED = 1e-14
+_SETTLED = 1e-14  # relative change of a step: rounding
 
 
 def heads_by_copies(respond: Responses, rng: np.random.Generator) -> Heads:

@@ -35,8 +35,8 @@ __all__ = [
 
 _SURPLUS = 1.35  # measurements for each unknown
 _SATURATED = 34.0  # score from which on a head is on or off to about 1e-15
-_PROBES = 12
-_SCALE_PROBES = 4
+_PROBES = 12  # their root mean square is known to a fifth
+_SCALE_PROBES = 4  # a head, beside 8: one unknown each
 
 
 def matrix_error(

@@ -21,9 +21,10 @@ __all__ = ["Circle", "HeadSwitches", "Step", "draw_circle", "find_saturation", "
 
 _BASE = 2.0**16  # size of a: large, so that the answer's rounding of b does not matter
 _LARGEST_LEVEL = 20  # log2 of the largest b
-_SMALLEST_LEVEL = -76
+_SMALLEST_LEVEL = -76  # 2^-76 of the base row: scores of any head that shows are even there
+# angles apart by 2^-30 switch together as far as float64 tells
 _RESOLUTIONS = tuple(2.0**e for e in (10, 15, 20, 25, 30))
-_MOST_QUERIES = 30_000
+_MOST_QUERIES = 30_000  # for one circle: a limit on what is paid; a thousand heads at 26 each stay below
 _STEP_POINTS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])  # scores at which a step's shape is tested
 
 

@@ -30,11 +30,11 @@ from unsoftmax.solvers.stepwise import Request, explore, reassemble
 
 __all__ = ["Heads", "isolate_heads", "solve_heads"]
 
-_WORST_CONDITION = 1e7
+_WORST_CONDITION = 1e7  # of the rows that hold heads apart: nine digits are left
 _LARGEST_LEAK = 1e-4  # of a response; beyond, the others move the answer too much to be corrected for
 _NO_LEAK = 256  # roundings of an answer, which carries at least as many of its own
-_LEAK_ROUNDS = 6
-_SECOND_LOOKS = 3
+_LEAK_ROUNDS = 6  # a correction a round; one that changes nothing ends them
+_SECOND_LOOKS = 3  # looks at every matrix; one that finds nothing ends them
 _GOOD_ENOUGH = 4e-11  # relative error from which a second look is not worth its queries
 _LOST = 1e-4  # error of a matrix that further looks do not mend, when ...
 _PARALLEL = 1e3  # ... the heads' rows are as ill conditioned as this

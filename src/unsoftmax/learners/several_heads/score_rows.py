@@ -13,7 +13,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 
 __all__ = ["measure_rows"]
 
-_TRIES = 14
+_TRIES = 14  # changes of a size, before a head is given up
 _RANGE = (5e-4, 1 - 5e-4)  # part of a step in which the logit is read
 
 

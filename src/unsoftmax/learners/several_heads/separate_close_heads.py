@@ -15,10 +15,10 @@ from unsoftmax.solvers.joint_heads import JointHeads, matrix_step
 
 __all__ = ["MOST_ENTRIES", "approach"]
 
-MOST_ENTRIES = 12_000
+MOST_ENTRIES = 12_000  # of all matrices: a limit on the time of a step
 _SURPLUS = 1.6  # answers for each unknown
-_STAGES = 6
-_STEPS = 8
+_STAGES = 6  # sizes of rows, four times the one before: from the usual to where heads 1e-3 apart differ
+_STEPS = 8  # of each stage: a limit on time; a step that changes nothing ends them
 _CLOSE = 1e-3  # what a residual may grow to at the next stage
 # weight of the rows known against answers: too small to bend what the answers tell, too large to be lost
 _TRUST = 1e-3

@@ -14,9 +14,9 @@ __all__ = ["MOST_UNKNOWNS", "finish_together", "fresh_step", "pairs_to_finish"]
 
 MOST_UNKNOWNS = 1500  # of a dense least-squares problem: three seconds
 _EQUATIONS = 1.6  # for every unknown
-_EXTRA = 16
-_STEPS = 4
-_SETTLED = 1e-13
+_EXTRA = 16  # pairs for few unknowns, where 1.6 times as many leave little to average
+_STEPS = 4  # Gauss-Newton squares the error each time: from 1e-2 to rounding
+_SETTLED = 1e-13  # relative change of a step: rounding
 _OCTAVES = 1.5  # sizes of asking rows, around that at which the usual score is one
 
 

@@ -12,8 +12,8 @@ from unsoftmax.meters.several_heads.isolating_rows import Isolation
 
 __all__ = ["polished_separation"]
 
-_SIZE = 2.0**20
-_MARGIN = 200.0
+_SIZE = 2.0**20  # of first rows: answers far above any constant
+_MARGIN = 200.0  # score of the heads that are off: e^-200 of an answer is nothing
 
 
 def polished_separation(

@@ -14,10 +14,10 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
 __all__ = ["PlateauRows", "Separation", "find_plateaus", "separate_by_plateaus"]
 
-_BASE = 2.0**24
+_BASE = 2.0**24  # of the base row: scores saturate along almost all of a circle
 _STABLE = 4  # rounds for which the number of steps must not change
-_RANK = 1e-6
-_DETAIL = 1e-8
+_RANK = 1e-6  # of the largest singular value: plateaus that differ by less are one
+_DETAIL = 1e-8  # of the largest singular value: outputs of one head, where rounding leaves 1e-12
 
 
 @dataclass(frozen=True)

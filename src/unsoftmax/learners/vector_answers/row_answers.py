@@ -9,7 +9,7 @@ from unsoftmax.ledger import Asker
 
 __all__ = ["VectorResponses", "read_vector_values"]
 
-_SIZE = 2.0**12
+_SIZE = 2.0**12  # of rows: a constant a thousand times V costs them three digits
 
 
 def read_vector_values(asker: Asker) -> tuple[Array, Array]:

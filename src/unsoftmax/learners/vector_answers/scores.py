@@ -16,8 +16,8 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 __all__ = ["ScoreBook", "Unmixing", "measure_scores"]
 
 _TARGET = 1.0  # largest score aimed at
-_LARGEST = 4.0
-_TRIES = 40
+_LARGEST = 4.0  # score of a pair that is read: the odds lose two digits beyond
+_TRIES = 40  # changes of a size, before a row is given up
 _SPARE_COLUMNS = 3  # columns that must add nothing before a rank is believed
 _FILLED = 0.75  # rows a query, as a part of what the smallest head can tell apart
 

@@ -17,12 +17,12 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
 __all__ = ["lift", "separate_by_copies"]
 
-_COPIES = (3, 8)
-_SPARE = 12
+_COPIES = (3, 8)  # counts far from one and from each other, so that their odds tell heads apart
+_SPARE = 12  # equations beyond the unknowns of the products of heads
 _MOVE = 0.3  # how far the base row moves, as a part of its size
 _SHARE = 1.0 / (2.0 + _MOVE)  # of the longest row allowed, for either row: their sum is sent, one moved
-_RANK = 1e-8
-_MOST_HEADS = 16
+_RANK = 1e-8  # of the largest singular value: rounding leaves 1e-13
+_MOST_HEADS = 16  # 136 products of two heads: a limit on what is paid
 
 
 def lift(

@@ -16,9 +16,9 @@ __all__ = ["MOST_UNKNOWNS", "pairs_for_values", "values_of_heads"]
 
 MOST_UNKNOWNS = 6000  # of the linear system: 300 MB
 _SURPLUS = 1.4  # equations for every unknown; with 1.2 one layer in fifty had a system of condition above 1e4
-_EXTRA = 12
+_EXTRA = 12  # pairs for few unknowns, where 1.4 times as many leave little to average
 _SIZE = 2.0**16  # of first rows, where nothing limits them: answers far above any constant
-_WORST_CONDITION = 1e7
+_WORST_CONDITION = 1e7  # nine digits are left
 
 
 def values_of_heads(

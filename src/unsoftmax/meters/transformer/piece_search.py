@@ -27,7 +27,7 @@ _SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
 _WEAKEST = 0.03  # scores below this at the full size of a: go further out
 _TRIES = 40  # at an eighth each, sizes fall by 2^-120: any finite score is then readable
 _LEVELS = 1e6  # of rounding, by which a row has to change an answer before a strange weight refutes attention
-_SMALLEST, _LARGEST = 2.0**-60, 2.0**60
+_SMALLEST, _LARGEST = 2.0**-60, 2.0**60  # sizes of rows: products of two stay far from the ends of float64
 
 
 @dataclass(frozen=True)
