@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, largest
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Model:
         """
         values = self(batch) if predictions is None else predictions
         scale = self.sensitivity(batch) if sensitivity is None else sensitivity
-        answers = np.abs(values).reshape(len(batch), -1).max(axis=1)
+        answers = largest(np.asarray(values))
         return np.asarray(
             EPS * (_UNITS * answers + _SCORE_UNITS * scale + _LEARNT_UNITS * self.cancelling(batch))
         )

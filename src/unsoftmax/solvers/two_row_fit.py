@@ -21,7 +21,7 @@ from unsoftmax.solvers.joint_refinement import Inverse
 from unsoftmax.solvers.two_row_normal import HeadAt, head_products
 from unsoftmax.solvers.two_row_preconditioner import WideHead, inverse_of_blocks, inverse_of_wide_heads
 
-__all__ = ["AnswerBlock", "TwoRowFit", "predict_block"]
+__all__ = ["AnswerBlock", "TwoRowFit", "TwoRowLinearisation", "predict_block"]
 
 _ENOUGH_FOR_A_PRECONDITIONER = (
     1500  # rows of a list; more change a head's block by less than conjugate gradients notice
