@@ -121,12 +121,13 @@ class RangedProbes:
         for j in range(0, n, size):
             block = slice(j, min(j + size, n))
             rows = asking[block]
+            base = self._answers.constant_part(rows)
             step = max(1, size // len(rows))
             for i in range(0, k, step):  # the same rows with other probes: most of the next batch is written
                 part = slice(i, min(i + step, k))
                 which = np.arange(chosen.start + i, chosen.start + part.stop)
                 probes.begin(int(which[0]), gamma[part])
-                forms[block, part], ratios[block, part] = self._grid(which, gamma[part], share, rows)
+                forms[block, part], ratios[block, part] = self._grid(which, gamma[part], share, rows, base)
         return forms, ratios
 
     def _sizes(self, scores: Array, asking: Array) -> tuple[Array, float]:
@@ -146,15 +147,16 @@ class RangedProbes:
         longest = float(np.sqrt(np.einsum("nd,nd->n", asking, asking).max()))
         return max(bound - longest, 0.0) / self.probes.longest
 
-    def _grid(self, which: Indices, gamma: Array, share: float, asking: Array) -> tuple[Array, Array]:
+    def _grid(
+        self, which: Indices, gamma: Array, share: float, asking: Array, base: Array
+    ) -> tuple[Array, Array]:
         """Every probe begun with and every asking row, in one batch; then the saturated ones again until none
-        is left.
+        is left. base: the constant part of every asking row.
 
         The forms (n, k), and the ratios, one row for all where none was asked again.
         """
         n, k = len(asking), len(which)
         answers = self._answers.asker.ask(self.probes.batch(asking, share)).reshape(n, k)
-        base = self._answers.constant_part(asking)
         weights = (answers - base[:, None]) / self.probes.readouts(which, gamma, np.full(k, share))
         scores = logit(weights)
         forms = scores / gamma
