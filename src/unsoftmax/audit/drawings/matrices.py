@@ -11,8 +11,10 @@ from unsoftmax.arrays import Array
 __all__ = ["draw_recovery"]
 
 
-def draw_recovery(true: Array, recovered: Array, path: str | Path, *, title: str = "") -> Path:
-    """The hidden W, the recovered one, and their difference, side by side, as a PNG."""
+def draw_recovery(
+    true: Array, recovered: Array, path: str | Path, *, title: str = "", hidden: str = "hidden W"
+) -> Path:
+    """The hidden matrix, the recovered one, and their difference, side by side, as a PNG."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -22,7 +24,7 @@ def draw_recovery(true: Array, recovered: Array, path: str | Path, *, title: str
     limit = float(np.abs(true).max()) or 1.0
     small = float(np.abs(difference).max()) or np.finfo(float).tiny
     panels = (
-        ("hidden W", true, limit),
+        (hidden, true, limit),
         ("recovered from answers alone", recovered, limit),
         (f"difference (largest {small:.0e})", difference, small),
     )
