@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +18,7 @@ __all__ = [
     "largest",
     "logit",
     "longest_rows",
+    "read_npy",
     "rms",
 ]
 
@@ -93,3 +97,12 @@ def centred_basis(d: int) -> Array:
     True
     """
     return complement(np.full(d, 1.0 / np.sqrt(d)))
+
+
+def read_npy(path: str | Path) -> NDArray[Any]:
+    """The array of a .npy file. Nothing in it is run, and no more memory is taken than the file is long,
+    whatever shape its header tells."""
+    found = np.load(path, allow_pickle=False, mmap_mode="r")
+    if not isinstance(found, np.ndarray):
+        raise ValueError("it holds several arrays")
+    return np.array(found)

@@ -323,6 +323,8 @@ REFUSED: dict[str, bytes] = {
     "body in JSON": response(json.dumps({"error": f"token {TOKEN} may not"}).encode(), "400 No"),
     "upper case": response(TOKEN.upper().encode(), "422 No"),
     "location": response(b"", "307 Elsewhere", Location=f"/login?token={TOKEN}"),
+    "percent": response("".join(f"%{ord(each):02X}" for each in TOKEN).encode(), "403 No"),
+    "escaped": response("".join(f"\\u{ord(each):04x}" for each in TOKEN).encode(), "403 No"),
     "cut by the excerpt": response(b"x" * 190 + TOKEN.encode() + b" end", "500 No"),
     "cut by the limit": response(PADDING.encode() + TOKEN.encode() * 30, "500 No"),
     "encoding": response(b"", Content_Encoding=TOKEN),

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, read_npy
 from unsoftmax.audit.adapted_attack import attack_adapted
 from unsoftmax.audit.defences import Defence, bounds_on_rows, honest_ids, honest_sequences, usual_defences
 from unsoftmax.audit.similar_neurons import with_similar_neurons
@@ -373,7 +373,7 @@ def _checked(sequences: Array, width: int) -> Array:
 def read_sequences(path: Path) -> Array:
     """Honest sequences (B, N, d) from a .npy file."""
     try:
-        found = np.load(path, allow_pickle=False)
+        found = read_npy(path)
         return np.asarray(found, dtype=np.int64 if np.issubdtype(found.dtype, np.integer) else np.float64)
     except (OSError, ValueError) as error:
         raise UsageError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, read_npy
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.tensor_files import read_tensors
 
@@ -73,7 +73,7 @@ def _read(path: Path) -> object:
     if path.suffix == ".safetensors":
         return _embedding_tensors(path)
     try:
-        return np.load(path, allow_pickle=False)
+        return read_npy(path)
     except (OSError, ValueError, EOFError) as error:
         raise UsageError(f"cannot read embeddings from {path}: {error}; {_WAYS}") from error
 

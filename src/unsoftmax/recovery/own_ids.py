@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 
+from unsoftmax.arrays import read_npy
 from unsoftmax.errors import UsageError
 from unsoftmax.oracles import Ids, TokenIds
 
@@ -50,7 +51,7 @@ def _read(path: Path) -> object:
     """An array of a .npy file, or the lines of a text file."""
     try:
         if path.suffix == ".npy":
-            return np.load(path, allow_pickle=False)
+            return read_npy(path)
         if path.stat().st_size > _LARGEST_FILE:
             raise UsageError(f"{path} is larger than 1 GB; pass some of its sequences")
         lines = path.read_text(encoding="utf-8").splitlines()

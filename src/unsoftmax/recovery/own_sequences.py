@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, read_npy
 from unsoftmax.errors import UsageError
 
 __all__ = ["checked_sequences"]
@@ -22,7 +22,7 @@ def checked_sequences(sequences: object, width: int, bound: float | None) -> Arr
         return None
     if isinstance(sequences, str | Path):
         try:
-            sequences = np.load(sequences, allow_pickle=False)
+            sequences = read_npy(sequences)
         except (OSError, ValueError, EOFError) as error:
             raise UsageError(f"cannot read sequences from {sequences}: {error}; pass a .npy file") from error
     try:

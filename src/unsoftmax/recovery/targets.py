@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, read_npy
 from unsoftmax.errors import UsageError
 from unsoftmax.importing import import_attribute
 from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
@@ -77,7 +77,7 @@ def _numbers(readout: object) -> Array:
     if not isinstance(readout, str | Path):
         return np.asarray(readout, dtype=np.float64)
     try:
-        return np.asarray(np.load(readout, allow_pickle=False), dtype=np.float64)
+        return np.asarray(read_npy(readout), dtype=np.float64)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the readout {readout}: {error}") from error
 

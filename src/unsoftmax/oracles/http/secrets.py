@@ -17,6 +17,7 @@ __all__ = ["TOKEN_VARIABLE", "Secrets", "one_line"]
 TOKEN_VARIABLE = "UNSOFTMAX_HTTP_TOKEN"  # noqa: S105 - the name of the variable, not its content
 _HIDDEN = "***"
 _SHORTEST = 4  # shorter values are no secrets, and hiding them would garble every message
+_LONGEST_SPELLING = 6  # characters for one: \u002d
 _LONGEST_MESSAGE = 1000  # characters; our own longest is about 400, the rest is what a server may add
 
 
@@ -40,8 +41,9 @@ class Secrets:
         values = {token, *headers.values(), *(value.split()[-1] for value in headers.values())}
         forms = {form for value in values if len(value) >= _SHORTEST for form in _forms(value)}
         hidden = sorted(forms, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, hidden)), re.IGNORECASE) if hidden else None
-        self._longest = max(map(len, hidden), default=0)
+        spellings = "|".join(_any_spelling(form) for form in hidden)
+        self._pattern = re.compile(spellings, re.IGNORECASE) if hidden else None
+        self._longest = _LONGEST_SPELLING * max(map(len, hidden), default=0)
 
     @property
     def has_token(self) -> bool:
@@ -103,6 +105,16 @@ def _forms(secret: str) -> set[str]:
     """A secret as a server may write it: plain, in JSON, in Python, in an address, in base64."""
     plain = {secret, json.dumps(secret)[1:-1], repr(secret)[1:-1], secret.replace("/", "\\/")}
     return plain | {quote(secret), quote(secret, safe=""), base64.b64encode(secret.encode()).decode()}
+
+
+def _any_spelling(text: str) -> str:
+    """A pattern for the text, each of its characters as it is or as addresses, JSON, HTML or Python escape
+    it, needed or not."""
+    return "".join(
+        f"(?:{re.escape(each)}|%{ord(each):02x}|\\\\u{ord(each):04x}|\\\\x{ord(each):02x}"
+        f"|&#0*{ord(each)};|&#x0*{ord(each):x};)"
+        for each in text
+    )
 
 
 def _read_headers(path: Path) -> dict[str, str]:
