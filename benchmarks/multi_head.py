@@ -203,7 +203,7 @@ def cases() -> list[Case]:
         Case("orthogonal subspaces H=8 d=32", lambda s: orthogonal_subspaces(32, 8, s)),
         Case("shared keys H=4 d=24", lambda s: multi_query(24, 4, s)),
         Case("dependent v H=6 d=16", lambda s: dependent_values(16, 6, s)),
-        Case("one head 40 times louder H=4 d=16", lambda s: loud(16, 4, s)),
+        Case("one head 40 times stronger H=4 d=16", lambda s: loud(16, 4, s)),
         Case("two equal heads (merged) H=4 d=16", lambda s: equal_heads(16, 3, s)),
         Case("a dead head H=4 d=16", lambda s: dead_head(16, 4, s)),
         Case("v_1 = -v_0 H=3 d=16", lambda s: opposite_values(16, 3, s)),

@@ -40,6 +40,22 @@ ANSWERS: dict[str, Callable[[Oracle, int], Oracle]] = {
 }
 
 
+def pushed_by(head: SingleHead, tau: float) -> tuple[Callable[[Array], Array], ...]:
+    """The head with every answer pushed by the whole tolerance: towards zero, away from it, to one side, or
+    to a grid."""
+
+    def towards_zero(X: Array) -> Array:
+        y = head(X)
+        return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), tau))
+
+    return (
+        towards_zero,
+        lambda X: head(X) + tau * np.sign(head(X)),
+        lambda X: head(X) + 0.9 * tau,
+        lambda X: np.round(head(X) / (2 * tau)) * (2 * tau),
+    )
+
+
 def hard_head(d: int, r: int | None = None, *, seed: int = 0, scale: float = 1.0) -> SingleHead:
     rng = np.random.default_rng([seed, d, 0 if r is None else r])
     W = (

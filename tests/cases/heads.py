@@ -86,7 +86,7 @@ def permutation(d: int, rng: np.random.Generator) -> SingleHead:
     return SingleHead(np.eye(d)[rng.permutation(d)], rng.standard_normal(d))
 
 
-def one_loud_entry(d: int, rng: np.random.Generator) -> SingleHead:
+def one_large_entry(d: int, rng: np.random.Generator) -> SingleHead:
     W, v = _gaussian(d, rng)
     W *= 1e-2
     W[rng.integers(d), rng.integers(d)] = 100.0
@@ -106,7 +106,7 @@ MORE: dict[str, Callable[[int, np.random.Generator], SingleHead]] = {
         large_scales,
         small_scales,
         permutation,
-        one_loud_entry,
+        one_large_entry,
     )
 }
 ALL = REQUIRED | MORE

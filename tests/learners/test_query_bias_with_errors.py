@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from tests.cases.answers import biased_head, bounded, distance, hard_head
+from tests.cases.answers import biased_head, bounded, distance, hard_head, pushed_by
 from unsoftmax import (
     Clipped,
     FlippedLabels,
@@ -52,19 +52,8 @@ def test_rows_without_a_bound_end_at_the_rounding_of_scores(bias: float) -> None
 def test_adversarial_errors_stay_under_the_bound() -> None:
     """Every answer pushed towards zero, away from it, or to one side by the whole tolerance."""
     head = biased_head(10, seed=1, bias=1.0)
-
-    def towards_zero(X: Array) -> Array:
-        y = head(X)
-        return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), 0.1))
-
-    boxes = (
-        towards_zero,
-        lambda X: head(X) + 0.1 * np.sign(head(X)),
-        lambda X: head(X) + 0.09,
-        lambda X: np.round(head(X) / 0.2) * 0.2,
-    )
-    for box in boxes:
-        result = unsoftmax.recover(box, width=10, tolerance=0.1, input_bound=1e3)
+    for box in pushed_by(head, 0.1):
+        result = unsoftmax.recover(box, width=head.width, tolerance=0.1, input_bound=1e3)
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-2
 

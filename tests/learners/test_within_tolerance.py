@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from tests.cases.answers import bounded, distance, hard_head, relative_error
+from tests.cases.answers import bounded, distance, hard_head, pushed_by, relative_error
 from unsoftmax import Noisy, Rounded, SingleHead, Size, Status, WithinTolerance, as_oracle
 from unsoftmax.arrays import Array
 
@@ -38,19 +38,8 @@ def test_error_and_queries_meet_the_claim(d: int, r: int | None, tau: float, dec
 def test_adversarial_errors_stay_under_the_bound() -> None:
     """Every answer pushed towards zero, away from it, or to one side by the whole tolerance."""
     head = hard_head(12, seed=1)
-
-    def towards_zero(X: Array) -> Array:
-        y = head(X)
-        return np.asarray(y - np.sign(y) * np.minimum(np.abs(y), 0.1))
-
-    boxes = (
-        towards_zero,
-        lambda X: head(X) + 0.1 * np.sign(head(X)),
-        lambda X: head(X) + 0.09,
-        lambda X: np.round(head(X) / 0.2) * 0.2,
-    )
-    for box in boxes:
-        result = unsoftmax.recover(box, width=12, tolerance=0.1, input_bound=1e3)
+    for box in pushed_by(head, 0.1):
+        result = unsoftmax.recover(box, width=head.width, tolerance=0.1, input_bound=1e3)
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 5e-3
 

@@ -14,7 +14,7 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import checked_answers
 from unsoftmax.oracles.grpc.channel import Channel
 from unsoftmax.oracles.grpc.messages import INFER, METADATA, message
-from unsoftmax.oracles.http.description import Description
+from unsoftmax.oracles.http.description import Described, Description
 from unsoftmax.oracles.http.open_inference import NUMBER_TYPES, as_sent
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.oracle import ServedOracle, spec_of
@@ -35,21 +35,13 @@ _CONTENTS = {
 
 
 @dataclass(frozen=True)
-class _Model:
+class _Model(Described):
     """The model at an address, and what the server says of it."""
 
     name: str
     version: str
     told: Description
     fingerprint: str
-
-    @property
-    def width(self) -> int | None:
-        return self.told.width
-
-    @property
-    def outputs(self) -> int | None:
-        return self.told.outputs
 
 
 class GrpcOracle(ServedOracle):

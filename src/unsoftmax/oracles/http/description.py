@@ -10,7 +10,7 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.http.json_text import read_json, write_json
 
-__all__ = ["Description", "read_object"]
+__all__ = ["Described", "Description", "read_object"]
 
 _LONGEST_NAME = 1000  # characters; a name goes back to the server with every request
 
@@ -136,3 +136,17 @@ def _shape(tensor: dict[str, Any], usual: list[int], who: str) -> list[int]:
             f"sizes up to {LARGEST_WIDTH:,} are supported"
         )
     return shape
+
+
+class Described:
+    """Width and outputs of a target whose server has `told` them."""
+
+    told: Description
+
+    @property
+    def width(self) -> int | None:
+        return self.told.width
+
+    @property
+    def outputs(self) -> int | None:
+        return self.told.outputs

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.oracles.http.description import Description, read_object
+from unsoftmax.oracles.http.description import Described, Description, read_object
 from unsoftmax.oracles.http.json_text import write_json
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.sender import Reply, Request, Sender
@@ -32,7 +32,7 @@ NUMBER_TYPES: dict[str, str] = {
 
 
 @dataclass(frozen=True)
-class OpenInference:
+class OpenInference(Described):
     """How one model of an Open Inference Protocol server is asked.
 
     `discover` asks the server for names, width and datatypes, and whether tensors may travel as bytes.
@@ -60,14 +60,6 @@ class OpenInference:
         if binary is None:
             binary = _offers_binary(sender, f"{match['server']}/v2")
         return cls(address, told, binary, f"http:{sender.shown}:{told.digest}")
-
-    @property
-    def width(self) -> int | None:
-        return self.told.width
-
-    @property
-    def outputs(self) -> int | None:
-        return self.told.outputs
 
     @property
     def one_at_a_time(self) -> bool:
