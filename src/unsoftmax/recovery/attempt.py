@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
-from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.readouts.exact import read_constant, read_values
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
@@ -39,6 +38,9 @@ from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
 from unsoftmax.recovery.skip import look_for_skip, with_skip
+
+if TYPE_CHECKING:
+    from unsoftmax.learners.language_model.parts import RecoveredPart
 
 __all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers"]
 

@@ -40,11 +40,7 @@ from unsoftmax.learners import (
     VectorOutputsLearner,
     theorem_4_1,
 )
-from unsoftmax.learners.computed_block.learner import ComputedBlockLearner
-from unsoftmax.learners.deep_stack.learner import DeepStackLearner
-from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
-from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
 __all__ = ["AUTO", "LEARNERS", "Choice", "choose", "family_named", "learner_for_answers", "learner_named"]
@@ -149,12 +145,18 @@ def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Ite
             f"the target is {answers.name}, and single rows are not answered affinely; of such targets whole "
             "encoder blocks that answer with their last row are recovered. Float64 arithmetic would help"
         )
+    from unsoftmax.learners.computed_block.learner import ComputedBlockLearner
+
     yield Choice(ComputedBlockLearner(answers.format))
 
 
 def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:
     """Heads first; then a stack whose rows do not see each other, and a whole block, whose single rows are
-    not answered affinely."""
+    not answered affinely. Learners of large families are imported where they are chosen."""
+    from unsoftmax.learners.deep_stack.learner import DeepStackLearner
+    from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
+    from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
+
     if known.max_length == 1 or wanted is Family.NETWORK:
         yield Choice(DeepStackLearner())  # a few queries say whether it is one
         yield Choice(SmoothNetworkLearner(), (OutsideClass, Unresolved))
@@ -194,6 +196,8 @@ def _learner_of(family: Family) -> Learner:
         case Family.RELU_NETWORK:
             return ReluNetworkLearner()
         case Family.NETWORK:
+            from unsoftmax.learners.smooth_network.learner import SmoothNetworkLearner
+
             return SmoothNetworkLearner()
         case _:
             raise UsageError(f"the family '{family}' is not recovered from rows and numbers")

@@ -20,14 +20,12 @@ from unsoftmax.oracles import Framed, Oracle, TokenFrame, TokenIds
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
 from unsoftmax.recovery.known_rows import read_embeddings
-from unsoftmax.recovery.language_model import recover_language_model
 from unsoftmax.recovery.own_ids import checked_id_sequences
 from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.recovery.token_targets import with_vocabulary
-from unsoftmax.recovery.tokens import recover_tokens
 from unsoftmax.recovery.vocabulary import vocabulary_of
 
 __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
@@ -245,6 +243,8 @@ def recover_from(
         if watch is not None:
             ledger.watch(watch)
         if job.learner is None and _speaks(oracle, job.family):
+            from unsoftmax.recovery.language_model import recover_language_model
+
             return recover_language_model(ledger, int(job.seed))
         if isinstance(ledger.domain, TokenIds):
             result = _recover_ids(ledger, job)
@@ -275,6 +275,8 @@ def _recover_ids(ledger: Ledger, job: Job) -> Result:
     whole = ledger.width + (frame.padding is not None)
     corpus = checked_id_sequences(job.sequences, whole, ledger.max_length)
     free = None if corpus is None else [frame.free(each[each != frame.padding]) for each in corpus]
+    from unsoftmax.recovery.tokens import recover_tokens
+
     return recover_tokens(ledger, int(job.seed), job.family, job.embeddings, free, frame)
 
 

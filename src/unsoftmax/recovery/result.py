@@ -11,7 +11,6 @@ from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Claim
-from unsoftmax.learners.language_model.parts import RecoveredPart
 from unsoftmax.ledger import Bill
 from unsoftmax.models import Model
 from unsoftmax.outcomes import Status
@@ -19,6 +18,8 @@ from unsoftmax.recovery.advice import advice_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from unsoftmax.learners.language_model.parts import RecoveredPart
 
 __all__ = ["Result"]
 
