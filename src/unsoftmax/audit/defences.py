@@ -38,7 +38,7 @@ KINDS = (
     "structured-rows",
     "similar-neurons",
 )
-_ROW_BOUNDS = (1e6, 1e4, 1e3, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
+_ROW_BOUNDS = (1e6, 1e4, 3e3, 1e3, 500.0, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
 _WHOLE = ("decimals", "max-length", "budget", "accounts")
 DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
 _NAMED = ("precision",)  # the value is the name of a float format

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.drawings.labels import place_labels
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ _COLOURS = ("#010211", "#010212", "#010213", "#010214", "#010215", "#010216", "#
 _PAGE = {_INK: "currentColor", _FAINT: "var(--faint)"} | {
     colour: f"var(--series-{i + 1})" for i, colour in enumerate(_COLOURS)
 }
+_LEAST_CURVE = 3  # points of a curve
 _WIDTH = 5.6  # inches: with fonts of 10 points readable on a phone, where the figure is half as wide
 
 
@@ -134,7 +135,10 @@ def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | No
 
 def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     """What the attacker is left with against what honest users lose, numbered as in the table. alone: a file
-    with colours of its own."""
+    with colours of its own. Where all defences are bounds on rows, the error is drawn against the bound."""
+    if len(bounds := _row_bounds(rows)) >= _LEAST_CURVE:
+        drawn = _draw_row_bounds(bounds)
+        return _standing_alone(drawn) if alone else drawn
     figure = _figure(_WIDTH, 3.9)
     axes = figure.add_subplot()
     floor = 1e-9
@@ -154,6 +158,36 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     _label_groups(figure, axes, groups)
     drawn = _svg(figure, "defences", "error of the attacker against distortion for honest users, by defence")
     return _standing_alone(drawn) if alone else drawn
+
+
+def _row_bounds(rows: Sequence[Any]) -> list[tuple[float, float, bool]]:
+    """(bound, error of the attacker, whether anything was recovered), ascending; none where a defence is of
+    another kind."""
+    defended = [row for row in rows if row.parts]
+    if any(row.kinds != ("input-bound",) for row in defended):
+        return []
+    found = [(float(row.parts[0][1]), row.leak, row.parameter_error is not None) for row in defended]
+    return sorted(found)
+
+
+def _draw_row_bounds(bounds: list[tuple[float, float, bool]]) -> str:
+    """The error that is left to the attacker against the largest norm of a row; crosses: nothing recovered."""
+    figure = _figure(_WIDTH, 3.4)
+    axes = figure.add_subplot()
+    x, y, recovered = (np.array(column) for column in zip(*bounds, strict=True))
+    y = np.maximum(y, EPS)
+    axes.loglog(x, y, "-", color=_FAINT, linewidth=1.2)
+    for taken, mark, colour, name in (
+        (recovered, "o", _COLOURS[0], "recovered"),
+        (~recovered, "x", _COLOURS[2], "nothing recovered"),
+    ):
+        if taken.any():
+            axes.loglog(x[taken], y[taken], mark, color=colour, markersize=8, label=name)
+    axes.axvline(x[0], color=_FAINT, linewidth=1, linestyle="--", label="longest honest row")
+    axes.set_xlabel("largest norm of a row that is answered")
+    axes.set_ylabel("relative error of the attacker")
+    figure.legend(loc="outside lower center", ncols=3, fontsize=10, frameon=False, labelcolor=_INK)
+    return _svg(figure, "row-bounds", "error of the attacker against the largest norm of a row")
 
 
 def _label_groups(figure: Figure, axes: Axes, groups: list[tuple[list[int], float, float, bool]]) -> None:
