@@ -3,15 +3,16 @@
 python -m benchmarks.depth                 GELU and SwiGLU stacks of two to four layers
 python -m benchmarks.depth --only gelu-2   one row
 python -m benchmarks.depth bounds          a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth others          other widths, activations, skips; post-norm, dropout, too many neurons
 python -m benchmarks.depth float32         a stack that computes in float32
-python -m benchmarks.depth llama           whole two-layer decoders through log-probabilities
-
+python -m benchmarks.depth llama           whole decoders of --layers layers through log-probabilities
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,72 @@ def bounds(seeds: range) -> None:
         )
 
 
+def mixed(one: ResidualStack, two: ResidualStack) -> ResidualStack:
+    """The first layer of one and the second of the other."""
+    return ResidualStack([one.layers[0], two.layers[1]], one.final_norm)
+
+
+def by_hand(
+    stack: ResidualStack, skip: float = 1.0, leak: float = 0.0, after: bool = False, dropped: float = 0.0
+) -> Callable[[Array], Array]:
+    """The stack with a factor of its skips, leaking ReLUs, norms after every sum, or dropout."""
+    rng = np.random.default_rng(0)
+
+    def answers(X: Array) -> Array:
+        x = X[:, -1]
+        for layer in stack.layers:
+            part: Any = layer.network
+            z = (x if after else layer.network_norm(x)) @ part.inner.T + part.inner_bias
+            hidden = part.activation(z) - leak * part.activation(-z)
+            if dropped:
+                hidden = hidden * (rng.uniform(size=hidden.shape) > dropped)
+            x = skip * x + hidden @ part.outer.T
+            x = layer.network_norm(x) if after else x
+        return np.asarray(x)
+
+    return answers
+
+
+def with_a_sine(stack: ResidualStack) -> Callable[[Array], Array]:
+    """The stack, and a millionth of something else."""
+    return lambda X: np.asarray(stack(X) + 1e-6 * np.sin(3.0 * X[:, -1]))
+
+
+def others(seeds: range) -> None:
+    """Stacks that differ from the plain one: recovered where they are in the class, and never wrongly."""
+    d, m = 12, 4
+    for seed in seeds:
+        gelu, other = (random_residual_stack(d, m, seed=seed + k) for k in (0, 1000))
+        relu, other_relu = (random_residual_stack(d, m, activation=RELU, seed=seed + k) for k in (0, 1000))
+        wide = random_residual_stack(d, 2 * m, seed=seed + 1000)
+        silu = random_residual_stack(d, m, activation=SILU, seed=seed + 1000)
+        many = random_residual_stack(d, 4 * d, layers=3, gated=True, seed=seed)
+        targets: dict[str, Callable[[Array], Array]] = {
+            "one layer of another width": mixed(gelu, wide),
+            "a scaled skip": by_hand(gelu, skip=0.7),
+            "a scaled skip, ReLU": by_hand(relu, skip=0.7),
+            "one layer of another activation": mixed(gelu, silu),
+            "ReLU, then GELU": mixed(relu, other),
+            "leaking ReLUs": by_hand(other_relu, leak=0.01),
+            "post-norm": by_hand(gelu, after=True),
+            "dropout": by_hand(gelu, dropped=0.1),
+            "beyond capacity": many,
+            "a sine of a millionth": with_a_sine(gelu),
+        }
+        fresh = np.random.default_rng(999 + seed).standard_normal((200, 1, d))
+        for name, target in targets.items():
+            result = unsoftmax.recover(
+                lambda X, f=target: f(X), width=d, outputs=d, family="network", seed=seed
+            )
+            off = np.inf if result.model is None else float(np.abs(result.model(fresh) - target(fresh)).max())
+            parts = ", ".join(result.parts) or "none"
+            print(
+                f"seed {seed}, {name}: {result.status}, {result.queries.total:,} queries, parts {parts}, "
+                f"fresh answers off by {off:.1e}",
+                flush=True,
+            )
+
+
 class Float32Stack:
     """A stack of torch that computes in float32."""
 
@@ -154,7 +221,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", default="stacks", choices=("stacks", "bounds", "float32", "llama"))
+    parser.add_argument(
+        "what", nargs="?", default="stacks", choices=("stacks", "bounds", "others", "float32", "llama")
+    )
     parser.add_argument("--only", choices=tuple(STACKS))
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -164,10 +233,12 @@ def main() -> None:
     match arguments.what:
         case "bounds":
             bounds(seeds)
+        case "others":
+            others(seeds)
         case "float32":
             float32(seeds)
         case "llama":
-            llama(seeds, 16, 12, arguments.layers)
+            llama(seeds, 16 if arguments.layers == 2 else 24, 12, arguments.layers)
         case _:
             stacks(arguments.only, seeds)
 

@@ -118,10 +118,36 @@ def _bounded_input(X: Array) -> Array:
     return stack(X * np.minimum(1.0, 50.0 / np.maximum(norms, 1e-300)))
 
 
+def _kinked_and_smooth(X: Array) -> Array:
+    one, two = random_residual_stack(9, 2, activation=RELU, seed=3), random_residual_stack(9, 2, seed=4)
+    return ResidualStack([one.layers[0], two.layers[0]], one.final_norm)(X)
+
+
+def _with_a_sine(X: Array) -> Array:
+    x = X[:, -1]
+    return np.asarray(random_residual_stack(9, 3, activation=RELU, seed=3)(X) + 1e-6 * np.sin(3.0 * x))
+
+
 @pytest.mark.parametrize(
     ("target", "d"),
-    [(_post_norm, 8), (_two_activations, 9), (_too_many, 8), (_Dropout(), 8), (_bounded_input, 8)],
-    ids=["post-norm", "two activations", "beyond capacity", "dropout", "bounded input"],
+    [
+        (_post_norm, 8),
+        (_two_activations, 9),
+        (_too_many, 8),
+        (_Dropout(), 8),
+        (_bounded_input, 8),
+        (_kinked_and_smooth, 9),
+        (_with_a_sine, 9),
+    ],
+    ids=[
+        "post-norm",
+        "two activations",
+        "beyond capacity",
+        "dropout",
+        "bounded input",
+        "ReLU and GELU",
+        "ReLU and a faint sine",
+    ],
 )
 def test_what_is_no_such_stack_is_never_said_to_be_one(target: Callable[[Array], Array], d: int) -> None:
     result = _recover(target, d)
