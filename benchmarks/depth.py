@@ -3,7 +3,7 @@
 python -m benchmarks.depth                 GELU and SwiGLU stacks of two to four layers
 python -m benchmarks.depth --only gelu-2   one row
 python -m benchmarks.depth bounds          a bound on the norm of rows, and the error that it leaves
-python -m benchmarks.depth others          other widths, activations, skips; post-norm, dropout, too many neurons
+python -m benchmarks.depth others          other widths, activations, skips; post-norm, dropout, many neurons
 python -m benchmarks.depth float32         a stack that computes in float32
 python -m benchmarks.depth llama           whole decoders of --layers layers through log-probabilities
 """

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unsoftmax.audit.drawings.figures import _numbers, draw_curve, draw_phases
+from unsoftmax.audit.defend import defend
+from unsoftmax.audit.drawings.figures import _numbers, draw_curve, draw_defences, draw_phases
 from unsoftmax.audit.drawings.labels import Box, place_labels
+from unsoftmax.models import random_residual_stack
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -41,3 +43,14 @@ def test_the_curve_ends_at_its_bound() -> None:
     drawn = draw_curve([1, 50, 100], [1.0, 1e-3, 1e-20], 1e-9)
     assert "certified bound 1.0e-09" in drawn
     assert "10^{-20}" not in drawn
+
+
+def test_bounds_on_rows_are_drawn_as_a_curve_and_the_tightest_that_is_free_is_advised() -> None:
+    stack = random_residual_stack(8, 2, seed=1)
+    longest = 30.0
+    table = defend(stack, defences=[f"input-bound={longest * f:.0f}" for f in (1.0, 10.0, 1e6)])
+    assert [row.parameter_error is not None for row in table.rows] == [False, False, True]
+    assert f"{longest:g}" in table.advice
+    drawn = draw_defences(table.ranked, alone=True)
+    assert "largest norm of a row that is answered" in drawn
+    assert "nothing recovered" in drawn

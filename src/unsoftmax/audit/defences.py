@@ -202,7 +202,7 @@ def bounds_on_rows(honest: Array) -> list[Defence]:
     """No defence, and bounds on the norm of rows, from a million times the longest honest row down to it:
     what depth hides, it hides behind such a bound."""
     longest = 1.0005 * float(_norms(honest).max())
-    bounds = [float(f"{factor * longest:.4g}") for factor in _ROW_BOUNDS]
+    bounds = [float(f"{factor * longest:.4g}") for factor in reversed(_ROW_BOUNDS)]
     return [Defence(), *(Defence((("input-bound", bound),)) for bound in bounds)]
 
 

@@ -171,7 +171,7 @@ def _row_bounds(rows: Sequence[Any]) -> list[tuple[float, float, bool]]:
 
 
 def _draw_row_bounds(bounds: list[tuple[float, float, bool]]) -> str:
-    """The error that is left to the attacker against the largest norm of a row; crosses: nothing recovered."""
+    """The error that is left to the attacker against the largest norm of a row."""
     figure = _figure(_WIDTH, 3.4)
     axes = figure.add_subplot()
     x, y, recovered = (np.array(column) for column in zip(*bounds, strict=True))
@@ -183,10 +183,9 @@ def _draw_row_bounds(bounds: list[tuple[float, float, bool]]) -> str:
     ):
         if taken.any():
             axes.loglog(x[taken], y[taken], mark, color=colour, markersize=8, label=name)
-    axes.axvline(x[0], color=_FAINT, linewidth=1, linestyle="--", label="longest honest row")
     axes.set_xlabel("largest norm of a row that is answered")
     axes.set_ylabel("relative error of the attacker")
-    figure.legend(loc="outside lower center", ncols=3, fontsize=10, frameon=False, labelcolor=_INK)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False, labelcolor=_INK)
     return _svg(figure, "row-bounds", "error of the attacker against the largest norm of a row")
 
 

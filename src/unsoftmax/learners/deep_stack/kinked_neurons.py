@@ -24,6 +24,9 @@ _QUIET = 3  # circles in a row without a new neuron that end the search
 _PAIRED = 1e-4  # relative difference of the jumps of one neuron's two kinks; precise ones leave 1e-7
 _SAME = 1e-3  # angle of two neurons, as vectors of weights and bias, that are one
 _KNOWN = 1e-4  # distance of a kink from one that a known neuron has there
+_MET = (
+    2e-3  # distance at which a kink counts as that of a neuron; others are met by chance once in fifty times
+)
 _STEP_ASIDE = 0.05  # over the distance from the kink: steps across the plane stay on their side
 _STEEP = 0.02  # sin δ below which two kinks are too near each other to tell δ
 
@@ -33,12 +36,14 @@ def find_kinked(layer: CollapsedLayer, noise: float, rng: np.random.Generator) -
     there is no kink."""
     d = layer.stream.width
     found = np.empty((0, d + 1))
-    quiet = 0
+    quiet, seen = 0, list[tuple[Circle, Array]]()
     for _ in range(_CIRCLES):
         circle = Circle.random(d, rng)
-        new = _of_circle(layer, circle, found, noise)
+        kinks = find_kinks(layer, circle, noise)
+        new = _of_circle(layer, circle, kinks, found)
         quiet = 0 if len(new) else quiet + 1
         found = np.vstack([found, new])
+        seen.append((circle, np.array([kink.place for kink in kinks])))
         if quiet >= _QUIET:
             break
     if not len(found):
@@ -47,14 +52,21 @@ def find_kinked(layer: CollapsedLayer, noise: float, rng: np.random.Generator) -
         raise Unresolved(
             f"kinks along {_CIRCLES} great circles are those of {len(found)} neurons, and of more"
         )
+    found = found[[_is_met(row, seen) for row in found]]
     return PlainNeurons(found[:, :-1], found[:, -1], RELU)
 
 
-def _of_circle(layer: CollapsedLayer, circle: Circle, known: Array, noise: float) -> Array:
+def _is_met(row: Array, seen: list[tuple[Circle, Array]]) -> bool:
+    """Whether the kinks that a neuron has on all circles are there. One that is close to others may be
+    measured wrongly; its neuron is then found once more, and right, on another circle."""
+    places = [(place, kinks) for circle, kinks in seen for place in _kinks_of(row[None], circle)]
+    return 2 * sum(_near(place, kinks, _MET) for place, kinks in places) > len(places)
+
+
+def _of_circle(layer: CollapsedLayer, circle: Circle, kinks: list[Kink], known: Array) -> Array:
     """(new, d + 1): weights and biases of neurons that the circle shows and that are not known."""
-    kinks = find_kinks(layer, circle, noise)
     expected = _kinks_of(known, circle)
-    kinks = [kink for kink in kinks if not _near(kink.place, expected)]
+    kinks = [kink for kink in kinks if not _near(kink.place, expected, _KNOWN)]
     rows = [_neuron(layer, circle, pair) for pair in _pairs(kinks)]
     new = np.empty((0, known.shape[1]))
     for row in rows:
@@ -117,6 +129,6 @@ def _kinks_of(neurons: Array, circle: Circle) -> Array:
     return np.concatenate([(middle - half)[met], (middle + half)[met]])
 
 
-def _near(place: float, angles: Array) -> bool:
+def _near(place: float, angles: Array, distance: float) -> bool:
     off = np.abs((angles - place + np.pi) % (2.0 * np.pi) - np.pi)
-    return bool(len(off)) and float(off.min()) < _KNOWN
+    return bool(len(off)) and float(off.min()) < distance
