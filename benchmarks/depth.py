@@ -13,12 +13,14 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import unsoftmax
 from unsoftmax.arrays import Array
+from unsoftmax.audit.drawings.figures import draw_defences
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
 from unsoftmax.models.parts import RELU, SILU
 
@@ -38,7 +40,6 @@ STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
     "layer-norm-2": (16, 12, 2, {"layer_norm": True}, None),
     "biases-2": (16, 12, 2, {"output_biases": True}, None),
 }
-BOUNDS = (1e8, 1e6, 1e4, 3e3, 1e3, 700.0, 500.0, 350.0, 250.0, 150.0, 50.0)
 
 
 def stacks(only: str | None, seeds: range) -> None:
@@ -72,24 +73,18 @@ def stacks(only: str | None, seeds: range) -> None:
         )
 
 
-def bounds(seeds: range) -> None:
-    """The largest norm of a row against what is recovered."""
-    for bound in BOUNDS:
-        ends, errors, queries = [], [], []
-        for seed in seeds:
-            stack = random_residual_stack(12, 5, seed=seed)
-            result = unsoftmax.recover(
-                lambda X, f=stack: f(X), width=12, outputs=12, family="network", seed=seed, input_bound=bound
+def bounds(seeds: range, picture: Path | None) -> None:
+    """The largest norm of a row against what is recovered; the curve of the first seed as a picture."""
+    for seed in seeds:
+        table = unsoftmax.defend(random_residual_stack(12, 5, seed=seed), seed=seed)
+        for row in table.rows:
+            off = np.inf if row.parameter_error is None else row.parameter_error
+            print(
+                f"seed {seed}, {row.label}: {row.status}, error {off:.1e}, {row.queries:,} queries",
+                flush=True,
             )
-            ends.append(str(result.status))
-            queries.append(result.queries.total)
-            model = result.model
-            errors.append(stack.distance(model) if isinstance(model, ResidualStack) else np.inf)
-        print(
-            f"rows up to {bound:g}: {', '.join(ends)}; errors {', '.join(f'{e:.1e}' for e in errors)}; "
-            f"{queries} queries",
-            flush=True,
-        )
+        if picture is not None and seed == seeds[0]:
+            picture.write_text(draw_defences(table.ranked, alone=True), encoding="utf-8")
 
 
 def mixed(one: ResidualStack, two: ResidualStack) -> ResidualStack:
@@ -228,11 +223,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--picture", type=Path, help="where the curve of `bounds` is drawn, an .svg")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     match arguments.what:
         case "bounds":
-            bounds(seeds)
+            bounds(seeds, arguments.picture)
         case "others":
             others(seeds)
         case "float32":

@@ -42,9 +42,10 @@ class DeepStackLearner:
 
     Claim: exact in float64. Queries: about 6,000 for L=2, d=16, 12 GELU neurons a layer; second differences
     set the price. Assumes: see `claim`. Recovers: L, the neurons of every layer, its activation, eps of all
-    norms and the final norm; plain networks (GELU, SiLU, tanh, softplus) with biases, gated ones (SwiGLU,
-    GEGLU) with or without a linear path before each. Fails when: rows cannot be long, layers have different
-    activations, or L·m exceeds about 0.15·d² gated or 0.3·d² plain neurons (all UNRESOLVED).
+    norms and the final norm; plain networks (GELU, SiLU, tanh, softplus, ReLU) with biases, gated ones
+    (SwiGLU, GEGLU) with or without a linear path before each. Fails when: rows cannot be long, layers have
+    different activations, or L·m exceeds about 0.15·d² gated or 0.3·d² smooth plain neurons (all
+    UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.NETWORK
@@ -58,7 +59,7 @@ class DeepStackLearner:
                 Assumption("rows of any size may be sent", "two sizes of huge rows are answered alike"),
                 Assumption("sublayers see normed rows and add to a stream", "huge rows arrive as they are"),
                 Assumption("answers are exact up to rounding", "readings at neighbouring scales agree"),
-                Assumption("one known activation, smooth", "second derivatives along every neuron fit one"),
+                Assumption("one known activation, smooth or ReLU", "second derivatives, or kinks, fit one"),
                 Assumption("all neurons fit beside each other", "second derivatives do not fill all forms"),
             ),
             queries=QueryCount(
