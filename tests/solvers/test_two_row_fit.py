@@ -70,3 +70,35 @@ def test_a_start_thirty_per_cent_off_is_refined_to_the_truth(dense_limit: int) -
     found = refine(TwoRowFit.of(blocks), start, options).state
     assert np.abs(found.matrices - truth.matrices).max() < 1e-8
     assert np.abs(found.v - truth.v).max() < 1e-9
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_balancing_keeps_the_scores_and_evens_out_the_factors(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    heads = _heads(rng).moved(0.5 * rng.standard_normal(_heads(rng).unknowns))
+    cut = heads.cut(heads.ranks)  # rows beyond a rank may not move
+    balanced = cut.moved(np.zeros(cut.unknowns)).balanced()
+    np.testing.assert_allclose(balanced.matrices, cut.matrices, atol=1e-12)
+    sizes = np.linalg.norm(balanced.K, axis=2), np.linalg.norm(balanced.Q, axis=2)
+    np.testing.assert_allclose(sizes[0], sizes[1], atol=1e-12)
+
+
+def test_a_wide_layer_is_refined_by_products_alone() -> None:
+    """Heads whose blocks are too large to be held: Kronecker products stand in, and J is used in float32."""
+    rng, d, H, r = np.random.default_rng(0), 96, 3, 24
+    truth = HeadFactors.of(
+        [rng.standard_normal((d, r)) @ rng.standard_normal((r, d + 1)) / (d * np.sqrt(r)) for _ in range(H)],
+        rng.standard_normal((H, d)),
+        0.2,
+        [r] * H,
+    )
+    assert truth.per_head > 3000
+    A, B = rng.standard_normal((2, 320, d))
+    blocks = [AnswerBlock.of(3.0 * A, 3.0 * B, np.zeros((320, 320)), "grid")]
+    answered = [AnswerBlock.of(b.A, b.B, predict_block(truth, b), b.group) for b in blocks]
+    start = truth.moved(0.05 * rng.standard_normal(truth.unknowns) * np.sqrt(np.mean(truth.K**2)))
+    found = refine(
+        TwoRowFit.of(answered), start, RefinementOptions(iterations=8, inner_iterations=40, improvement=1e-6)
+    )
+    off = np.linalg.norm(found.state.matrices - truth.matrices) / np.linalg.norm(truth.matrices)
+    assert off < 1e-4

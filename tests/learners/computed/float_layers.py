@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -95,7 +96,7 @@ class FloatLayer:
             heads.append(SingleHead(W, values.T @ out[part], w0=w0))
         return MultiHead(heads, constant + biases[2 * d :] @ out)
 
-    def deviation_over_own(self, model: MultiHead, seed: int = 77) -> float:
+    def deviation_over_own(self, model: Callable[[Array], Array], seed: int = 77) -> float:
         """Deviation of a model from the layer's float64 copy, over the layer's own deviation from it."""
         rng = np.random.default_rng(seed)
         mine, own = [], []

@@ -181,3 +181,29 @@ def test_the_same_layer_in_onnx_runtime(tmp_path: Path, vector: bool) -> None:
     truth = FloatLayer(layer, torch.float32, readout).truth()
     assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 1e-5
     assert any("computed in float32" in finding.value for finding in result.findings)
+
+
+@pytest.mark.parametrize("seed", [103, 104])
+def test_one_head_with_vector_answers(seed: int) -> None:
+    """Products of square factors have small singular values that belong to the head."""
+    layer = random_layer(16, 1, seed)
+    result = unsoftmax.recover(TorchOracle(layer))
+    truth = FloatLayer(layer, torch.float32, None).truth().heads[0]
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    found = result.unwrap()
+    assert np.linalg.norm(np.asarray(found.W) - np.asarray(truth.W)) < 1e-5 * np.linalg.norm(
+        np.asarray(truth.W)
+    )
+
+
+@pytest.mark.parametrize("vector", [False, True])
+def test_the_recovered_layer_as_a_float32_module_rounds_like_the_target(vector: bool) -> None:
+    layer = random_layer(16, 2, 41)
+    readout = None if vector else np.random.default_rng(41).standard_normal(16) / 4.0
+    module = unsoftmax.recover(TorchOracle(layer, readout=readout)).unwrap().to_torch().float()
+
+    def answer(batch: Array) -> Array:
+        with torch.no_grad():
+            return np.asarray(module(torch.as_tensor(batch).float()).double().numpy())
+
+    assert FloatLayer(layer, torch.float32, readout).deviation_over_own(answer) < 1.5

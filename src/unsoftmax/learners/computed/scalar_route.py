@@ -10,6 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.cross_rows import fit_cross_rows
+from unsoftmax.learners.computed.fit_progress import report_step
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
@@ -78,7 +79,7 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     left = rms(fit.residual(heads)) / baseline.unit_rounding
     for _ in range(2):
         fit = reweighted(fit, heads)
-        heads = refine(fit, heads, _LAST).state
+        heads = refine(fit, heads, _LAST, progress=report_step).state
     return FittedHeads(heads, fit, baseline, left)
 
 
@@ -117,9 +118,9 @@ def _fitted_with_rows_to_spare(
     options = replace(_FIRST, iterations=60, damping=1e-3, improvement=1e-3) if baseline.coarse else _FIRST
     if baseline.coarse:
         heads = with_one_more_row(with_one_more_row(heads, rng), rng)
-    refined = refine(fit, heads, options)
+    refined = refine(fit, heads, options, progress=report_step)
     for _ in range(2):
         if baseline.coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:
             break
-        refined = refine(fit, with_one_more_row(refined.state, rng), options)
+        refined = refine(fit, with_one_more_row(refined.state, rng), options, progress=report_step)
     return refined
