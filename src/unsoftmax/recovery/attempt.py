@@ -22,10 +22,10 @@ from unsoftmax.answers import (
 from unsoftmax.answers.along_rays import random_rows
 from unsoftmax.answers.identify import look_at_arithmetic, look_nearby
 from unsoftmax.certify import REPLAY_TEST, confirm_target
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook
-from unsoftmax.float_formats import smallest_format
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.readouts.exact import read_constant, read_values
@@ -153,6 +153,12 @@ class Attempt:
                 self._known = replace(self._known, refuted=(*self._known.refuted, stop.refutation))
             except Unresolved as stop:
                 stops.append(stop)
+            except NonFiniteAnswers as fault:
+                if not _in_float16(self._ledger):
+                    raise
+                stops.append(
+                    Unresolved(f"numbers overflow inside the target, which computes in float16: {fault}")
+                )
             except UsageError as error:  # no option of the user's: what the target answered makes no model
                 stops.append(Unresolved(f"the answers lead to no model ({error}); another seed may help"))
 
@@ -198,6 +204,13 @@ class Attempt:
         if learned is not None:
             learned = replace(learned, model=with_skip(learned.model, known.skip))
         return Outcome(known, status, reason, self._learner, learned, self._verdict, changed=changed)
+
+
+def _in_float16(asker: Asker) -> bool:
+    """Whether the answers until now are float16 numbers, which end at 65504."""
+    return (
+        smallest_format(np.concatenate([np.ravel(y) for _, y in asker.early_queries])) is FloatFormat.FLOAT16
+    )
 
 
 def _ruler_for(model: Model, answers: Answers) -> Answers:

@@ -139,6 +139,13 @@ def test_strong_scores_in_float16_are_an_outcome() -> None:
     assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
 
 
+def test_vectors_that_overflow_in_float16_are_an_outcome() -> None:
+    result = unsoftmax.recover(TorchOracle(random_layer(16, 2, 0, gain=30.0).to(torch.float16)))
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "overflow" in result.reason
+    assert "float16" in result.reason
+
+
 @pytest.mark.parametrize("vector", [False, True])
 def test_equal_readouts_end_unresolved_or_recovered(vector: bool) -> None:
     """Two heads with one value matrix: never an exception, never another family."""
