@@ -198,6 +198,7 @@ def test_one_head_with_vector_answers(seed: int) -> None:
     truth = FloatLayer(layer, torch.float32, None).truth().heads[0]
     assert result.status is unsoftmax.Status.WITHIN_BOUND
     found = result.unwrap()
+    assert isinstance(found, unsoftmax.SingleHead)
     assert np.linalg.norm(np.asarray(found.W) - np.asarray(truth.W)) < 1e-5 * np.linalg.norm(
         np.asarray(truth.W)
     )
