@@ -17,7 +17,6 @@ from unsoftmax.cli.options import Asking, Inputs, Json, LedgerPath, Servers, Tar
 from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 from unsoftmax.cli.reach import how_to_go_on, opened
-from unsoftmax.outcomes import Status
 
 if TYPE_CHECKING:
     from unsoftmax.oracles import Oracle
@@ -31,8 +30,8 @@ _Learner = Literal[
 
 
 _ENDINGS = {
-    Status.EXACT: "all parameters were recovered, up to rounding",
-    Status.WITHIN_BOUND: "all parameters were recovered, within the error below",
+    "EXACT": "all parameters were recovered, up to rounding",
+    "WITHIN_BOUND": "all parameters were recovered, within the error below",
 }
 
 
@@ -122,7 +121,7 @@ def _asked(target: str, reach: _Reach, outputs: int | None) -> Iterator[Oracle]:
 def describe(result: Result) -> str:
     """The result for people, one fact a paragraph, the most important ones first."""
     if result.status.recovered:
-        lines = [f"{result.status}: {_ENDINGS[result.status]}"]
+        lines = [f"{result.status}: {_ENDINGS[str(result.status)]}"]
     else:
         lines = [in_paragraph("", f"{result.status}: {result.reason}", indent=0)]
         lines.append(in_paragraph("try", result.advice))

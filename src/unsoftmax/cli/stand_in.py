@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unsoftmax.answers import Labels
 from unsoftmax.cli.options import Asking, Servers
 from unsoftmax.cli.output import say
 from unsoftmax.cli.progress import show_progress
@@ -38,6 +37,7 @@ def holds_model(target: str) -> bool:
 def model_behind(target: str, asking: Asking, ledger: Path | None) -> Behind:
     """The target's own model where its file is at hand, else the one recovered from it."""
     import unsoftmax
+    from unsoftmax.answers import Labels
     from unsoftmax.audit.defend import model_of
 
     if holds_model(target):

@@ -49,7 +49,7 @@ def shows_skip(asker: Asker, answers: Answers, rng: np.random.Generator) -> bool
     with asker.phase("skip"):
         tried = _Differences(asker, rows)
         opposite = asker.ask(-rows[:, None])
-        asking = rows[::-1]
+        asking = 0.5 * rows[::-1]  # so that no row is longer than these
         up, down = (asker.ask(np.stack([asking + sign * rows, asking], axis=1)) for sign in (0.5, -0.5))
     limit = max(_EXACT, _ROUNDINGS * answers.rounding) * tried.largest
     bend = float(np.abs(tried.alone + opposite - 2.0 * tried.c).max())
