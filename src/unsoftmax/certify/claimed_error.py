@@ -106,7 +106,7 @@ def _check_group(
     asked = asked // 4 if name == "c" else asked  # one number
     everywhere = np.sort(np.concatenate(power))[::-1][:asked]
     if not len(everywhere):
-        return 0.0
+        raise Unresolved("the model gives every sequence that was tried the same label, which tells nothing")
     told = name != "c" and not (isinstance(ruler, Labels) and name.endswith("v"))  # labels know no size of v
     if told and everywhere[-1] < _STANDS_OUT:
         raise Unresolved(

@@ -162,7 +162,8 @@ class SingleHead(WithConstant):
 
     def _scores_and_values(self, X: Array) -> tuple[Array, Array]:
         with np.errstate(over="ignore", invalid="ignore"):
-            tokens = (X.reshape(-1, self.width) @ self._per_token).reshape(*X.shape[:2], -1)
+            tokens = X.reshape(-1, self.width) @ self._per_token
+            tokens = tokens.reshape(*X.shape[:2], tokens.shape[1])
             asking = X[:, -1]
             if isinstance(self.matrix, Factors):
                 r = self.matrix.left.shape[1]
