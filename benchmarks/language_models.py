@@ -31,7 +31,7 @@ from unsoftmax.oracles.transformers_model import TransformersOracle
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 12))
-TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1))
+TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1), (768, 12))
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
 

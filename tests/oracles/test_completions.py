@@ -9,7 +9,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.models import LanguageModel, random_language_model
+from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles.http import HttpOptions
 from unsoftmax.oracles.http.completions import completions_oracle
@@ -53,6 +53,25 @@ def test_the_unembedding_over_the_wire() -> None:
     assert result.queries.by_phase["unembedding"] == 8
     assert "recovered in part: unembedding" in result.reason
     assert result.as_json()["parts"]["unembedding"]["gauge"]
+
+
+def test_a_whole_layer_over_the_wire_where_rows_travel_in_float32() -> None:
+    """The server computes in float64, and its prompts are float32 tensors: that is found out, and allowed
+    for."""
+    model = random_language_model(12, 8, heads=2, groups=1, seed=5)
+    with CompletionsServer(model) as server:
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, LanguageModel)
+    assert result.error_bound is not None
+    assert model.distance(result.model) <= result.error_bound <= 1e-9
+
+
+def test_a_gpt2_over_the_wire_says_what_is_missing() -> None:
+    with CompletionsServer(random_gpt2(8, 8, seed=1)) as server:
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.UNRESOLVED
+    assert "rounded to float32 on their way" in result.reason
 
 
 def test_faults_are_retried_and_change_nothing() -> None:

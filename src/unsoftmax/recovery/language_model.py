@@ -15,6 +15,7 @@ from unsoftmax.learners.language_model.one_layer import LanguageModelFindings, l
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.learners.language_model.whole import PLAIN_MODEL, WHOLE_MODEL
 from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.meters.language_model.prompts import in_float32
 from unsoftmax.models import LanguageModel
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status, Stop
@@ -102,7 +103,7 @@ def _certify(
             allowed = max(allowed, _ROUNDINGS * _own_rounding(ledger, model, lengths, rng))
         for length in lengths:
             sizes = rng.choice(_SIZES, (_FRESH, 1, 1))
-            batch = sizes * rng.standard_normal((_FRESH, length, ledger.width))
+            batch = in_float32(sizes * rng.standard_normal((_FRESH, length, ledger.width)))
             off = np.abs(ledger.ask(batch) - model(batch)).max(axis=1)
             worst = max(worst, float(off.max()))
             by_kind[f"{length} rows"] = float((off / model.sensitivity(batch)).max())

@@ -204,6 +204,11 @@ class AttentionFit:
         """The prompts of several fits of one layer in one."""
         return cls([part for fit in fits for part in fit.data], fits[0].after)
 
+    def thinned(self, every: int) -> Self:
+        """Every so many of the prompts, for steps far from the end."""
+        parts = [Prompted(part.normed[::every], part.last[::every], part.seen[::every]) for part in self.data]
+        return type(self)(parts, self.after)
+
     def residual(self, state: AttentionState, /) -> Array:
         return np.concatenate(
             [(_Pass(state, part, self.after).seen - part.seen).ravel() for part in self.data]

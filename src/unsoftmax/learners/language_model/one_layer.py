@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.families import Family
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.learners.language_model.attention_fit import AttentionFit, AttentionState, Prompted
@@ -21,9 +21,9 @@ from unsoftmax.learners.language_model.unembedding import Unembedding, Unembeddi
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.network_values import NetworkValues
-from unsoftmax.meters.language_model.precision import FLOAT64, Precision, measure_precision
-from unsoftmax.meters.language_model.prompts import Prompts
-from unsoftmax.meters.language_model.value_path import measure_value_path
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision, measure_precision, rows_are_rounded
+from unsoftmax.meters.language_model.prompts import Prompts, in_float32
+from unsoftmax.meters.language_model.value_path import ValuePath, measure_value_path
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
 from unsoftmax.models.parts import RMSNorm
@@ -47,6 +47,9 @@ _SHORTEST = 5e-6  # noise of a state that the steps of all stages are tried with
 _SPARE, _SHORT_SPARE = 2.0, 6.0
 # of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
 _ROW_SIZE = 2.0
+# starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
+# ends below a tenth, a wrong one as far off as states are large
+_STARTS, _ASTRAY = 2, 0.3
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _LENGTHS = (2, 3, 6, 24)
 _FRESH_LENGTHS = (2, 4, 9, 30)
@@ -78,8 +81,10 @@ _LAST = RefinementOptions(
     inner_iterations=2000,
     inner_tolerance=1e-7,
 )
-# at the noise of float32 answers planes that hardly turn change the residual by little, and still count
-_SHORT_LAST = replace(_LAST, iterations=20, improvement=1e-5)
+# at the noise of float32 answers planes that hardly turn change the residual by little, and count; steps
+# need no more digits than answers have
+_SHORT_ROWS = replace(_LAST, inner_iterations=400, inner_tolerance=1e-4)
+_SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-5)
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,8 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
         found = UnembeddingLearner().learn_part(prompts, rng)
         parts["unembedding"] = found
         layer = _layer_of(prompts, found, rng, parts)
-        model, bound = layer.learn()
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of steps that fits take back
+            model, bound = layer.learn()
     except BudgetSpent:
         raise
     except Stop as stop:
@@ -151,10 +157,12 @@ class _OneLayer:
                 f"{self.unembedding.width}, so hidden states "
                 "are seen in part only"
             )
-        if self.first.certificate.relative > _ROUNDED:
+        with self.prompts.phase("precision"):
+            rounded = rows_are_rounded(self.prompts, self.rng)
+        if rounded or self.first.certificate.relative > _ROUNDED:
             self._measure(state)
         rows, rows_bound = self._one_row(state)
-        attention, theta, heads_bound = self._heads(state, rows)
+        attention, theta, heads_bound = self._heads(state, rows, rows_bound)
         eps = np.exp(rows.log_eps)
         ones = np.ones(len(rows.value_path))
         layer = DecoderLayer(
@@ -180,7 +188,6 @@ class _OneLayer:
 
     def _one_row(self, state: HiddenState) -> tuple[OneRowState, float]:
         """Value path, network and eps, from prompts that show no scores."""
-        d = self.prompts.width
         with self.prompts.phase("value path"):
             path = measure_value_path(state, self.rng, self.precision)
         if path.misfit > (_SHORT_VALUE_PATH if self.precision.short else _VALUE_PATH):
@@ -189,18 +196,20 @@ class _OneLayer:
                 f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
                 "the model deeper?",
             )
-        with self.prompts.phase("network"):
-            values = NetworkValues(state, path.matrix, path.first_eps)
-            network, _ = learn_gated_network(values, d, self.rng, self.precision)
-        log_eps = np.log([path.first_eps, path.first_eps, path.last_eps])
-        start = OneRowState(path.matrix, network.gate, network.up, network.down, log_eps)
-        with self.prompts.phase("fit of network and value path"):
-            fits = [self._row_fit(state, start) for _ in range(2)]
-        rough = refine(fits[0], start, _FIRST).state
-        halves = [refine(fit, rough, _LAST).state for fit in fits]
+        thin, last = (int(self._spare / _SPARE), _SHORT_ROWS) if self.precision.short else (1, _LAST)
+        fits: list[OneRowFit] = []
+        for _ in range(_STARTS):
+            start = self._network_start(state, path)
+            if not fits:
+                with self.prompts.phase("fit of network and value path"):
+                    fits = [self._row_fit(state, start) for _ in range(2)]
+            rough = refine(fits[0].thinned(thin), start, _FIRST).state
+            if rms(fits[0].residual(rough)) < _ASTRAY:
+                break
+        halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:
-            found = refine(OneRowFit.joined(fits), found, _LAST).state
+            found = refine(OneRowFit.joined(fits), found, last).state
         certificate = self._judge_rows(state, found)
         bounds = {
             "value-path": relative(halves[0].value_path, halves[1].value_path),
@@ -221,6 +230,13 @@ class _OneLayer:
         self._keep("eps", np.exp(found.log_eps), bounds["eps"], "none", certificate)
         return found, max(bounds.values())
 
+    def _network_start(self, state: HiddenState, path: ValuePath) -> OneRowState:
+        with self.prompts.phase("network"):
+            values = NetworkValues(state, path.matrix, path.first_eps)
+            network, _ = learn_gated_network(values, self.prompts.width, self.rng, self.precision)
+        log_eps = np.log([path.first_eps, path.first_eps, path.last_eps])
+        return OneRowState(path.matrix, network.gate, network.up, network.down, log_eps)
+
     def _row_fit(self, state: HiddenState, start: OneRowState) -> OneRowFit:
         rows = self._rows(
             int(self._spare * start.unknowns / (self.prompts.width - 1)) + 8, float(np.exp(start.log_eps[0]))
@@ -232,7 +248,7 @@ class _OneLayer:
         sizes = _ROW_SIZE * np.exp(self.rng.uniform(-1.0, 1.0, count))
         small = count // _SMALL_ROWS
         sizes[:small] = np.exp(self.rng.uniform(np.log(0.01 * eps), 1.0, small))
-        return np.asarray(sizes[:, None] * self.rng.standard_normal((count, self.prompts.width)))
+        return in_float32(sizes[:, None] * self.rng.standard_normal((count, self.prompts.width)))
 
     def _judge_rows(self, state: HiddenState, found: OneRowState) -> PartCertificate:
         fresh = self._rows(2 * _FRESH, float(np.exp(found.log_eps[0])))
@@ -240,7 +256,9 @@ class _OneLayer:
             seen = state(fresh[:, None, :])
         return self._certified(np.abs(states_of_rows(found, fresh) - seen), "value path and network")
 
-    def _heads(self, state: HiddenState, rows: OneRowState) -> tuple[Attention, float, float]:
+    def _heads(
+        self, state: HiddenState, rows: OneRowState, rows_bound: float
+    ) -> tuple[Attention, float, float]:
         eps = np.exp(rows.log_eps)
         network = GatedNetwork(rows.gate, rows.up, rows.down)
         near = (
@@ -255,8 +273,8 @@ class _OneLayer:
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
-        rough = refine(fits[0], first, _FIRST).state
-        last = _SHORT_LAST if self.precision.short else _LAST
+        thin, last = (int(self._spare / _SPARE), _SHORT_HEADS) if self.precision.short else (1, _LAST)
+        rough = refine(fits[0].thinned(thin), first, last if self.precision.short else _FIRST).state
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:
@@ -264,7 +282,7 @@ class _OneLayer:
         certificate = self._judge_heads(state, found, after, float(eps[0]))
         difference = attention_distance(*(each.attention for each in halves), rotary=True)
         difference = max(difference, abs(halves[0].log_theta - halves[1].log_theta))
-        bound = self._bound(difference)
+        bound = self._bound(difference) + rows_bound  # both fits take the rest of the layer as known
         gauge = (
             "order of heads and groups; values and outputs of a group up to an invertible matrix; queries "
             "and keys of a group up to one "
@@ -281,7 +299,7 @@ class _OneLayer:
         return AttentionFit([self._prompted(state, count, length, eps) for length in _LENGTHS], after)
 
     def _prompted(self, state: HiddenState, count: int, length: int, eps: float) -> Prompted:
-        rows = _ROW_SIZE * self.rng.standard_normal((count, length, self.prompts.width))
+        rows = in_float32(_ROW_SIZE * self.rng.standard_normal((count, length, self.prompts.width)))
         normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True) + eps)
         return Prompted(normed, rows[:, -1], state(rows))
 

@@ -165,6 +165,10 @@ class OneRowFit:
         """The answers of several fits in one."""
         return cls(np.concatenate([fit.rows for fit in fits]), np.concatenate([fit.seen for fit in fits]))
 
+    def thinned(self, every: int) -> Self:
+        """Every so many of the answers, for steps far from the end."""
+        return type(self)(self.rows[::every], self.seen[::every])
+
     def residual(self, state: OneRowState, /) -> Array:
         return (states_of_rows(state, self.rows) - self.seen).ravel()
 

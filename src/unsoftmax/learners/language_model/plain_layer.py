@@ -20,7 +20,7 @@ from unsoftmax.learners.language_model.plain_start import find_plain_heads, find
 from unsoftmax.learners.language_model.unembedding import Unembedding
 from unsoftmax.meters.language_model.last_stream import LastStream, measure_last_eps
 from unsoftmax.meters.language_model.position_rows import measure_position
-from unsoftmax.meters.language_model.precision import FLOAT64, Precision
+from unsoftmax.meters.language_model.precision import FLOAT64, Precision, rows_are_rounded
 from unsoftmax.meters.language_model.prompts import Prompts
 from unsoftmax.meters.language_model.seen_rows import SeenRows
 from unsoftmax.models.language_model import (
@@ -86,6 +86,13 @@ class PlainLayer:
             raise Unresolved(
                 f"logits carry errors of {self.first.certificate.relative:.1g}; a layer behind a LayerNorm "
                 "is recovered from float64 answers, which show the lengths of hidden states"
+            )
+        with self.prompts.phase("precision"):
+            rounded = rows_are_rounded(self.prompts, self.rng)
+        if rounded:
+            raise Unresolved(
+                "rows are rounded to float32 on their way; a layer behind a LayerNorm is recovered where "
+                "they arrive in float64"
             )
         longest = self.prompts.max_length
         if longest is not None and longest <= _PLACES:

@@ -17,7 +17,7 @@ from unsoftmax.arrays import EPS, Array, complement
 from unsoftmax.families import Family
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
-from unsoftmax.meters.language_model.prompts import Prompts, centred_logits, unit_rows
+from unsoftmax.meters.language_model.prompts import Prompts, centred_logits, in_float32, unit_rows
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test
 
@@ -97,7 +97,7 @@ class UnembeddingLearner:
         rows = _even_rows(rng, d)
         with prompts.phase("unembedding"):
             columns = centred_logits(prompts.ask(huge * rows[:, None, :]))
-        fresh = _in_float32(unit_rows(rng, self.verification, d))
+        fresh = in_float32(unit_rows(rng, self.verification, d))
         with prompts.phase("verification"):
             answers = centred_logits(prompts.ask(huge * fresh[:, None, :]))
         norms: list[Norm] = [RMSNorm(np.ones(d), None, 0.0), LayerNorm(np.ones(d), np.ones(d), 0.0)]
@@ -153,8 +153,4 @@ def _even_rows(rng: np.random.Generator, d: int) -> Array:
         return mean
     across = complement(mean)
     turned = across @ np.linalg.qr(rng.standard_normal((d - 1, d - 1)))[0] @ across.T
-    return _in_float32(np.sqrt(d) * (mean @ mean.T + turned))
-
-
-def _in_float32(rows: Array) -> Array:
-    return np.asarray(rows.astype(np.float32), dtype=np.float64)
+    return in_float32(np.sqrt(d) * (mean @ mean.T + turned))

@@ -14,14 +14,15 @@ import numpy as np
 
 from unsoftmax.arrays import EPS
 from unsoftmax.meters.language_model.hidden_state import HiddenState
-from unsoftmax.meters.language_model.prompts import unit_rows
+from unsoftmax.meters.language_model.prompts import Prompts, in_float32, unit_rows
 
-__all__ = ["FLOAT64", "Differences", "Precision", "measure_precision"]
+__all__ = ["FLOAT64", "Differences", "Precision", "measure_precision", "rows_are_rounded"]
 
 _LINES, _POINTS, _DEGREE = 4, 12, 3
 _SPACING = (
     3e-4  # of the row's size: the fourth power of the whole line is 2e-10, far below rounding in float32
 )
+_UNSEEN = 2.0**-28  # of a row: a sixteenth of what float32 rounds away
 _SHORT = 1e-12  # rounding above is not that of float64
 
 
@@ -47,12 +48,10 @@ class Precision:
     @property
     def differences(self) -> Differences:
         """Steps of derivatives on the sphere. Network values are read at about eight times the size of a
-        state, so
-        rounding leaves 4·8·noise/step². Of a plain second difference the step leaves step²/12. Where answers
-        are
-        rounded, four values at once leave a hundred times less: step⁴/90 of the sixth derivative, whose size
-        was
-        measured: the rank of Hessians shows best at 0.1 for width 64, at 0.15 for width 16."""
+        state, so rounding leaves 4·8·noise/step². Of a plain second difference the step leaves step²/12.
+        Where answers are rounded, four values at once leave a hundred times less: step⁴/90 of the sixth
+        derivative, whose size was measured: the rank of Hessians shows best at 0.1 for width 64, at 0.15 for
+        width 16."""
         if self.short:
             return Differences((8.0 * self.noise) ** (1.0 / 6.0), fine=True)
         return Differences((400.0 * self.noise) ** 0.25, fine=False)
@@ -71,6 +70,14 @@ class Precision:
 
 
 FLOAT64 = Precision(4.0 * EPS)
+
+
+def rows_are_rounded(prompts: Prompts, rng: np.random.Generator) -> bool:
+    """Whether rows are rounded on their way, as by servers that take them in float32: two rows that only more
+    digits tell apart are answered alike."""
+    row = in_float32(unit_rows(rng, 1, prompts.width))
+    one, other = prompts.ask(np.stack([row, (1.0 + _UNSEEN) * row]))
+    return bool((one == other).all())
 
 
 def measure_precision(state: HiddenState, rng: np.random.Generator) -> Precision:

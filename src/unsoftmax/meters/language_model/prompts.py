@@ -9,7 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["Prompts", "centred_logits", "unit_rows"]
+__all__ = ["Prompts", "centred_logits", "in_float32", "unit_rows"]
 
 
 class Prompts(Protocol):
@@ -47,3 +47,12 @@ def unit_rows(rng: np.random.Generator, count: int, width: int) -> Array:
     """Random directions with mean square one, (count, width)."""
     rows = rng.standard_normal((count, width))
     return np.asarray(rows / np.sqrt((rows * rows).mean(axis=1, keepdims=True)))
+
+
+def in_float32(rows: Array) -> Array:
+    """The nearest rows that float32 holds: targets that take rows in float32 see them as they are.
+
+    >>> in_float32(np.array([0.1])) == 0.1
+    array([False])
+    """
+    return np.asarray(rows.astype(np.float32), dtype=np.float64)
