@@ -54,6 +54,11 @@ class Arithmetic:
         return self.format is not None
 
     @property
+    def bends(self) -> bool:
+        """Single rows are so far off lines that no rounding of a float32 layer explains it."""
+        return self.stored is FloatFormat.FLOAT32 and self.noise >= _MOST_UNITS * self.stored.unit
+
+    @property
     def sentence(self) -> str:
         """For people."""
         if self.format is None:

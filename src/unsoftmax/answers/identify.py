@@ -68,11 +68,13 @@ _SHORT_ROWS = (
 
 @dataclass(frozen=True)
 class Identified:
-    """The kind of answers, what was seen of it, and what seeing it cost."""
+    """The kind of answers, what was seen of it, and what seeing it cost. bends: single rows are not answered
+    affinely."""
 
     answers: Answers
     evidence: str
     queries: int = 0
+    bends: bool = False
 
     @property
     def finding(self) -> Finding:
@@ -157,6 +159,10 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
     if isinstance(found.answers, Rounded):
         return found
     seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
+    if seen.format is None and seen.bends:
+        nearby = look_nearby(asker, rng.spawn(1)[0], farthest)
+        if nearby.format is not None:
+            return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=True)
     if seen.format is None:
         return found
     return Identified(Computed(seen.format, seen.noise), seen.sentence)

@@ -243,7 +243,7 @@ def look_at_answers(asker: Asker, known: Known, rng: np.random.Generator) -> Kno
     if seen is not None:
         return replace(known.with_answers(Exact(), seen.finding), bends=seen.bends)
     found = identify(asker, rng)
-    return replace(known.with_answers(found.answers, found.finding), identified=True)
+    return replace(known.with_answers(found.answers, found.finding), identified=True, bends=found.bends)
 
 
 def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Known:

@@ -140,10 +140,16 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
 
 def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Iterator[Choice]:
     """Functions that bend, whose steps round."""
+    if known.outputs is None and (known.max_length == 1 or wanted is Family.RELU_NETWORK):
+        from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
+
+        yield Choice(ComputedNetworkLearner(answers.format))
+        return
     if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK) or known.max_length == 1:
         raise Unresolved(
-            f"the target is {answers.name}, and single rows are not answered affinely; of such targets whole "
-            "encoder blocks that answer with their last row are recovered. Float64 arithmetic would help"
+            f"the target is {answers.name}, and single rows are not answered affinely; of such targets "
+            "ReLU networks, and encoder blocks that answer with their last row, are recovered. Float64 "
+            "arithmetic would help"
         )
     from unsoftmax.learners.computed_block.learner import ComputedBlockLearner
 

@@ -44,3 +44,49 @@ def test_a_float32_layer_is_recovered_to_its_own_rounding(
     own = rms(_answers(layer, X, torch.float32) - truth)
     assert rms(result.model(X) - truth) < 2.0 * own
     assert any(finding.value == "computed in float32" for finding in result.findings)
+
+
+class _Hostile(torch.nn.Module):
+    """A float32 layer that is nearly in the family."""
+
+    def __init__(self, kind: str, *, norm_first: bool) -> None:
+        super().__init__()
+        self.layer = _layer("relu", 31, norm_first=norm_first)
+        self.kind = kind
+
+    def _network(self, z: torch.Tensor) -> torch.Tensor:
+        hidden = self.layer.linear1(z)
+        active = torch.relu(hidden)
+        if self.kind == "neuron":
+            active = torch.cat([torch.tanh(hidden[..., :1]), active[..., 1:]], -1)
+        return self.layer.linear2(active)
+
+    def _second(self, z: torch.Tensor) -> torch.Tensor:
+        norm = self.layer.norm2
+        if self.kind != "part":
+            return norm(z)
+        most = torch.nn.functional.layer_norm(z[..., :-1], (7,), norm.weight[:-1], norm.bias[:-1])
+        return torch.cat([most, z[..., -1:]], -1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        layer = self.layer
+        tokens = layer.norm1(x) if layer.norm_first else x
+        mixed = layer.self_attn(tokens, tokens, tokens, need_weights=False)[0]
+        if self.kind == "dropout":
+            mixed = torch.nn.functional.dropout(mixed, 0.1, training=True)
+        if layer.norm_first:
+            y = x + mixed
+            return y + self._network(self._second(y))
+        y = layer.norm1(x + mixed)
+        return self._second(y + self._network(y))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("kind", ["neuron", "part", "dropout"])
+def test_a_block_that_is_nearly_one_is_not_recovered(kind: str, norm_first: bool) -> None:
+    torch.manual_seed(5)
+    module = _Hostile(kind, norm_first=norm_first).eval()
+    result = unsoftmax.recover(
+        lambda X: _answers(module, X, torch.float32), width=8, outputs=8, seed=2, budget=60_000
+    )
+    assert not result.status.recovered

@@ -9,7 +9,7 @@ from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
 from unsoftmax.ledger import Asker
 
-__all__ = ["local_rounding", "stored_sequences"]
+__all__ = ["local_rounding", "stored_sequences", "usual_size"]
 
 _NEARBY = 2.0**-13  # of a row: a smooth answer bends by its square, 1.5e-8, which float32 does not show
 _KINKED = 0.02  # of second differences are left out as kinks: 32 neurons meet one in a hundred such steps
@@ -35,5 +35,10 @@ def local_rounding(
     )
     # a second difference holds four units of variance of the middle answer and one of each end
     bends = np.abs(before - 2.0 * there + after) * weights[:, None]
-    seconds = np.sort(bends, axis=None) / np.sqrt(6.0)
-    return rms(seconds[: max(1, int((1.0 - _KINKED) * seconds.size))])
+    return float(usual_size(bends) / np.sqrt(6.0))
+
+
+def usual_size(errors: Array) -> float:
+    """Root mean square without the largest few, as rounding is measured."""
+    sizes = np.sort(np.abs(errors), axis=None)
+    return rms(sizes[: max(1, int((1.0 - _KINKED) * sizes.size))])

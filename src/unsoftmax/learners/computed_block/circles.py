@@ -19,10 +19,9 @@ __all__ = ["Kinks", "Sphere", "has_kinks", "kinks_on_circle"]
 
 _LEAST_POINTS = 512  # of a circle: a step of a hundredth, whose cube is beside float32 rounding
 _MOST_POINTS = 8192
-_CLEAN_SHARE = 0.5  # of third differences that show no kink, else points are too few to tell kinks apart
-# times the third differences of the calmest third of the circle: smooth parts vary by less, and a kink of a
-# usual neuron is hundreds of times larger
-_STANDS_OUT = 5.0
+# times the third differences that a third of the circle is below: smooth parts vary by less, rounding of
+# single numbers reaches it once in 50,000 times, and a kink of a usual neuron is hundreds of times larger
+_STANDS_OUT = 10.0
 _MEETS = 0.02  # of a step times the jump: how far cubics may be apart where they meet; two kinks leave 0.25
 _FAINT = 0.02  # of the strongest jump on a circle: below, its place is not known well
 _THIRD = np.array([-1.0, 3.0, -3.0, 1.0])
@@ -32,12 +31,16 @@ _SMOOTH = 4.0  # a step twice as long makes third differences of a kink twice as
 @dataclass(frozen=True)
 class Sphere:
     """A function of points (n, k) of one norm. directions: only the direction of what the network adds up to
-    is seen, so that a kink shows a neuron's output up to a multiple of the value itself."""
+    is seen, so that a kink shows a neuron's output up to a multiple of the value itself. clean: share of
+    third differences along a circle without a kink, else points are too few to tell kinks apart. faint: of
+    the largest third difference, below which none counts as a kink."""
 
     ask: Callable[[Array], Array]
     width: int
     radius: float
     directions: bool
+    clean: float = 0.5
+    faint: float = 0.0
 
     def random_points(self, count: int, rng: np.random.Generator) -> Array:
         """(count, k)."""
@@ -73,7 +76,7 @@ def has_kinks(sphere: Sphere, rng: np.random.Generator) -> bool:
     angles = 2.0 * np.pi * np.arange(_LEAST_POINTS) / _LEAST_POINTS
     answers = sphere.ask(_on_circle(sphere, *_plane(sphere, rng), angles))
     fine, coarse = _thirds(answers), _thirds(answers[::2])
-    stands_out = float(fine.max()) > _STANDS_OUT * _STANDS_OUT * float(np.median(fine))
+    stands_out = float(fine.max()) > 2.5 * _STANDS_OUT * float(np.median(fine))
     return stands_out and float(coarse.max()) < _SMOOTH * float(fine.max())
 
 
@@ -82,11 +85,11 @@ def kinks_on_circle(sphere: Sphere, rng: np.random.Generator) -> Kinks:
     plane = _plane(sphere, rng)
     n = _LEAST_POINTS
     answers = sphere.ask(_on_circle(sphere, *plane, 2.0 * np.pi * np.arange(n) / n))
-    while n < _MOST_POINTS and float(_clean(answers).mean()) < _CLEAN_SHARE:
+    while n < _MOST_POINTS and float(_clean(answers, sphere.faint).mean()) < sphere.clean:
         between = sphere.ask(_on_circle(sphere, *plane, 2.0 * np.pi * (np.arange(n) + 0.5) / n))
         answers = np.stack([answers, between], axis=1).reshape(2 * n, -1)
         n *= 2
-    steps, values, jumps = _isolated(answers)
+    steps, values, jumps = _isolated(answers, sphere.faint)
     angles = 2.0 * np.pi * steps / n
     first, second = plane
     tangents = np.cos(angles)[:, None] * second - np.sin(angles)[:, None] * first
@@ -108,17 +111,17 @@ def _thirds(answers: Array) -> Array:
     return np.asarray(np.abs(np.tensordot(_THIRD, windows, 1)).max(axis=1))
 
 
-def _clean(answers: Array) -> NDArray[np.bool_]:
+def _clean(answers: Array, faint: float) -> NDArray[np.bool_]:
     """(n,) whether the four points from each one on lie on one smooth piece."""
     sizes = _thirds(answers)
-    calm = np.sort(sizes)[: max(1, len(sizes) // 3)]
-    return np.asarray(sizes <= _STANDS_OUT * float(np.median(calm)))
+    least = max(_STANDS_OUT * float(np.quantile(sizes, 1.0 / 3.0)), faint * float(sizes.max()))
+    return np.asarray(sizes <= least)
 
 
-def _isolated(answers: Array) -> tuple[Array, Array, Array]:
+def _isolated(answers: Array, faint: float) -> tuple[Array, Array, Array]:
     """Places in steps of the grid, values, and jumps of the derivative by a step."""
     n = len(answers)
-    at, clean = np.arange(n), _clean(answers)
+    at, clean = np.arange(n), _clean(answers, faint)
     before, after = clean[(at - 3) % n], clean[(at + 1) % n]
     inside = ~(clean[(at - 2) % n] & clean[(at - 1) % n] & clean[at])
     chosen = at[before & after & inside]

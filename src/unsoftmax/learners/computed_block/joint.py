@@ -27,9 +27,10 @@ _HELD = RefinementOptions(iterations=20, damping=1e-4, improvement=2e-2, dense_l
 _FREE = RefinementOptions(iterations=20, damping=1e-6, improvement=1e-3, dense_limit=9000)
 LEVEL = 0.99
 _DRAWS = 100
-# Roundings of one row are not independent, and few draws stand for the quantile; `benchmarks.float32_blocks`
-# prints coverage
-_FACTOR = 2.0
+# Roundings of one row are not independent, those of a norm's statistics shift its eps alike in every answer,
+# and few draws stand for the quantile: the largest error was 1.7 times the plain bound in 12 layers of width
+# 16. `benchmarks.float32_blocks` prints coverage.
+_FACTOR = 3.0
 # residuals of the fit and of fresh sequences over the measured rounding: right blocks left 0.9 to 1.2
 _EXPLAINED = 1.6
 

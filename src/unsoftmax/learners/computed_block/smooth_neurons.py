@@ -80,7 +80,8 @@ def pruned(fit: NetworkFit, inner: Array, explained: float) -> Array:
         weights = fit.weights(inner)[: len(inner)]
         cost = (weights**2).sum(axis=1) / np.diag(inverse)[: len(inner)]
         found = refine(fit, np.delete(inner, int(cost.argmin()), axis=0), _EXPAND)
-        if found.rms[-1] > max(explained, _WORSE * rms(fit.residual(inner))):
+        before = rms(fit.residual(inner))
+        if found.rms[-1] > (explained if before <= explained else _WORSE * before):
             break
         inner = found.state
     return inner

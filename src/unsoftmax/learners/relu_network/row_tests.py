@@ -64,13 +64,17 @@ def _bending(
     )
 
 
+class ShortAnswers(Unresolved):
+    """All answers are numbers of a short format."""
+
+
 def _refuse_rounded(answers: Array) -> None:
     """Answers that all fit into fewer digits than float64 has are rounded, and a rounded function has a kink
     at every step."""
     if len(np.unique(answers)) < len(answers) // 2:
         return
     if (answers == answers.astype(np.float32)).all():
-        raise Unresolved(
+        raise ShortAnswers(
             "all answers are float32 numbers; the network's kinks are found from float64 answers only, so "
             "ask a float64 copy of the target"
         )

@@ -10,8 +10,10 @@ import numpy as np
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Claim
+from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
 from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
+from unsoftmax.learners.relu_network.row_tests import ShortAnswers
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -45,6 +47,8 @@ class NetworkLearner:
                 return learner.learn(asker, known, rng)
             except OutsideClass as stop:
                 stops.append(stop)
+            except ShortAnswers:
+                return ComputedNetworkLearner().learn(asker, known, rng)
             except Unresolved as stop:
                 if learner is self.kinked:
                     raise

@@ -1,0 +1,1 @@
+"""Two-layer ReLU networks that compute in float32."""

@@ -1,0 +1,61 @@
+"""ReLU networks that compute in float32, through `recover_network`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import unsoftmax
+from unsoftmax.arrays import Array, rms
+from unsoftmax.models import ReluNetwork
+from unsoftmax.outcomes import Status
+
+
+def _short(network: ReluNetwork, bend: Callable[[Array], Array] | None = None) -> Callable[[Array], Array]:
+    """The network with every step in float32; bend: another activation of its first neuron."""
+    A, u = network.A.astype(np.float32), network.u.astype(np.float32)
+    b = np.zeros(len(A), np.float32) if network.b is None else network.b.astype(np.float32)
+
+    def answer(X: Array) -> Array:
+        hidden = X.astype(np.float32) @ A.T + b
+        active = np.maximum(hidden, 0)
+        if bend is not None:
+            active[:, 0] = bend(hidden[:, 0])
+        return np.asarray((active @ u + np.float32(network.c)).astype(np.float64))
+
+    return answer
+
+
+def _stored(network: ReluNetwork) -> ReluNetwork:
+    """The network whose parameters are float32 numbers."""
+    A, u, c = (np.float64(np.float32(part)) for part in (network.A, network.u, network.c))
+    return ReluNetwork(A, u, None if network.b is None else np.float64(np.float32(network.b)), c)
+
+
+@pytest.mark.parametrize(("width", "neurons", "biases", "seed"), [(6, 8, True, 21), (9, 14, False, 22)])
+def test_a_float32_network_is_recovered_to_its_own_rounding(
+    width: int, neurons: int, biases: bool, seed: int
+) -> None:
+    hidden = unsoftmax.random_relu_network(width, neurons, seed=seed, biases=biases)
+    short, exact = _short(hidden), _stored(hidden)
+    result = unsoftmax.recover_network(short, width=width, seed=seed)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert isinstance(result.model, ReluNetwork)
+    assert result.model.neurons == neurons
+    assert result.error_bound is not None
+    assert exact.distance(result.model) <= result.error_bound < 1e-4
+    X = np.random.default_rng(seed).standard_normal((300, width)).astype(np.float32).astype(np.float64)
+    assert rms(result.model(X) - exact(X)) < 2.0 * rms(short(X) - exact(X))
+
+
+@pytest.mark.parametrize("bend", [np.tanh, lambda z: np.maximum(z, np.float32(0.001) * z)])
+def test_another_activation_in_one_neuron_is_never_recovered_wrongly(bend: Callable[[Array], Array]) -> None:
+    hidden = unsoftmax.random_relu_network(6, 8, seed=23, biases=True)
+    short = _short(hidden, bend)
+    result = unsoftmax.recover_network(short, width=6, seed=1)
+    if result.status.recovered:  # a leaky neuron is a fold and a linear part
+        assert result.model is not None
+        X = np.random.default_rng(0).standard_normal((300, 6))
+        assert rms(result.model(X) - short(X)) < 1e-5 * rms(short(X))
