@@ -10,12 +10,21 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 import unsoftmax
 from unsoftmax.arrays import Array, rms
 from unsoftmax.models import ReluNetwork
+
+
+def in_float32(parts: Sequence[NDArray[np.float32]], X: Array) -> Array:
+    """The network of A, b, u and c, every step in float32."""
+    A, b, u, c = parts
+    return np.asarray((np.maximum(X.astype(np.float32) @ A.T + b, 0) @ u + c).astype(np.float64))
 
 
 def main() -> None:
@@ -31,9 +40,7 @@ def main() -> None:
         A, u, b, c = (np.asarray(part, dtype=np.float32) for part in (hidden.A, hidden.u, b, hidden.c))
         exact = ReluNetwork(A, u, b if hidden.b is not None else None, c)
 
-        def short(X: Array, A: Array = A, b: Array = b, u: Array = u, c: Array = c) -> Array:
-            return np.asarray((np.maximum(X.astype(np.float32) @ A.T + b, 0) @ u + c).astype(np.float64))
-
+        short = partial(in_float32, (A, b, u, c))
         start = time.process_time()
         result = unsoftmax.recover_network(short, width=d, seed=seed)
         seconds, price = time.process_time() - start, result.queries.total / (m * (d + 2))

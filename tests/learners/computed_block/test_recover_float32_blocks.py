@@ -59,12 +59,12 @@ class _Hostile(torch.nn.Module):
         active = torch.relu(hidden)
         if self.kind == "neuron":
             active = torch.cat([torch.tanh(hidden[..., :1]), active[..., 1:]], -1)
-        return self.layer.linear2(active)
+        return torch.as_tensor(self.layer.linear2(active))
 
     def _second(self, z: torch.Tensor) -> torch.Tensor:
         norm = self.layer.norm2
         if self.kind != "part":
-            return norm(z)
+            return torch.as_tensor(norm(z))
         most = torch.nn.functional.layer_norm(z[..., :-1], (7,), norm.weight[:-1], norm.bias[:-1])
         return torch.cat([most, z[..., -1:]], -1)
 
@@ -76,7 +76,7 @@ class _Hostile(torch.nn.Module):
             mixed = torch.nn.functional.dropout(mixed, 0.1, training=True)
         if layer.norm_first:
             y = x + mixed
-            return y + self._network(self._second(y))
+            return torch.as_tensor(y + self._network(self._second(y)))
         y = layer.norm1(x + mixed)
         return self._second(y + self._network(y))
 
