@@ -13,7 +13,7 @@ from unsoftmax.learners.relu_network.kinks import PIECES_TEST
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["Shape", "check_pieces", "look_along_rays", "one_row_function"]
+__all__ = ["Shape", "ShortAnswers", "check_pieces", "look_along_rays", "one_row_function"]
 
 # first looks, and further ones where both bend: kinks are rarely near, a curve bends everywhere
 _PLACES, _MORE_PLACES = 2, 6
