@@ -13,10 +13,10 @@ from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.learner import check_asker
+from unsoftmax.learners.encoder_block.learner import begun, check_asker
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
-from unsoftmax.outcomes import OutsideClass, Unresolved
+from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ComputedBlockLearner"]
 
@@ -84,15 +84,10 @@ class ComputedBlockLearner:
             begin = _start_of(asks, asker.width, self.format, rng)
         reasons: list[str] = []
         for _ in range(_ATTEMPTS):
-            try:
-                with asker.phase("start"):
-                    shape, state = begin()
-            except (Unresolved, OutsideClass) as stop:  # one start that fails does not rule out the family
-                reasons.append(stop.reason)
+            start = begun(asker, begin, reasons)
+            if start is None:
                 continue
-            except np.linalg.LinAlgError as error:
-                reasons.append(f"a linear system of the start has no solution ({error})")
-                continue
+            shape, state = start
             with asker.phase("joint fit"):
                 found = fit_block(asks, shape, state, self.format, rng)
             if found.why_not is None:

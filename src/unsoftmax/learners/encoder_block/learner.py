@@ -20,7 +20,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Stop, Test, Unresolved
 
-__all__ = ["EncoderBlockLearner", "check_asker", "obstacle"]
+__all__ = ["EncoderBlockLearner", "begun", "check_asker", "obstacle"]
 
 WIDTH_TEST = Test("answers are as wide as rows", frozenset({Family.ENCODER_BLOCK}))
 
@@ -86,15 +86,10 @@ class EncoderBlockLearner:
             find = _start_of(asks, d, rng)
         reasons: list[str] = []
         for _ in range(self.attempts):
-            try:
-                with asker.phase("start"):
-                    shape, state = find()
-            except (Unresolved, OutsideClass) as stop:  # one start that fails does not rule out the family
-                reasons.append(stop.reason)
+            start = begun(asker, find, reasons)
+            if start is None:
                 continue
-            except np.linalg.LinAlgError as error:
-                reasons.append(f"a linear system of the start has no solution ({error})")
-                continue
+            shape, state = start
             with asker.phase("joint fit"):
                 state, off = refine_block(asks, shape, state, rng)
             if off > _FITS:
@@ -107,6 +102,20 @@ class EncoderBlockLearner:
             f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
             "block may have another network, or rows and neurons of very different sizes"
         )
+
+
+def begun(
+    asker: Asker, find: Callable[[], tuple[BlockShape, BlockState]], reasons: list[str]
+) -> tuple[BlockShape, BlockState] | None:
+    """One start, or None with the reason noted: one that fails does not rule out the family."""
+    try:
+        with asker.phase("start"):
+            return find()
+    except (Unresolved, OutsideClass) as stop:
+        reasons.append(stop.reason)
+    except np.linalg.LinAlgError as error:
+        reasons.append(f"a linear system of the start has no solution ({error})")
+    return None
 
 
 def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
