@@ -142,8 +142,8 @@ def sections_of(page: str) -> dict[str, str]:
 
 
 def with_tables(text: str, sections: dict[str, str]) -> str:
-    """`text` with every block between '<!-- table NAME -->' and '<!-- end -->' replaced by the first table
-    of that section."""
+    """`text` with every block between '<!-- table NAME -->' and '<!-- end -->' replaced by the first table of
+    that section."""
 
     def table(match: re.Match[str]) -> str:
         found = re.search(r"^\|.*?(?=^[^|]|\Z)", sections.get(match[1], ""), flags=re.DOTALL | re.MULTILINE)

@@ -25,8 +25,8 @@ def alone(module: str, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def report(warm_up: Callable[[], object], work: Callable[[], dict[str, Any]]) -> None:
-    """Runs `work` after `warm_up`, which loads the code that it needs; prints what it found, its seconds
-    and the peak of the process in megabytes."""
+    """Runs `work` after `warm_up`, which loads the code that it needs; prints what it found, its seconds and
+    the peak of the process in megabytes."""
     warm_up()
     start = time.perf_counter()
     found = work()

@@ -1,5 +1,5 @@
-"""Runs inside the peer's own environment: extracts one stored network and prints what it cost and how well
-it did, as JSON."""
+"""Runs inside the peer's own environment: extracts one stored network and prints what it cost and how well it
+did, as JSON."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Answers with errors: every setting against its figures and against the literal theorems.
 
-Run: python -m benchmarks.answers_with_errors [--seeds 20] [SECTION ...]
-Sections: tolerance, wide, biased, rounding, noise, precision, labels, flips, identify, theorems. All of them
-without a name.
+Run: python -m benchmarks.answers_with_errors [--seeds 20] [SECTION ...] Sections: tolerance, wide, biased,
+rounding, noise, precision, labels, flips, identify, theorems. All of them without a name.
 """
 
 from __future__ import annotations
@@ -64,8 +63,8 @@ class Row:
         errors = np.array(self.errors)
         print(
             f"| {name} | {statuses} | {np.median(errors):.1e} | {errors.max():.1e} | "
-            f"{errors.max() / unit:.2f} | {self.covered}/{len(errors)} "
-            f"| {np.median(self.parts):.2f} | {max(self.queries):.0f} |",
+            f"{errors.max() / unit:.2f} | {self.covered}/{len(errors)} | {np.median(self.parts):.2f} | "
+            f"{max(self.queries):.0f} |",
             flush=True,
         )
 
@@ -140,10 +139,8 @@ def tolerance(seeds: int, sizes: tuple[tuple[int, int | None], ...] = ((16, None
         limit = unsoftmax.within_tolerance().claim.queries(unsoftmax.Size(d, (r or d,)))
         print(
             f"\nd={d} r={r or d}: where R|v|/tau >= 100, worst error {max(units):.2f} tau/(R|v|); bound "
-            f"covers in {covered} of {total}, "
-            f"median error/bound {np.median(parts):.2f}; most queries "
-            f"{max(max(row.queries) for row in rows):.0f} "
-            f"(limit {limit}); longest row {longest:.9f} R",
+            f"covers in {covered} of {total}, median error/bound {np.median(parts):.2f}; most queries "
+            f"{max(max(row.queries) for row in rows):.0f} (limit {limit}); longest row {longest:.9f} R",
             flush=True,
         )
 
@@ -156,8 +153,8 @@ BIASES = (0.1, 1.0, 5.0)
 
 
 def biased(seeds: int) -> None:
-    """Heads with a query bias 0.1, 1 and 5 times as long as W x of a typical unit row x, behind every kind
-    of answers."""
+    """Heads with a query bias 0.1, 1 and 5 times as long as W x of a typical unit row x, behind every kind of
+    answers."""
     for d, r in ((3, None), (8, None), (16, None), (3, 2), (8, 2), (16, 2)):
         _biased_tolerance(d, r, seeds)
     header("1e-13")
@@ -210,10 +207,9 @@ def _biased_tolerance(d: int, r: int | None, seeds: int) -> None:
     how = ", ".join(f"{n} {status}" for status, n in ended.items())
     parts = [part for row in rows for part in row.parts]
     print(
-        f"\nd={d} r={r or d}: {how}; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} "
-        f"of {total}, median error/bound {np.median(parts):.2f}; most queries "
-        f"{max(max(row.queries) for row in rows):.0f} "
-        f"({biased_head(d, r).parameters} parameters)",
+        f"\nd={d} r={r or d}: {how}; worst error {max(units):.2f} tau/(R|v|); bound covers in {covered} of "
+        f"{total}, median error/bound {np.median(parts):.2f}; most queries "
+        f"{max(max(row.queries) for row in rows):.0f} ({biased_head(d, r).parameters} parameters)",
         flush=True,
     )
 

@@ -33,8 +33,8 @@ def held(group: str, cases: Iterable[Bill]) -> int:
         worst = max(worst, (case.name, share), key=lambda pair: pair[1])
     near = float(np.mean(np.abs(np.array(of_usual) - 1.0) <= 0.2))
     print(
-        f"| {group} | {len(of_claim)} | {wrong} | {once} | {np.median(of_claim):.2f} | "
-        f"{worst[1]:.2f} ({worst[0]}) | {np.median(of_usual):.2f} | {near:.0%} | {other} |",
+        f"| {group} | {len(of_claim)} | {wrong} | {once} | {np.median(of_claim):.2f} | {worst[1]:.2f} "
+        f"({worst[0]}) | {np.median(of_usual):.2f} | {near:.0%} | {other} |",
         flush=True,
     )
     return wrong

@@ -1,11 +1,10 @@
 """Deep pre-norm stacks and decoders through `recover`: how many seeds are right, queries, errors.
 
-python -m benchmarks.depth                 GELU and SwiGLU stacks of two to four layers
-python -m benchmarks.depth --only gelu-2   one row
-python -m benchmarks.depth bounds          a bound on the norm of rows, and the error that it leaves
-python -m benchmarks.depth others          other widths, activations, skips; post-norm, dropout, many neurons
-python -m benchmarks.depth float32         a stack that computes in float32
-python -m benchmarks.depth llama           whole decoders of --layers layers through log-probabilities
+python -m benchmarks.depth GELU and SwiGLU stacks of two to four layers python -m benchmarks.depth --only
+gelu-2 one row python -m benchmarks.depth bounds a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth others other widths, activations, skips; post-norm, dropout, many neurons python -m
+benchmarks.depth float32 a stack that computes in float32 python -m benchmarks.depth llama whole decoders of
+--layers layers through log-probabilities
 """
 
 from __future__ import annotations
@@ -206,8 +205,8 @@ def llama(seeds: range, d: int, m: int, layers: int) -> None:
             fresh = np.random.default_rng(999 + seed).standard_normal((50, 20, d))
             off = float(np.abs(result.model(fresh) - model(fresh)).max())
         print(
-            f"seed {seed}: {result.status} {result.queries.total:,} queries; {', '.join(result.parts)}; "
-            f"20 rows off by {off:.1e}; {time.process_time() - began:.0f} s; {result.reason[:160]}",
+            f"seed {seed}: {result.status} {result.queries.total:,} queries; {', '.join(result.parts)}; 20 "
+            f"rows off by {off:.1e}; {time.process_time() - began:.0f} s; {result.reason[:160]}",
             flush=True,
         )
 

@@ -49,9 +49,9 @@ def show(tables: list[tuple[DefenceRow, ...]]) -> None:
         how = max((row.adapted for row in rows), key=len) or "nothing"
         print(
             f"| {rows[0].label} | {len(errors)} of {len(rows)} | "
-            f"{np.median([row.queries for row in rows]):,.0f} | "
-            f"{max(errors, default=np.nan):.0e} | {np.median([row.distortion for row in rows]):.0e} | "
-            f"{max(row.refused for row in rows):.0%} | {how} |",
+            f"{np.median([row.queries for row in rows]):,.0f} | {max(errors, default=np.nan):.0e} | "
+            f"{np.median([row.distortion for row in rows]):.0e} | {max(row.refused for row in rows):.0%} | "
+            f"{how} |",
             flush=True,
         )
 

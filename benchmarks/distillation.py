@@ -22,15 +22,12 @@ from benchmarks._alone import alone, report
 LBFGS_STEPS, ADAM_STEPS, BATCH = 6_000, 8_000, 1024
 TERMS = (  # one paragraph
     "The student has the target's own architecture (W and v, float64), exact answers, and Gaussian "
-    "sequences of two rows, the shape that shows W "
-    "best. L-BFGS (strong Wolfe line search, history of 100) runs until {lbfgs:,} steps lower its loss by "
-    "less than 1 %, or {most:,} are done; Adam "
-    "takes {adam:,} steps of up to {batch:,} sequences, its rate falling from 0.01 to 0.00001. {starts} "
-    "starts each; the one with the least training "
-    "loss counts, which an attacker can see. Medians over {heads} heads. Time is without loading code; "
-    "memory is the peak of the process, libraries "
-    "included. The training residual is all that a student knows about its error: there is no bound and no "
-    "certificate."
+    "sequences of two rows, the shape that shows W best. L-BFGS (strong Wolfe line search, history of 100) "
+    "runs until {lbfgs:,} steps lower its loss by less than 1 %, or {most:,} are done; Adam takes {adam:,} "
+    "steps of up to {batch:,} sequences, its rate falling from 0.01 to 0.00001. {starts} starts each; the "
+    "one with the least training loss counts, which an attacker can see. Medians over {heads} heads. Time "
+    "is without loading code; memory is the peak of the process, libraries included. The training residual "
+    "is all that a student knows about its error: there is no bound and no certificate."
 )
 
 
@@ -41,8 +38,8 @@ def ours(d: int, seed: int) -> dict[str, Any]:
 
 
 def distil(method: str, d: int, seed: int, n_queries: int, starts: int) -> dict[str, Any]:
-    """Relative error of the parameters and root mean square of the training residuals, of the start with
-    the least loss."""
+    """Relative error of the parameters and root mean square of the training residuals, of the start with the
+    least loss."""
     import torch
 
     torch.set_num_threads(1)

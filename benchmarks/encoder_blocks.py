@@ -1,8 +1,8 @@
 """Whole encoder layers of torch, from the answers of their last row: right, queries, errors, processor
 seconds.
 
-python -m benchmarks.encoder_blocks [--quick | width heads neurons seeds] [--order pre|post]
-[--activation relu|gelu] [--first seed]
+python -m benchmarks.encoder_blocks [--quick | width heads neurons seeds] [--order pre|post] [--activation
+relu|gelu] [--first seed]
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ def measure(
     target: torch.nn.TransformerEncoderLayer, d: int, seed: int
 ) -> tuple[bool, float, float, float, float, float]:
     """(right, queries over parameters, distance, largest deviation on fresh sequences, seconds, error bound
-    over
-    distance)."""
+    over distance)."""
     parameters = sum(p.numel() for p in target.parameters())
     start = time.process_time()
     result = unsoftmax.recover(target, seed=seed)
@@ -68,8 +67,8 @@ def main(arguments: list[str] | None = None) -> None:
     first = int(_option(arguments, "--first")) if "--first" in arguments else 0
     torch.set_num_threads(1)
     print(
-        "| d, H, ff | norms | activation | right | queries / parameters | worst parameter | deviation "
-        "| bound / error, least | seconds |"
+        "| d, H, ff | norms | activation | right | queries / parameters | worst parameter | deviation | "
+        "bound / error, least | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for d, heads, neurons, seeds in cases:
@@ -89,8 +88,8 @@ def main(arguments: list[str] | None = None) -> None:
                 worst, off, least = max(r[2] for r in rows), max(r[3] for r in rows), min(r[5] for r in rows)
                 print(
                     f"| {d}, {heads}, {neurons} | {order} | {activation} | {sum(r[0] for r in rows)}/{seeds} "
-                    f"| {min(price):.2f}-{max(price):.2f} | {worst:.0e} | {off:.0e} | {least:.0f} "
-                    f"| {float(np.median([r[4] for r in rows])):.0f} |",
+                    f"| {min(price):.2f}-{max(price):.2f} | {worst:.0e} | {off:.0e} | {least:.0f} | "
+                    f"{float(np.median([r[4] for r in rows])):.0f} |",
                     flush=True,
                 )
 

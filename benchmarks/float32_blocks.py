@@ -5,8 +5,8 @@ bound, and deviation over the layer's own.
 Gaussian rows; "deviation" that of the recovered model from the float64 copy. As torch makes them, gains and
 biases are one and zero; every other seed draws them.
 
-python -m benchmarks.float32_blocks [--first 100] [--seeds 2] [--case post-relu]
-[--width 16 --heads 2 --neurons 32]
+python -m benchmarks.float32_blocks [--first 100] [--seeds 2] [--case post-relu] [--width 16 --heads 2
+--neurons 32]
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ def main() -> None:
         price = [row["queries"] for row in rows]
         worst = max((row["distance"] for row in right), default=np.nan)
         table.append(
-            f"| {case} | {', '.join(map(str, size))} | {len(right)}/{len(rows)} "
-            f"| {np.median(price):.1f} / {max(price):.1f} | {covered}/{len(right)} | {worst:.0e} "
-            f"| {np.median(off):.2f} / {max(off):.2f} | {np.median([row['seconds'] for row in rows]):.0f} |"
+            f"| {case} | {', '.join(map(str, size))} | {len(right)}/{len(rows)} | {np.median(price):.1f} / "
+            f"{max(price):.1f} | {covered}/{len(right)} | {worst:.0e} | {np.median(off):.2f} / "
+            f"{max(off):.2f} | {np.median([row['seconds'] for row in rows]):.0f} |"
         )
     print(
-        "| layer | d, H, ff | WITHIN_BOUND | queries / p, median / most | covered | worst parameter "
-        "| deviation / own, median / worst | CPU s |"
+        "| layer | d, H, ff | WITHIN_BOUND | queries / p, median / most | covered | worst parameter | "
+        "deviation / own, median / worst | CPU s |"
     )
     print("|---|---|---|---|---|---|---|---|")
     print("\n".join(table))

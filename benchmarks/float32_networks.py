@@ -57,9 +57,9 @@ def main() -> None:
     print("| d, m | WITHIN_BOUND | queries / m(d + 2) | covered | deviation / own, median / worst | CPU s |")
     print("|---|---|---|---|---|---|")
     print(
-        f"| {d}, {m} | {int(right.sum())}/{len(right)} | {np.median(prices):.0f} / {prices.max():.0f} "
-        f"| {int(covered_all.sum())}/{int(right.sum())} | {np.nanmedian(offs):.2f} / {np.nanmax(offs):.2f} "
-        f"| {np.median(times):.1f} |"
+        f"| {d}, {m} | {int(right.sum())}/{len(right)} | {np.median(prices):.0f} / {prices.max():.0f} | "
+        f"{int(covered_all.sum())}/{int(right.sum())} | {np.nanmedian(offs):.2f} / {np.nanmax(offs):.2f} | "
+        f"{np.median(times):.1f} |"
     )
 
 

@@ -3,13 +3,10 @@
 python -m benchmarks.http_throughput
 
 The server runs in a process of its own (`unsoftmax serve`), once as it is and once 20 ms away, as a real one
-would be. The bare loop encodes
-a body with the same fast encoder, posts it over one kept-alive connection of httpx and decodes the reply, and
-nothing else. The oracle does
-what it does in a recovery: it cuts the batch, keeps to limits, watches time and size, checks and orders the
-answers. Rounds are taken in
-turns; a ratio is the median over rounds of the two times taken right after each other, so that other load
-meets both alike.
+would be. The bare loop encodes a body with the same fast encoder, posts it over one kept-alive connection of
+httpx and decodes the reply, and nothing else. The oracle does what it does in a recovery: it cuts the batch,
+keeps to limits, watches time and size, checks and orders the answers. Rounds are taken in turns; a ratio is
+the median over rounds of the two times taken right after each other, so that other load meets both alike.
 """
 
 from __future__ import annotations

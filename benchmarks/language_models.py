@@ -1,11 +1,10 @@
 """What log-probabilities tell about language models: five tables.
 
 python -m benchmarks.language_models unembedding     vectors as prompts, Llama and GPT-2 shapes, float64 and
-float32
-python -m benchmarks.language_models tokens          token prompts, the published setting
-python -m benchmarks.language_models whole           all of a one-layer model, with --sizes and --seeds
-python -m benchmarks.language_models gpt2            the same for GPT-2's shape
-python -m benchmarks.language_models float32         the same, computed by `transformers` in float32
+float32 python -m benchmarks.language_models tokens token prompts, the published setting python -m
+benchmarks.language_models whole all of a one-layer model, with --sizes and --seeds python -m
+benchmarks.language_models gpt2 the same for GPT-2's shape python -m benchmarks.language_models float32 the
+same, computed by `transformers` in float32
 """
 
 from __future__ import annotations
@@ -70,8 +69,8 @@ def unembedding() -> None:
                 part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
                 error = relative(part.value.matrix, truth.canonical().unembedding)
                 print(
-                    f"| {kind} | {d} | {layers} | {model.outputs} | {name} | {ledger.bill.learning} "
-                    f"| {ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |",
+                    f"| {kind} | {d} | {layers} | {model.outputs} | {name} | {ledger.bill.learning} | "
+                    f"{ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |",
                     flush=True,
                 )
 
@@ -92,8 +91,7 @@ def tokens() -> None:
             right = part.value.layer_norm == (kind == "gpt2")
             print(
                 f"| {kind} | {d} | {layers} | {part.value.width} | {right} | {ledger.bill.learning} | "
-                f"{d * (d + 1) // 2} "
-                f"| {error:.1e} |",
+                f"{d * (d + 1) // 2} | {error:.1e} |",
                 flush=True,
             )
 
@@ -128,8 +126,8 @@ def _whole_row(shape: str, model: LanguageModel, seed: int) -> None:
     bound = "-" if result.error_bound is None else f"{result.error_bound:.1e}"
     ratio = result.queries.total / (model.parameters / model.width)
     print(
-        f"| {shape} | {seed} | {result.status} | {result.queries.total:,} | {ratio:.1f} "
-        f"| {distance} | {bound} | {time.perf_counter() - began:.0f} |",
+        f"| {shape} | {seed} | {result.status} | {result.queries.total:,} | {ratio:.1f} | {distance} | "
+        f"{bound} | {time.perf_counter() - began:.0f} |",
         flush=True,
     )
     if result.model is None:
@@ -158,9 +156,8 @@ def float32(sizes: list[str], seeds: range) -> None:
             bound = "-" if result.model is None else f"{result.error_bound:.1e}"
             ratio = result.queries.total / (truth.parameters / d)
             print(
-                f"| {d}, {m}, {heads}, {groups} | {seed} | {result.status} | {result.queries.total:,} "
-                f"| {ratio:.0f} "
-                f"| {shown} | {distance} | {bound} |",
+                f"| {d}, {m}, {heads}, {groups} | {seed} | {result.status} | {result.queries.total:,} | "
+                f"{ratio:.0f} | {shown} | {distance} | {bound} |",
                 flush=True,
             )
             if result.model is None:

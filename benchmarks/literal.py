@@ -35,12 +35,10 @@ from unsoftmax.learners import TransformerLearner, appendix_c, theorem_6_1, theo
 
 TERMS = (
     "Medians over {n} targets; queries, time and memory of the literal algorithm as multiples of ours. The "
-    "theorems are told their constants (rank, "
-    "norm, margin), ours is not; our time includes finding out the family, the certificate and the error "
-    "bound, which the literal algorithms do not "
-    "have. Time is without loading code; memory is the peak of the process, libraries included. Behind "
-    "labels the error is that of W and the "
-    "direction of v. A blank error: the run stopped without a model."
+    "theorems are told their constants (rank, norm, margin), ours is not; our time includes finding out the "
+    "family, the certificate and the error bound, which the literal algorithms do not have. Time is without "
+    "loading code; memory is the peak of the process, libraries included. Behind labels the error is that "
+    "of W and the direction of v. A blank error: the run stopped without a model."
 )
 TAU, BOUND, EPS, MU = 1e-4, 100.0, 0.025, 0.3
 

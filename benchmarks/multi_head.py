@@ -7,8 +7,8 @@
     python benchmarks/multi_head.py --bills          # queries against parameters and against 4Hd² - 2H + 1
 
 A run is right when the status is EXACT, the number of heads is that of the canonical form, and the error is
-at most 1e-8. It is
-silently wrong when the status says recovered and the error exceeds both 1e-8 and the error bound.
+at most 1e-8. It is silently wrong when the status says recovered and the error exceeds both 1e-8 and the
+error bound.
 """
 
 from __future__ import annotations
@@ -284,8 +284,8 @@ def sweep(seeds: int, only: str | None, first: int) -> None:
 
 def bills() -> None:
     print(
-        f"{'heads':<28} {'parameters':>11} {'queries':>9} {'ratio':>7} {'round trips':>12} "
-        f"{'4Hd²-2H+1':>11} {'saved':>7} {'error':>9}"
+        f"{'heads':<28} {'parameters':>11} {'queries':>9} {'ratio':>7} {'round trips':>12} {'4Hd²-2H+1':>11} "
+        f"{'saved':>7} {'error':>9}"
     )
     for d, heads, r in ((64, 12, 64), (64, 8, 8), (128, 8, 16), (384, 12, 32)):
         model = random_multi_head(d, heads, r, seed=0)

@@ -2,10 +2,9 @@
 success is ever wrong.
 
 `distance` is the one that error bounds are about: the canonical form Σ ±|n_j·x + o_j| + l·x + l0, all
-parameters together (offsets and constant in
-units of the hyperplanes' typical distance from the origin), root of the summed squared differences over that
-of the parameters. Loud folds outweigh
-faint ones in it; of those the certificate's caveat says how faint a fold may be and still be seen.
+parameters together (offsets and constant in units of the hyperplanes' typical distance from the origin), root
+of the summed squared differences over that of the parameters. Loud folds outweigh faint ones in it; of those
+the certificate's caveat says how faint a fold may be and still be seen.
 
 Run: python -m benchmarks.network_fuzz [--seeds 5] [--decades 2 4 6 9 12] [--only KIND] [--list]
 """

@@ -1,5 +1,5 @@
-"""Boxes outside the class: how they end, over widths × seeds. Run: python -m benchmarks.never_silent
-[--seeds 10]"""
+"""Boxes outside the class: how they end, over widths × seeds. Run: python -m benchmarks.never_silent [--seeds
+10]"""
 
 from __future__ import annotations
 

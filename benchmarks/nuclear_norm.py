@@ -5,10 +5,9 @@ needs no program.
     python -m benchmarks.nuclear_norm --fast     # d = 16
 
 The two convex solvers get the same Gaussian pairs, 3.5 times r(2d - r) of them; the range finder chooses its
-own. Measurements cost nothing here, so
-that solvers alone are compared: their time without loading code, and the peak of their process, libraries
-included. All are multiples of
-the range finder's within one run; SCS at d = 64 takes minutes.
+own. Measurements cost nothing here, so that solvers alone are compared: their time without loading code, and
+the peak of their process, libraries included. All are multiples of the range finder's within one run; SCS at
+d = 64 takes minutes.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ def main() -> None:
             fewer, times, larger = m / taken[0][0], seconds / taken[0][1], memory / taken[0][2]
             against = f"{seconds / taken[1][1]:,.1f}" if len(taken) > 1 else ""
             print(
-                f"| {d} | {RANK} | {method} | {m:,} | {fewer:.2f} | {error:.0e} | {times:,.0f} | {against} "
-                f"| {larger:.1f} |",
+                f"| {d} | {RANK} | {method} | {m:,} | {fewer:.2f} | {error:.0e} | {times:,.0f} | {against} | "
+                f"{larger:.1f} |",
                 flush=True,
             )
     return None

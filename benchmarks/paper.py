@@ -1,8 +1,7 @@
 """Every statement of the paper, claimed against measured, and where its constant is loose or its literal
 algorithm fails.
 
-python -m benchmarks.paper            # the full grids of `unsoftmax reproduce`
-python -m benchmarks.paper --fast
+python -m benchmarks.paper # the full grids of `unsoftmax reproduce` python -m benchmarks.paper --fast
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 Robustness Toolbox.
 
 The toolbox is installed into an environment of its own (a temporary directory, or --environment DIR to keep
-it); it is told the number of
-neurons, gets float64 answers (g and -g, because it wants two outputs), and its queries are counted by a
-wrapper around the target.
-Run: python -m benchmarks.peer_art [--seeds 6] [--limit 60] [--environment DIR]
+it); it is told the number of neurons, gets float64 answers (g and -g, because it wants two outputs), and its
+queries are counted by a wrapper around the target. Run: python -m benchmarks.peer_art [--seeds 6] [--limit
+60] [--environment DIR]
 """
 
 from __future__ import annotations
@@ -116,11 +115,10 @@ def main() -> None:
                 f"the toolbox cannot be installed here ({error}); nothing is compared"
             ) from error
         print(
-            f"Success: relative function error of at most {SUCCESS:g}. Medians over {options.seeds} "
-            f"networks with biases, {options.limit} s at most; "
-            "the toolbox is told the number of neurons. Queries (ours with verification), time without "
-            "loading code and the peak of memory with it, "
-            "as multiples of ours.\n"
+            f"Success: relative function error of at most {SUCCESS:g}. Medians over {options.seeds} networks "
+            f"with biases, {options.limit} s at most; the toolbox is told the number of neurons. Queries "
+            "(ours with verification), time without loading code and the peak of memory with it, as "
+            "multiples of ours.\n"
         )
         print(
             "| network | success | error of successes | queries | queries / ours | time / ours | memory / "

@@ -2,10 +2,9 @@
 benchmarks.phase_diagram [--seeds 20] [--out FILE.svg]
 
 Gaussian pairs and exact measurements, so that only the solvers are compared; success is a relative error of W
-of at most 1e-8. The range finder
-chooses its own pairs: it is counted through the oracle, and its dot is at the measurements that it took. With
---learner, Theorem 5.1 itself is
-run through answers at d = 64, at its measured thresholds.
+of at most 1e-8. The range finder chooses its own pairs: it is counted through the oracle, and its dot is at
+the measurements that it took. With --learner, Theorem 5.1 itself is run through answers at d = 64, at its
+measured thresholds.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@ of parameters.
     python -m benchmarks.published_counts --fast
 
 The published algorithm has no public code; its formula is compared with queries that were really sent. Ours
-uses sequences of 2 rows
-(one of 3 rows a head), and is told neither the number of heads nor any rank.
+uses sequences of 2 rows (one of 3 rows a head), and is told neither the number of heads nor any rank.
 """
 
 from __future__ import annotations
@@ -38,8 +37,7 @@ def main() -> None:
         paid, published = result.queries.learning, 4 * heads * d * d - 2 * heads + 1
         print(
             f"| {d} | {heads} | {r} | {model.parameters:,} | {published:,} | {paid:,} | "
-            f"{published / paid:.1f} "
-            f"| {paid / model.parameters:.2f} | {model.distance(found):.0e} |",
+            f"{published / paid:.1f} | {paid / model.parameters:.2f} | {model.distance(found):.0e} |",
             flush=True,
         )
 

@@ -2,10 +2,9 @@
 8 16 32]
 
 Gaussian two-row sequences and their exact answers, 1.5 times as many as parameters (and 3), then fewer than
-parameters. Recovered means an error of
-at most 1e-8, and covered by the bound. From too few records nothing may come back: neither a model nor a
-success. With "v read first", d of
-the records have one row, which tells v at once.
+parameters. Recovered means an error of at most 1e-8, and covered by the bound. From too few records nothing
+may come back: neither a model nor a success. With "v read first", d of the records have one row, which tells
+v at once.
 """
 
 from __future__ import annotations

@@ -50,9 +50,8 @@ def measure(
             covered += parameters[-1] <= result.error_bound
     print(
         f"| {name:<42} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<24} | {right}/{seeds} | "
-        f"{max(errors, default=np.nan):.0e} | "
-        f"{max(parameters, default=np.nan):.0e} | {covered}/{len(errors)} | {np.mean(learning):.3f} | "
-        f"{max(learning):.3f} | {np.mean(total):.3f} | "
+        f"{max(errors, default=np.nan):.0e} | {max(parameters, default=np.nan):.0e} | "
+        f"{covered}/{len(errors)} | {np.mean(learning):.3f} | {max(learning):.3f} | {np.mean(total):.3f} | "
         f"{max(total):.3f} | {np.mean(seconds):.2f} |",
         flush=True,
     )

@@ -1,7 +1,7 @@
 """Learners that return a wrong model and claim that it is right: how many succeed?
 
-Run: python -m benchmarks.self_grading [--seeds 2] [--families single-head ...] [--widths 4 8]
-A run succeeds wrongly when it is recovered although the true distance is more than its error bound.
+Run: python -m benchmarks.self_grading [--seeds 2] [--families single-head ...] [--widths 4 8] A run succeeds
+wrongly when it is recovered although the true distance is more than its error bound.
 """
 
 from __future__ import annotations

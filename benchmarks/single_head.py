@@ -39,8 +39,7 @@ def measure(name: str, targets: list[SingleHead]) -> None:
     cover = f"{sum(ratio <= 1 for ratio in bounds)}/{len(bounds)}"
     print(
         f"| {name:<32} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<12} | {worst:.1e} | "
-        f"{max(ratios):.3f} "
-        f"| {'yes' if max(over) <= 0 else f'over by {max(over):.0f}':<9} | {cover} |",
+        f"{max(ratios):.3f} | {'yes' if max(over) <= 0 else f'over by {max(over):.0f}':<9} | {cover} |",
         flush=True,
     )
 

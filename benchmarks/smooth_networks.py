@@ -46,8 +46,8 @@ def row(name: str, hidden: list[Network] | list[GatedNetwork], unit: int) -> Non
         right += int(off < 1e-8)
         worst = max(worst, off)
     print(
-        f"| {name} | {right}/{len(hidden)} | {min(price):.2f}-{max(price):.2f} | {worst:.0e} "
-        f"| {np.median(seconds):.0f} |",
+        f"| {name} | {right}/{len(hidden)} | {min(price):.2f}-{max(price):.2f} | {worst:.0e} | "
+        f"{np.median(seconds):.0f} |",
         flush=True,
     )
 

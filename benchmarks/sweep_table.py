@@ -1,8 +1,8 @@
 """2,000 small cells: a local pool, Dask with 2 workers, Dask with a worker killed on the way, and a driver
 killed on the way give one table.
 
-python -m benchmarks.sweep_table            # 2,000 cells, a few minutes
-python -m benchmarks.sweep_table --fast     # 100 cells
+python -m benchmarks.sweep_table # 2,000 cells, a few minutes python -m benchmarks.sweep_table --fast # 100
+cells
 """
 
 from __future__ import annotations

@@ -165,8 +165,8 @@ def large(vocabulary: int, rank: int) -> None:
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(
         f"\nV={vocabulary}, r={rank}: {row.result.status}, {row.result.queries.learning:,} queries, "
-        f"{row.ratio:.4f} of the degrees of freedom, worst error {row.uniform:.0e}, "
-        f"at most {memory:.2f} GB in the whole process, {row.seconds:.0f} s"
+        f"{row.ratio:.4f} of the degrees of freedom, worst error {row.uniform:.0e}, at most {memory:.2f} GB "
+        f"in the whole process, {row.seconds:.0f} s"
     )
 
 

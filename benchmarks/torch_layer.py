@@ -77,8 +77,7 @@ def run(d: int, heads: int, seed: int, vector: bool) -> None:
     price = paid * (d if vector else 1) / truth.parameters
     print(
         f"| {kind} | {seed} | {result.status} | {len(model.heads)} | {paid:,} ({price:.2f}) | "
-        f"{truth.distance(model):.0e} "
-        f"| {result.error_bound:.0e} | {deviation:.0e} of {size:.1f} |",
+        f"{truth.distance(model):.0e} | {result.error_bound:.0e} | {deviation:.0e} of {size:.1f} |",
         flush=True,
     )
 

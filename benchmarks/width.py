@@ -2,11 +2,9 @@
 benchmarks.width [--sizes 1536x24 ...]
 
 Each size runs in a process of its own, so that its memory is its own. The target is a factored head in the
-same process; its time is
-measured around every call, within the same run as the wall time. The largest size takes some minutes. With
-one BLAS thread (the default) learner and
-target have the same processor; with --threads 2 the target's products are faster and the learner's part
-weighs more.
+same process; its time is measured around every call, within the same run as the wall time. The largest size
+takes some minutes. With one BLAS thread (the default) learner and target have the same processor; with
+--threads 2 the target's products are faster and the learner's part weighs more.
 """
 
 from __future__ import annotations
@@ -57,9 +55,8 @@ def measure(size: str) -> None:
     parameters = head.parameters
     print(
         f"| {d} | {r} | {result.status} | {parameters:,} | {result.queries.learning:,} | "
-        f"{result.queries.total / parameters:.4f} | "
-        f"{head.distance(found):.0e} | {result.error_bound or np.nan:.0e} | {memory:.2f} | {wall:.1f} | "
-        f"{wall / target.wall:.2f} | "
+        f"{result.queries.total / parameters:.4f} | {head.distance(found):.0e} | "
+        f"{result.error_bound or np.nan:.0e} | {memory:.2f} | {wall:.1f} | {wall / target.wall:.2f} | "
         f"{processor / target.processor:.2f} |",
         flush=True,
     )
@@ -75,8 +72,7 @@ def main() -> None:
         return measure(options.alone)
     print(
         "| d | rank | status | parameters | queries to learn | all queries / parameters | error | bound | "
-        "memory, GB | wall, s | wall / target's | "
-        "processor / target's |"
+        "memory, GB | wall, s | wall / target's | processor / target's |"
     )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|", flush=True)
     for size in options.sizes:

@@ -116,8 +116,8 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: Path, tmp_path: Pa
 
 
 def prepare(folder: Path) -> None:
-    """What the pages take for granted: a model under several names, a package, an endpoint, a small sweep
-    and its table."""
+    """What the pages take for granted: a model under several names, a package, an endpoint, a small sweep and
+    its table."""
     head = unsoftmax.random_single_head(6, 2, seed=3, biases=True)
     for name in ("A", "B", "recovered", "original", "hidden", "model"):
         head.save(folder / f"{name}.safetensors")

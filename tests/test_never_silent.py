@@ -48,8 +48,8 @@ def test_a_box_outside_the_class_is_never_a_success(name: str, d: int) -> None:
 
 @pytest.mark.parametrize("seed", [5, 11])
 def test_a_lying_cache_does_not_end_as_a_head_with_enormous_scores(seed: int) -> None:
-    """Short rows all answered alike look like scores without measure, whose every deviation such scores
-    would excuse."""
+    """Short rows all answered alike look like scores without measure, whose every deviation such scores would
+    excuse."""
     assert unsoftmax.recover(BOXES["cache_by_rounded_input"](1, seed), width=1, seed=seed).model is None
 
 

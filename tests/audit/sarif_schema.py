@@ -72,10 +72,10 @@ _REFERENCE = _object(
     "id index guid toolComponent", id=_TEXT, toolComponent=_object("name index guid", name=_TEXT)
 ) | {"anyOf": [{"required": ["index"]}, {"required": ["guid"]}, {"required": ["id"]}]}
 _RESULT = _object(
-    "ruleId ruleIndex rule kind level message analysisTarget locations guid correlationGuid "
-    "occurrenceCount partialFingerprints fingerprints stacks codeFlows graphs graphTraversals "
-    "relatedLocations suppressions baselineState rank attachments hostedViewerUri workItemUris provenance "
-    "fixes taxa webRequest webResponse",
+    "ruleId ruleIndex rule kind level message analysisTarget locations guid correlationGuid occurrenceCount "
+    "partialFingerprints fingerprints stacks codeFlows graphs graphTraversals relatedLocations suppressions "
+    "baselineState rank attachments hostedViewerUri workItemUris provenance fixes taxa webRequest "
+    "webResponse",
     ("message",),
     ruleId=_TEXT,
     ruleIndex={"type": "integer", "minimum": -1},
@@ -90,8 +90,8 @@ _INVOCATION = _object(
     "commandLine arguments responseFiles startTimeUtc endTimeUtc exitCode ruleConfigurationOverrides "
     "notificationConfigurationOverrides toolExecutionNotifications toolConfigurationNotifications "
     "exitCodeDescription exitSignalName exitSignalNumber processStartFailureMessage executionSuccessful "
-    "machine account processId executableLocation workingDirectory environmentVariables stdin stdout "
-    "stderr stdoutStderr",
+    "machine account processId executableLocation workingDirectory environmentVariables stdin stdout stderr "
+    "stdoutStderr",
     ("executionSuccessful",),
     commandLine=_TEXT,
     endTimeUtc={"type": "string", "format": "date-time"},

@@ -1,5 +1,5 @@
-"""The first look: every family behind every kind of answers is named, with or without biases, and nothing
-is named that was not seen."""
+"""The first look: every family behind every kind of answers is named, with or without biases, and nothing is
+named that was not seen."""
 
 from __future__ import annotations
 

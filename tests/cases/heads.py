@@ -118,8 +118,8 @@ def make(kind: str, d: int, seed: int) -> SingleHead:
 
 
 def low_rank(d: int, r: int, seed: int, *, decades: float = 0.0, v: str = "random") -> SingleHead:
-    """Rank r with singular values decaying over `decades`; v random, orthogonal to the range of W, or
-    inside it."""
+    """Rank r with singular values decaying over `decades`; v random, orthogonal to the range of W, or inside
+    it."""
     rng = np.random.default_rng([seed, d, r])
     left, right = (np.linalg.qr(rng.standard_normal((d, r)))[0] for _ in range(2))
     readout = rng.standard_normal(d)

@@ -1,5 +1,5 @@
-"""Networks that are hard in one way each: coinciding, cancelling, dead, degenerate, badly scaled. Shared
-by tests and benchmarks."""
+"""Networks that are hard in one way each: coinciding, cancelling, dead, degenerate, badly scaled. Shared by
+tests and benchmarks."""
 
 from __future__ import annotations
 

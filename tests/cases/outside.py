@@ -1,5 +1,5 @@
-"""Boxes that are no single attention head, many of them nearly. Each is made from (d, seed) and must never
-be 'recovered'."""
+"""Boxes that are no single attention head, many of them nearly. Each is made from (d, seed) and must never be
+'recovered'."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""audit, defend and compare as users run them; in this process, where a process of its own would show
-nothing more."""
+"""audit, defend and compare as users run them; in this process, where a process of its own would show nothing
+more."""
 
 from __future__ import annotations
 

@@ -233,8 +233,8 @@ def test_control_c_says_how_to_go_on_and_nothing_else(options: tuple[str, ...], 
     _, said = driver.communicate()
     assert driver.returncode == 130
     assert said == (
-        f"unsoftmax: interrupted; finished cells are kept in {tmp_path / 'o'}: run the same command "
-        "again to go on\n"
+        f"unsoftmax: interrupted; finished cells are kept in {tmp_path / 'o'}: run the same command again to "
+        "go on\n"
     )
 
 

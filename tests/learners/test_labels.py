@@ -28,8 +28,8 @@ def test_labels_at_one_query_a_bit(d: int, r: int | None, scale: float) -> None:
 
 
 def test_labels_of_columns_that_are_nearly_dependent() -> None:
-    """Four random columns of this head span its range so badly that their last bits were lost; one more,
-    of few bits, mends that."""
+    """Four random columns of this head span its range so badly that their last bits were lost; one more, of
+    few bits, mends that."""
     head = hard_head(64, 4, seed=7, scale=1e2)
     result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.from_labels(48), seed=7)
     model = result.unwrap()

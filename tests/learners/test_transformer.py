@@ -1,5 +1,5 @@
-"""Transformers end to end: kinds × sizes × seeds, the family found by itself, both meters, and boxes that
-are none."""
+"""Transformers end to end: kinds × sizes × seeds, the family found by itself, both meters, and boxes that are
+none."""
 
 from __future__ import annotations
 

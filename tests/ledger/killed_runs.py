@@ -2,9 +2,8 @@
 finishes.
 
 python killed_runs.py LEDGER MODE K: MODE 'in-flight' kills while the oracle holds batch K + 1 of a run,
-'in-write' inside the transaction that
-keeps batch K + 1. Prints one JSON object: the model's bytes, the bill, the number of runs, and what the
-target saw.
+'in-write' inside the transaction that keeps batch K + 1. Prints one JSON object: the model's bytes, the bill,
+the number of runs, and what the target saw.
 """
 
 from __future__ import annotations

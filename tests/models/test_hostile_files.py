@@ -1,5 +1,5 @@
-"""Model files that are none: refused, without running anything in them and without reading what they claim
-to hold."""
+"""Model files that are none: refused, without running anything in them and without reading what they claim to
+hold."""
 
 from __future__ import annotations
 

@@ -22,9 +22,8 @@ KINDS = {"FP64": np.float64, "FP32": np.float32}
 @dataclass
 class Behaviour:
     """datatype: of input and answers. raw: whether answers are bytes. token: what clients must send. faults:
-    codes that
-    the next calls end with, in turn. queries: answered until now. outputs: shape of an answer after the
-    batch."""
+    codes that the next calls end with, in turn. queries: answered until now. outputs: shape of an answer
+    after the batch."""
 
     datatype: str = "FP64"
     raw: bool = True

@@ -131,8 +131,8 @@ def test_no_step_from_the_minimum() -> None:
 
 @pytest.mark.parametrize("dense_limit", [3200, 0])
 def test_drawn_errors_are_as_large_as_the_real_ones(dense_limit: int) -> None:
-    """Over 60 noisy fits the squared error of the product is on average what the draws say, gauge
-    directions aside."""
+    """Over 60 noisy fits the squared error of the product is on average what the draws say, gauge directions
+    aside."""
     real, told = [], []
     for seed in range(60 if dense_limit else 15):
         problem, truth, rng = _problem(seed, noise=1e-3)

@@ -1,6 +1,5 @@
 """What kind of answers are these: exact, rounded, stored in a short format, off by a tolerance, noisy,
-clipped,
-or labels?"""
+clipped, or labels?"""
 
 from __future__ import annotations
 
@@ -103,8 +102,8 @@ class _Near:
 
 
 def identify(asker: Asker, rng: np.random.Generator) -> Identified:
-    """The kind of answers of an oracle, from 40 to 90 one-row queries (60 more where steps inside may
-    round, more too where labels are flipped).
+    """The kind of answers of an oracle, from 40 to 90 one-row queries (60 more where steps inside may round,
+    more too where labels are flipped).
 
     >>> import unsoftmax
     >>> oracle = unsoftmax.Rounded(unsoftmax.as_oracle("demo:single-head?d=4"), 2)

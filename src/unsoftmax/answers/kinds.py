@@ -1,8 +1,7 @@
 """What a target does to the function's value before it answers: one type a kind, each with its own ruler.
 
 The ruler says how far an answer may be from the value that the function has, and how often to ask.
-Certificates
-and judges take it from here and never from a learner.
+Certificates and judges take it from here and never from a learner.
 """
 
 from __future__ import annotations

@@ -142,8 +142,7 @@ def defend(
 
     target: a model, 'demo:...' or a model file. defences: None for the usual ones and their pairs. sequences:
     honest inputs (B, N, d), or ids (B, N); None for standard normal rows, or ids drawn as words occur.
-    workers: processes. stand_in: only noted, for reports. progress: called with (done,
-    all, label).
+    workers: processes. stand_in: only noted, for reports. progress: called with (done, all, label).
 
     >>> import unsoftmax
     >>> table = unsoftmax.defend("demo:single-head?d=4", defences=["tolerance=0.01",
@@ -310,8 +309,8 @@ def _advice(table: Defences) -> str:
         return f"No defence tried keeps honest answers within {_HARMLESS:.0%}; {budget}."
     best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))
     price = (
-        f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of "
-        "honest sequences"
+        f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest "
+        "sequences"
     )
     stopped = [row for row in rows if row.leak >= _SAFE]
     if best.leak >= _SAFE:
@@ -325,8 +324,8 @@ def _advice(table: Defences) -> str:
         return f"No defence that was put to the test kept anything from this attack; {budget}."
     text = (
         f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' "
-        f"does most: {price} "
-        f"and leaves the attacker a relative error of {best.leak:.1g} after {best.queries:,} queries"
+        f"does most: {price} and leaves the attacker a relative error of {best.leak:.1g} after "
+        f"{best.queries:,} queries"
     )
     if stopped:
         cheapest = min(stopped, key=lambda row: row.distortion + row.refused)

@@ -120,8 +120,8 @@ def verdict(done: Audit) -> str:
     endings = {
         Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: (
-            "Nothing was recovered: the target matches no supported family, which does not mean that it "
-            "is safe"
+            "Nothing was recovered: the target matches no supported family, which does not mean that it is "
+            "safe"
         ),
         Status.UNRESOLVED: (
             f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks"

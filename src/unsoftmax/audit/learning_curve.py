@@ -41,11 +41,9 @@ class LearningCurve:
         """How it is derived, in plain words."""
         return (
             "Derived after the run from the queries it asked: each answer is taken as a linear measurement "
-            f"of {self.parts} "
-            "near the final certified model, of its rank, weighted by the answers' own error; the curve is "
-            "the part of those parameters that "
-            "the first n answers leave undetermined. The learner itself may need more queries until it "
-            "knows as much."
+            f"of {self.parts} near the final certified model, of its rank, weighted by the answers' own "
+            "error; the curve is the part of those parameters that the first n answers leave undetermined. "
+            "The learner itself may need more queries until it knows as much."
         )
 
 

@@ -246,8 +246,8 @@ class _Gate:
             if not self.open:
                 raise UsageError(
                     f"no audit of this width takes fewer than {fewest:,} queries, more than the "
-                    f"{self.above:,} allowed without confirmation; "
-                    "nothing was asked. Raise confirm_above (--confirm-above), or confirm (--yes)"
+                    f"{self.above:,} allowed without confirmation; nothing was asked. Raise confirm_above "
+                    "(--confirm-above), or confirm (--yes)"
                 )
 
     def approves(self, on_plan: Callable[[AuditPlan], None] | None) -> Callable[[AuditPlan], bool]:

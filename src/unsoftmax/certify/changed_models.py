@@ -109,8 +109,8 @@ def scaled(model: Model, group: list[str], factor: float) -> Model:
 def _size(tensors: dict[str, Array], name: str) -> float:
     """The size against which an array's error is relative: its own; for a query bias at least that of the
     matrix, for a network's linear part at least that of its neurons, for the bias of a norm or of neurons at
-    least that of the gain or of their weights; for a constant that of the readout,
-    because the answer to a row of zeros shows it, however large it is."""
+    least that of the gain or of their weights; for a constant that of the readout, because the answer to a
+    row of zeros shows it, however large it is."""
     own = float(np.linalg.norm(tensors[name]))
     prefix, last = name[: -len(name.split(".")[-1])], name.split(".")[-1]
     if last == "w0":

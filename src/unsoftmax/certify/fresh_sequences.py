@@ -52,8 +52,8 @@ def check_fresh_sequences(
 
     Weights that are off by a factor of at most e^s move the answer by at most (e^s - 1) Σ α_i |x_i·v - y|:
     sharp where scores are moderate and where they are saturated, which is where another family shows. Rows
-    are random, so the error of a
-    score is near its usual size: no answer may exceed that by far, nor all of them together by anything.
+    are random, so the error of a score is near its usual size: no answer may exceed that by far, nor all of
+    them together by anything.
 
     by_answers: how far an answer may be from a value by itself. v_error: the error of v alone.
     """
@@ -81,9 +81,8 @@ def check_fresh_sequences(
             raise OutsideClass(
                 FRESH_TEST,
                 f"a sequence of {length} rows of norm up to {float(sizes[worst]):.3g} is answered "
-                f"{float(answers[worst]):.6g} instead of "
-                f"{float(values[worst]):.6g}, {float(left[worst]):.2g} more than parameters known to "
-                f"{error:.1g} explain",
+                f"{float(answers[worst]):.6g} instead of {float(values[worst]):.6g}, "
+                f"{float(left[worst]):.2g} more than parameters known to {error:.1g} explain",
             )
         telling = typical <= _TELLING * _reach(head, rows)
         ratios.append((deviations / (usual * off(values) + typical))[telling])
@@ -92,8 +91,8 @@ def check_fresh_sequences(
     if not together <= 1.0:
         raise OutsideClass(
             FRESH_TEST,
-            f"{len(seen)} sequences deviate {together:.2g} times as far as parameters known to "
-            f"{error:.1g} usually explain",
+            f"{len(seen)} sequences deviate {together:.2g} times as far as parameters known to {error:.1g} "
+            "usually explain",
         )
 
 

@@ -1,8 +1,8 @@
 """Sequences on which answers with errors tell as much as the learner says it knows.
 
 Behind a tolerance or noise, rows so long that the errors are nothing beside the answer. Behind decimals,
-short floats or labels, pairs of sequences whose values lie just above and just below a place where the
-answer changes.
+short floats or labels, pairs of sequences whose values lie just above and just below a place where the answer
+changes.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ class _Spending:
         if not sys.stdin.isatty():
             raise UsageError(
                 f"{text}: more than the {self.confirm_above:,} queries allowed without confirmation, and "
-                "there is no terminal to ask at; pass --yes or a larger --confirm-above. "
-                "What was paid is kept in the ledger"
+                "there is no terminal to ask at; pass --yes or a larger --confirm-above. What was paid is "
+                "kept in the ledger"
             )
         with bar_aside():
             return typer.confirm(f"{text}. Go on?", err=True)

@@ -45,8 +45,8 @@ def reproduce(
         )
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            "nothing was written. --fast takes small grids, --theorem 4.1 one part, "
-            "--workers N more processes"
+            "nothing was written. --fast takes small grids, --theorem 4.1 one part, --workers N more "
+            "processes"
         ) from None
     if as_json:
         checks = [

@@ -220,8 +220,8 @@ class _Boundary:
         if broken > pairs // 4:
             return (
                 "none",
-                f"{broken} of {pairs} pairs of long rows of one label have the other label together: not "
-                "one head below a network",
+                f"{broken} of {pairs} pairs of long rows of one label have the other label together: not one "
+                "head below a network",
             )
         if not len(middles):
             return (

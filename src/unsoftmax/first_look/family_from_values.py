@@ -151,8 +151,8 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             ):  # the learners of exact answers know better
                 return (
                     "none",
-                    f"a row, twice the row and its negative weigh {shown}: under any heads the first and "
-                    "the last add up to one",
+                    f"a row, twice the row and its negative weigh {shown}: under any heads the first and the "
+                    "last add up to one",
                 )
             return (
                 "multi-head",

@@ -146,8 +146,8 @@ def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
     if flipped or look.sigma > 0.0:
         return (
             Seen.RANDOM,
-            f"{look.evidence(Subject.ANSWERS)}; a sequence of {length} rows asked three times had a "
-            f"spread of {np.ptp(answers):.2g}",
+            f"{look.evidence(Subject.ANSWERS)}; a sequence of {length} rows asked three times had a spread "
+            f"of {np.ptp(answers):.2g}",
         )
     if float(np.ptp(answers, axis=0).max()) > 1e-12 * float(np.abs(answers).max()):
         return (

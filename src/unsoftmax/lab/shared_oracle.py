@@ -99,8 +99,8 @@ class SharedOracle:
             self.retries += lost
             crew.renew()
         raise OracleFault(
-            f"the workers that asked {self.target!r} died {_LOSSES} times in a row; the target may need "
-            "more memory than they have"
+            f"the workers that asked {self.target!r} died {_LOSSES} times in a row; the target may need more "
+            "memory than they have"
         )
 
 

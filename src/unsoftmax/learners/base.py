@@ -35,10 +35,9 @@ class Known:
 
     domain, outputs, max_length: what may be sent, the size of an answer (None: one number), and the longest
     sequence, as the asker tells them. answers: the kind of answers; None where nobody looked. told: the user
-    said so. identified: a full
-    identification was paid for, and asking for another would tell nothing new. bends: single rows are not
-    answered linearly. skip: what the asking row adds by itself, where that was found. look: what a first look
-    saw, where one was taken. refuted: tests that failed.
+    said so. identified: a full identification was paid for, and asking for another would tell nothing new.
+    bends: single rows are not answered linearly. skip: what the asking row adds by itself, where that was
+    found. look: what a first look saw, where one was taken. refuted: tests that failed.
     """
 
     domain: Domain | None = None

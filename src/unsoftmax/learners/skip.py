@@ -1,8 +1,8 @@
 """A skip connection: what the asking row adds to the answer by itself, f(X) = attention(X) + x_N·o.
 
 A row of zeros asks, and adds nothing. Beside it, opposite rows have opposite scores in every head, so that
-their weights add up to one: f([a; 0]) - f([-a; 0]) = a·v for any heads and biases. A row alone shows
-f([a]) - f([0]) = a·(v + o). The difference is o.
+their weights add up to one: f([a; 0]) - f([-a; 0]) = a·v for any heads and biases. A row alone shows f([a]) -
+f([0]) = a·(v + o). The difference is o.
 """
 
 from __future__ import annotations

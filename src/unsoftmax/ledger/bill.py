@@ -38,8 +38,8 @@ class Bill:
 
 @dataclass(frozen=True)
 class Progress:
-    """Told after every batch: where the learner is, what is paid, and what it expects to pay in
-    all (if known)."""
+    """Told after every batch: where the learner is, what is paid, and what it expects to pay in all (if
+    known)."""
 
     phase: str
     paid: int

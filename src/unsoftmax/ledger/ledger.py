@@ -119,8 +119,8 @@ class Ledger(HasViews):
         self._expected = total
 
     def batch_size(self, length: int) -> int:
-        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within
-        the oracle's own limit."""
+        """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the
+        oracle's own limit."""
         sequence = 8 * length * self.domain.columns
         fitting = max(1, _BATCH_BYTES // sequence, min(_WORTHWHILE, _LARGEST_BATCH_BYTES // sequence))
         limit = self.oracle.spec.max_batch
@@ -231,14 +231,14 @@ class Ledger(HasViews):
         if entry.shape != shape or entry.phase != self._phase:
             raise LedgerRefused(
                 f"call {self._position} of the ledger is {entry.shape} in phase '{entry.phase}', but this "
-                f"run asks {shape} in phase '{self._phase}'; "
-                "go on with the version and the options that it was begun with, or use a new ledger"
+                f"run asks {shape} in phase '{self._phase}'; go on with the version and the options that it "
+                "was begun with, or use a new ledger"
             )
         if not same_sketch(entry.sketch, asked):
             raise LedgerRefused(
                 f"call {self._position} of the ledger (phase '{entry.phase}') asked other queries than this "
-                "run does; "
-                "go on with the version and the options that it was begun with, or use a new ledger"
+                "run does; go on with the version and the options that it was begun with, or use a new "
+                "ledger"
             )
 
     def _keep_to_bound(self, batch: Array) -> None:
@@ -249,8 +249,7 @@ class Ledger(HasViews):
         if longest > self.input_bound * (1.0 + 1e-9):
             raise Unresolved(
                 f"the next query would hold a row of norm {longest:.6g}, rows may be {self.input_bound:g} "
-                "long; "
-                "it was not sent. Allow longer rows, or choose another learner"
+                "long; it was not sent. Allow longer rows, or choose another learner"
             )
 
     def _afford(self, n_queries: int) -> None:

@@ -23,8 +23,8 @@ class Presence:
         for path, found in self._found.items():
             if _identity(path) != found:
                 raise LedgerFault(
-                    f"the ledger's file {path} was deleted, moved or replaced during the run, "
-                    "so nothing more was asked; put it back if you have a copy, or begin a new ledger"
+                    f"the ledger's file {path} was deleted, moved or replaced during the run, so nothing "
+                    "more was asked; put it back if you have a copy, or begin a new ledger"
                 )
 
 

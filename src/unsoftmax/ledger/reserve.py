@@ -38,8 +38,8 @@ class Reserve:
         except OSError as error:
             self.release()
             raise LedgerFault(
-                f"there is no room for the answers of the next batch ({error.strerror}), "
-                f"so it was not asked; {self._remedy(error, needed)} and run again with the same ledger"
+                f"there is no room for the answers of the next batch ({error.strerror}), so it was not "
+                f"asked; {self._remedy(error, needed)} and run again with the same ledger"
             ) from error
         self._size = needed
 

@@ -78,8 +78,8 @@ class SqliteJournal:
                     f"the ledger {self.path} cannot be written ({error}); make it writable, or use another"
                 ) from error
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}); nothing was asked. "
-                "Free some space, or choose another place"
+                f"the ledger {self.path} cannot be written ({error}); nothing was asked. Free some space, or "
+                "choose another place"
             ) from error
 
     def _refuse_other(self, written: dict[str, str], asked: dict[str, str]) -> None:
@@ -87,8 +87,8 @@ class SqliteJournal:
             theirs, ours = written.get(name, "none"), asked.get(name, "none")
             if theirs != ours:
                 raise LedgerRefused(
-                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, "
-                    f"this run has {ours}; use the same one, or another ledger"
+                    f"the ledger {self.path} belongs to another {name}: it was begun with {theirs}, this run "
+                    f"has {ours}; use the same one, or another ledger"
                 )
 
     def __len__(self) -> int:
@@ -122,8 +122,8 @@ class SqliteJournal:
             self._db.execute("PRAGMA synchronous=FULL")
         except sqlite3.Error as error:
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; "
-                "free some space and run again with the same ledger"
+                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some "
+                "space and run again with the same ledger"
             ) from error
 
     def record(self, position: int, entry: Entry) -> None:
@@ -140,8 +140,8 @@ class SqliteJournal:
                 self._insert(position, (*values, time.time(), digest))
             except sqlite3.Error as error:
                 raise LedgerFault(
-                    f"the answers to a batch of {n} queries could not be kept in {self.path} ({error}); "
-                    "they will be asked again. Free some space and run again with the same ledger"
+                    f"the answers to a batch of {n} queries could not be kept in {self.path} ({error}); they "
+                    "will be asked again. Free some space and run again with the same ledger"
                 ) from error
         self._presence.check()
         self._head = digest

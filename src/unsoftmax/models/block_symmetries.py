@@ -7,11 +7,9 @@ and their constant;
 those of the second norm into the network's first layer; the mean of the heads' constant into the network's
 constant.
 Post-norm: the bias of the first norm moves into both layers of the network; only P·V, P·c and the network's
-P-part are seen; one
-factor κ, of either sign, is free: (g1, U, c) → κ(g1, U, c), A → A/κ, eps2 → κ²·eps2, g2 → sign(κ)·g2.
-Both: heads and neurons in any order, neurons up to reflection, ReLU neurons up to scale; ReLU neurons whose
-kink lies outside the
-ball that a norm's output fills are affine.
+P-part are seen; one factor κ, of either sign, is free: (g1, U, c) → κ(g1, U, c), A → A/κ, eps2 → κ²·eps2, g2
+→ sign(κ)·g2. Both: heads and neurons in any order, neurons up to reflection, ReLU neurons up to scale; ReLU
+neurons whose kink lies outside the ball that a norm's output fills are affine.
 """
 
 from __future__ import annotations

@@ -28,9 +28,9 @@ class MeasuredNetwork:
 
     folds: (J, d + 1), a normal and the place of its hyperplane, times its size; far from the origin places
     count by their logarithm, so that what counts is the error of a distance relative to itself. affine: (d +
-    1,), gradient and value near the
-    origin: there folds far out are part of the affine function, so that it does not depend on one that nobody
-    sees. steepness and shift: sizes of all first d columns, and of all last ones.
+    1,), gradient and value near the origin: there folds far out are part of the affine function, so that it
+    does not depend on one that nobody sees. steepness and shift: sizes of all first d columns, and of all
+    last ones.
     """
 
     folds: Array

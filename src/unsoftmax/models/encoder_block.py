@@ -27,8 +27,7 @@ class EncoderBlock(Model):
     attention(x)), f = second(y + network(y)).
 
     x is the last row, and attention mixes all rows. A norm may be None. Many parameters give one function:
-    `canonical` and
-    `distance` know which.
+    `canonical` and `distance` know which.
 
     >>> from unsoftmax.models.random import random_multi_head
     >>> network = Network(np.eye(4), np.eye(4))
@@ -57,8 +56,8 @@ class EncoderBlock(Model):
             )
         if network.width != d or network.outputs != d:
             raise UsageError(
-                f"the network of a block of width {d} maps {d} numbers to {d}, "
-                f"not {network.width} to {network.outputs}"
+                f"the network of a block of width {d} maps {d} numbers to {d}, not {network.width} to "
+                f"{network.outputs}"
             )
         for norm in (first, second):
             if norm is not None and norm.width != d:
@@ -111,8 +110,8 @@ class EncoderBlock(Model):
         return self.after_network(self.after_attention(batch))
 
     def sensitivity(self, batch: Array) -> Array:
-        """What an answer could show at most: behind a last norm its gain and bias, else all that adds up
-        to it."""
+        """What an answer could show at most: behind a last norm its gain and bias, else all that adds up to
+        it."""
         X = as_batch(batch, self.width)
         if not self.norm_first and self.second is not None:
             bias = 0.0 if self.second.bias is None else float(np.abs(self.second.bias).max())
@@ -137,15 +136,15 @@ class EncoderBlock(Model):
         return 1.0 if self.norm_first and self.first is not None else self.attention.score_strength()
 
     def canonical(self) -> Self:
-        """See `block_symmetries`: norms without what can be moved into their neighbours, then the parts'
-        own canonical forms."""
+        """See `block_symmetries`: norms without what can be moved into their neighbours, then the parts' own
+        canonical forms."""
         from unsoftmax.models.block_symmetries import canonical_block
 
         return canonical_block(self)
 
     def distance(self, other: Self) -> float:
-        """Largest of the distances of attention, network and norms, in canonical form; 1 where the shapes
-        of the blocks differ."""
+        """Largest of the distances of attention, network and norms, in canonical form; 1 where the shapes of
+        the blocks differ."""
         from unsoftmax.models.block_symmetries import canonical_block, norm_distance
 
         self._same_family(other)

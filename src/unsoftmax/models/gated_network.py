@@ -18,8 +18,7 @@ class GatedNetwork(RowNetwork):
     """gate (J, d), up (J, d), down (J,) or (J, m); biases of gate (J,), up (J,) and output.
 
     A unit's up row and its bias may be scaled if its down row is scaled back. Units may be permuted. With an
-    odd activation the
-    gate's sign may change with the down row's. `canonical` and `distance` know all three.
+    odd activation the gate's sign may change with the down row's. `canonical` and `distance` know all three.
 
     >>> network = GatedNetwork([[1.0, 0.0]], [[0.0, 1.0]], [2.0])
     >>> network.distance(GatedNetwork([[1.0, 0.0]], [[0.0, -4.0]], [-0.5]))
@@ -153,8 +152,8 @@ class GatedNetwork(RowNetwork):
         return inner, outer, down
 
     def distance(self, other: Self) -> float:
-        """Largest relative difference over units matched best, and of the constant; at least 1 when
-        numbers differ."""
+        """Largest relative difference over units matched best, and of the constant; at least 1 when numbers
+        differ."""
         self._same_family(other)
         if self.activation.name != other.activation.name or self.units != other.units:
             return 1.0

@@ -26,9 +26,8 @@ class CanonicalNeurons:
     or odd parts.
 
     φ(z) = core(z) + slope·z + constant with an even or odd core, so a reflected neuron has the same core up
-    to its sign, and
-    the affine part below does not depend on the choice. For ReLU every row of `inner` has unit length in its
-    first d columns.
+    to its sign, and the affine part below does not depend on the choice. For ReLU every row of `inner` has
+    unit length in its first d columns.
 
     inner: (J, d + 1), the rows [a_j, b_j]. outer: (J, m). affine: (d + 1, m), the linear part and then the
     constant.
@@ -202,8 +201,8 @@ class Network(RowNetwork):
         return _merged(inner, outer, affine, self.activation)
 
     def canonical(self) -> Self:
-        """Neurons with positive largest entry of a_j, the steepest first; what their reflection adds
-        stands in the linear part."""
+        """Neurons with positive largest entry of a_j, the steepest first; what their reflection adds stands
+        in the linear part."""
         seen, reflection = self.neurons_seen, self.activation.reflection
         inner, outer = seen.inner, seen.outer
         if len(inner):

@@ -16,8 +16,7 @@ def neuron_distance(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> float:
     partner.
 
     A neuron's [a, b] counts relative to its own size, its weights relative to their own size but at least a
-    thousandth of
-    the largest, the affine part relative to all that adds to it.
+    thousandth of the largest, the affine part relative to all that adds to it.
     """
     if len(mine.inner) != len(theirs.inner):
         return 1.0

@@ -30,8 +30,8 @@ def random_token_heads(
     """
     if vocabulary < 1 or heads < 1 or r < 0 or (longest is not None and longest < 2):
         raise UsageError(
-            "a token model needs V >= 1, heads >= 1, r >= 0 and longest >= 2, "
-            f"not {vocabulary}, {heads}, {r}, {longest}"
+            f"a token model needs V >= 1, heads >= 1, r >= 0 and longest >= 2, not {vocabulary}, {heads}, "
+            f"{r}, {longest}"
         )
     rng = np.random.default_rng([seed, heads])
     size = scale / np.sqrt(max(r, 1))

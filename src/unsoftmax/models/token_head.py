@@ -41,8 +41,8 @@ class TokenPositions:
             or len(parts.values) != len(parts.keys)
         ):
             raise UsageError(
-                "positions have keys and queries (L, k) and values of L rows, "
-                f"not {parts.keys.shape}, {parts.queries.shape} and {parts.values.shape}"
+                f"positions have keys and queries (L, k) and values of L rows, not {parts.keys.shape}, "
+                f"{parts.queries.shape} and {parts.values.shape}"
             )
         if not all(np.isfinite(part).all() for part in (parts.keys, parts.queries, parts.values)):
             raise UsageError("positions hold NaN or infinity")

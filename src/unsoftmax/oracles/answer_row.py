@@ -87,8 +87,8 @@ class AnswerRow:
         if self._readout is not None:
             if raw.shape[-1] != len(self._readout):
                 raise OracleFault(
-                    f"the readout has {len(self._readout)} entries, and the target answers "
-                    f"{raw.shape[-1]} numbers"
+                    f"the readout has {len(self._readout)} entries, and the target answers {raw.shape[-1]} "
+                    "numbers"
                 )
             raw = raw @ self._readout
         return checked_answers(raw, len(batch), self._outputs)

@@ -162,9 +162,9 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     if bad.any():
         which = int(np.argmax(bad.reshape(n_queries, -1).any(axis=1)))
         raise NonFiniteAnswers(
-            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: "
-            f"query {which} of the batch); "
-            "an answer must be a finite number. If large inputs overflow inside the target, pass input_bound"
+            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: query "
+            f"{which} of the batch); an answer must be a finite number. If large inputs overflow inside the "
+            "target, pass input_bound"
         )
     return answers
 

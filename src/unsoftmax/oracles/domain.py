@@ -1,5 +1,5 @@
-"""What may be sent to a target: rows of numbers, rows within a ball, rows of a finite list, or sequences
-of token ids."""
+"""What may be sent to a target: rows of numbers, rows within a ball, rows of a finite list, or sequences of
+token ids."""
 
 from __future__ import annotations
 

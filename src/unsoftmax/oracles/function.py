@@ -38,9 +38,9 @@ class FunctionOracle:
             ) from error
         except Exception as error:
             raise OracleFault(
-                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
-                f"A target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and "
-                "returns (B,)"
+                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. A "
+                f"target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and returns "
+                "(B,)"
             ) from error
         return checked_answers(raw, len(batch), self.spec.outputs)
 

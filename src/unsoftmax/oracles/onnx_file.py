@@ -96,8 +96,8 @@ class OnnxOracle:
         if found.type in ("tensor(int64)", "tensor(int32)"):
             if len(shape) != 2 or shape[1] is not None or shape[0] not in (None, 1):
                 raise ModelFileError(
-                    f"{source}: the input {found.name!r} has shape {found.shape}; token ids must be "
-                    "(batch, length), both dynamic"
+                    f"{source}: the input {found.name!r} has shape {found.shape}; token ids must be (batch, "
+                    "length), both dynamic"
                 )
             return found.name, _TYPES[found.type], None, shape[0] == 1
         if len(shape) != 3:

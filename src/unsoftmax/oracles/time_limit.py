@@ -49,7 +49,7 @@ class TimeLimited(FunctionOracle):
             raise failures[0]
         if not answers:
             raise OracleFault(
-                f"the target did not answer a batch of shape {batch.shape} within {self._seconds:g} s; "
-                "pass a larger timeout, or make it faster"
+                f"the target did not answer a batch of shape {batch.shape} within {self._seconds:g} s; pass "
+                "a larger timeout, or make it faster"
             )
         return answers[0]

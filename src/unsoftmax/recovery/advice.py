@@ -20,43 +20,42 @@ _CAUSES = {  # a finding: what usually makes it so, and what to try
         "(`module.eval()`), or ask a target without added noise."
     ),
     (Subject.ORDER, Seen.MATTERS): (
-        "The order of rows matters, as with positional encodings or a causal mask over several "
-        "layers. Ask the layer behind the positions, or pass vocabulary=V if the target takes token "
-        "ids."
+        "The order of rows matters, as with positional encodings or a causal mask over several layers. Ask "
+        "the layer behind the positions, or pass vocabulary=V if the target takes token ids."
     ),
     (Subject.COPIES, Seen.COUNT): (
-        "Three copies of a row are answered differently from one, as with sums, lengths or pooling "
-        "over positions. If the target answers every row, pass row='last' instead of a mean."
+        "Three copies of a row are answered differently from one, as with sums, lengths or pooling over "
+        "positions. If the target answers every row, pass row='last' instead of a mean."
     ),
 }
 _UNSTEADY = (
-    "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an "
-    "answer does not depend on the other sequences of its batch."
+    "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an answer does "
+    "not depend on the other sequences of its batch."
 )
 _CONSTANT = "All answers are equal. Check that the target reads its input, and that the readout is not zero."
 _CURVED = (
-    "One row alone is answered by a curve, so there is a network or a norm around the attention. "
-    "A ReLU network on top would have been found. If the target can answer with vectors, pass "
-    "outputs=m: whole encoder blocks are recovered from those."
+    "One row alone is answered by a curve, so there is a network or a norm around the attention. A ReLU "
+    "network on top would have been found. If the target can answer with vectors, pass outputs=m: whole "
+    "encoder blocks are recovered from those."
 )
 _GENERAL = {
     Status.NOT_IDENTIFIABLE: (
-        "Nothing has to be tried: other parameters give the same answers on every input, so no "
-        "query can tell them apart. What can be seen is named above."
+        "Nothing has to be tried: other parameters give the same answers on every input, so no query can "
+        "tell them apart. What can be seen is named above."
     ),
     Status.BUDGET_SPENT: (
-        "The queries allowed were spent. Run it again with a larger budget and the same ledger: "
-        "what was paid is kept and not asked again. `unsoftmax plan` says what a recovery takes."
+        "The queries allowed were spent. Run it again with a larger budget and the same ledger: what was "
+        "paid is kept and not asked again. `unsoftmax plan` says what a recovery takes."
     ),
     Status.OUTSIDE_CLASS: (
-        "The target failed a test that every supported model passes; that does not mean that it is "
-        "safe. Make sure that one layer is asked, in evaluation mode, on rows of numbers. If you "
-        "know what it is, pass family=NAME, and the reason names the property that is missing."
+        "The target failed a test that every supported model passes; that does not mean that it is safe. "
+        "Make sure that one layer is asked, in evaluation mode, on rows of numbers. If you know what it is, "
+        "pass family=NAME, and the reason names the property that is missing."
     ),
     Status.UNRESOLVED: (
-        "A supported family may fit, but these answers do not determine it well enough. Try, in "
-        "this order: longer rows (a larger input_bound, if there is one); finer answers (more "
-        "digits, float64, no clipping); another seed; family=NAME, if you know the family."
+        "A supported family may fit, but these answers do not determine it well enough. Try, in this order: "
+        "longer rows (a larger input_bound, if there is one); finer answers (more digits, float64, no "
+        "clipping); another seed; family=NAME, if you know the family."
     ),
 }
 _EXACT_ONLY = {str(family) for family in (Family.MULTI_HEAD, Family.TRANSFORMER)}
@@ -71,8 +70,8 @@ def advice_for(result: Result) -> str:
     """
     if result.status.recovered:
         return (
-            "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see "
-            "what would have stopped the recovery (`unsoftmax defend`)."
+            "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see what would "
+            "have stopped the recovery (`unsoftmax defend`)."
         )
     if result.status in (Status.NOT_IDENTIFIABLE, Status.BUDGET_SPENT):
         return _GENERAL[result.status]

@@ -180,8 +180,7 @@ def _language_model(ledger: Ledger) -> Check:
     else:
         advice = (
             f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; one layer of "
-            "Llama's "
-            "shape in float64 leaks as a whole."
+            "Llama's shape in float64 leaks as a whole."
         )
     return Check(True, text, "", advice, "", 0)
 

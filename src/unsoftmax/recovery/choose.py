@@ -147,8 +147,8 @@ def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Ite
         return
     if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK) or known.max_length == 1:
         raise Unresolved(
-            f"the target is {answers.name}, and single rows are not answered affinely; of such targets "
-            "ReLU networks, and encoder blocks that answer with their last row, are recovered. Float64 "
+            f"the target is {answers.name}, and single rows are not answered affinely; of such targets ReLU "
+            "networks, and encoder blocks that answer with their last row, are recovered. Float64 "
             "arithmetic would help"
         )
     from unsoftmax.learners.computed_block.learner import ComputedBlockLearner

@@ -30,8 +30,8 @@ def demo_model(spec: str) -> Model:
     if name not in ("single-head", "multi-head", "transformer"):
         raise UsageError(
             f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0', "
-            "'demo:multi-head?d=64&heads=8&seed=0', 'demo:transformer?d=32&m=64&seed=0' "
-            "or 'demo:tokens?V=500&r=8&seed=0'"
+            "'demo:multi-head?d=64&heads=8&seed=0', 'demo:transformer?d=32&m=64&seed=0' or "
+            "'demo:tokens?V=500&r=8&seed=0'"
         )
     options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
     if name == "multi-head":

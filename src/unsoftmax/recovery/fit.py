@@ -139,9 +139,8 @@ def _search(
         r = rank or 0
         raise NotIdentifiable(
             f"under-determined: {n} records ({n_two} with two rows), but rank {r} at width {d} has "
-            f"{r * (2 * d - r) + d} parameters; "
-            f"at least {r * (2 * d - r) + d + spare} records are needed, {r * (2 * d - r)} of them with two "
-            "rows"
+            f"{r * (2 * d - r) + d} parameters; at least {r * (2 * d - r) + d + spare} records are needed, "
+            f"{r * (2 * d - r)} of them with two rows"
         )
     best = np.inf
     for first, last in (
@@ -162,8 +161,8 @@ def _search(
     more = (top + 1) * (2 * d - top - 1) + d + spare
     raise Unresolved(
         f"no head of rank {'up to ' if rank is None else ''}{top} without biases predicts the held-out "
-        f"records (best residual {best:.1g}, "
-        f"allowed {tolerance:.1g}) after {max(restarts, _FIRST_STARTS)} starts each"
+        f"records (best residual {best:.1g}, allowed {tolerance:.1g}) after {max(restarts, _FIRST_STARTS)} "
+        "starts each"
         + (
             f"; a larger rank is under-determined by {n} records: rank {top + 1} needs at least {more}"
             if rank is None and top < d
@@ -222,8 +221,8 @@ def _certified(pairs: Pairs, state: State) -> tuple[SingleHead, float]:
     if not bound <= _USEFUL:
         raise NotIdentifiable(
             f"under-determined: the records agree with a head of rank {state.left.shape[1]}, but they leave "
-            "directions of W or v unseen "
-            f"(relative error up to {bound:.1g}); record pairs in other directions"
+            f"directions of W or v unseen (relative error up to {bound:.1g}); record pairs in other "
+            "directions"
         )
     W = (state.left, state.right) if state.left.shape[1] < len(state.v) else state.left @ state.right.T
     return SingleHead(W, state.v), float(bound)

@@ -1,8 +1,7 @@
 """What the evidence allows to say: fresh queries against the model, by the ruler of the answers.
 
 A learner brings a model and a bound. The judge takes the ruler from the kind of answers, measures where it
-can,
-and lets no learner grade itself.
+can, and lets no learner grade itself.
 """
 
 from __future__ import annotations
@@ -68,8 +67,7 @@ def judge(
     checking: np.random.Generator,
     sequences: Array | None = None,
 ) -> Verdict:
-    """The status that fresh queries allow. Raises `OutsideClass` where they contradict the learner's
-    bound.
+    """The status that fresh queries allow. Raises `OutsideClass` where they contradict the learner's bound.
 
     sequences: the user's own, on which the certificate compares as well.
     """
@@ -186,8 +184,7 @@ def _restated(certificate: Certificate, bound: float) -> Certificate:
 
 def tolerance_of(answers: Answers, learned: Learned) -> float:
     """How far an answer may be off by itself. A constant that the answers' errors hide is in every answer,
-    and
-    adds as much again at most."""
+    and adds as much again at most."""
     if isinstance(answers, Computed):
         # c comes out of answers to rows as long as tokens, and no better than those are rounded; and it is
         # itself a sum of rounded parts inside the target, which rows of zeros show alone
@@ -309,6 +306,5 @@ def _status(
     return Status.UNRESOLVED, (
         f"the parameters are only known to a relative error of {known:.1g}, where rounding explains "
         f"{explained:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another "
-        "seed "
-        "would help"
+        "seed would help"
     )

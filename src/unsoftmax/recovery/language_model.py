@@ -129,9 +129,9 @@ def _certify(
 def _own_rounding(
     ledger: Ledger, model: LanguageModel, lengths: tuple[int, ...], rng: np.random.Generator
 ) -> float:
-    """The largest rounding seen in the target's own answers, relative as the errors above: along a short
-    line of prompts
-    answers are a cubic, and what is left of them is rounding. The recovered model is not asked what it is."""
+    """The largest rounding seen in the target's own answers, relative as the errors above: along a short line
+    of prompts answers are a cubic, and what is left of them is rounding. The recovered model is not asked
+    what it is."""
     along = np.linspace(0.0, _LINE, _LINE_POINTS)
     basis = np.linalg.qr(np.vander(along / _LINE, 4))[0]
     largest = 0.0

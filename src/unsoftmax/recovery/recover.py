@@ -169,11 +169,10 @@ def recover(
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
     embeddings: the row of every token (V, d), a .npy file of them, or a model of transformers (a folder, a
     .safetensors file, a state dict), where they are known: then W comes out.
-    sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares
-    the model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with
-    the ids of one sequence on each line.
-    row: for a target that answers every row, (B, N, m): read the last, first, mean or all of them. readout:
-    weights (m,) that make one number of a vector answer, or a .npy file.
+    sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares the
+    model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with the
+    ids of one sequence on each line. row: for a target that answers every row, (B, N, m): read the last,
+    first, mean or all of them. readout: weights (m,) that make one number of a vector answer, or a .npy file.
     For token ids: prefix, suffix: fixed ids around every sequence, such as CLS and SEP. padding, length: the
     id that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
 

@@ -25,10 +25,9 @@ __all__ = ["as_oracle", "demo_model"]
 
 _FORMS = (
     "a callable (B, N, d) -> (B,), a model, a torch module, 'demo:single-head?d=64&r=8&seed=0', a "
-    ".safetensors or .onnx file, "
-    "'http(s)://host/v2/models/NAME', 'grpc(s)://host:port/v2/models/NAME', "
-    "'openai+http(s)://host/v1?model=NAME', "
-    "a .json file that describes an endpoint, or 'package.module:callable'"
+    ".safetensors or .onnx file, 'http(s)://host/v2/models/NAME', 'grpc(s)://host:port/v2/models/NAME', "
+    "'openai+http(s)://host/v1?model=NAME', a .json file that describes an endpoint, or "
+    "'package.module:callable'"
 )
 
 

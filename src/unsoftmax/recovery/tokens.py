@@ -258,6 +258,6 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
             f"the spread of values, {explained:.1g} is explained; {certificate.statement}"
         )
     return Status.UNRESOLVED, (
-        f"answers are only known to {worst:.1g} of the spread of values; {covered}; "
-        "exact answers, weaker scores or another seed would help"
+        f"answers are only known to {worst:.1g} of the spread of values; {covered}; exact answers, weaker "
+        "scores or another seed would help"
     )

@@ -33,11 +33,9 @@ class CompletionsServer(Listening):
     embeddings: whether prompts may be vectors. max_logprobs: most log-probabilities an answer, -1 for all, 0
     for none.
     logit_bias: whether requests may add to the logits of tokens, and what is told then (None: refused);
-    max_bias: most that
-    they may add. short: whether log-probabilities are computed from logits in float32. token: what clients
-    must
-    send. rate_limit: most prompts a second. faults: what goes wrong, and how often. `queries` counts prompts
-    that were answered.
+    max_bias: most that they may add. short: whether log-probabilities are computed from logits in float32.
+    token: what clients must send. rate_limit: most prompts a second. faults: what goes wrong, and how often.
+    `queries` counts prompts that were answered.
 
     >>> from unsoftmax.models import random_language_model
     >>> with CompletionsServer(random_language_model(8, 8, seed=0)) as server:

@@ -19,8 +19,7 @@ class Faults:
 
     unavailable: 503. drop: the connection ends without an answer. slow: the answer comes after
     `slow_seconds`. error: 500. null, nan, shape: status 200 with something that is no answer. die_after:
-    after so many answered requests the server is gone for
-    good. seed: which requests.
+    after so many answered requests the server is gone for good. seed: which requests.
 
     >>> Faults(unavailable=0.5).drop
     0.0

@@ -157,8 +157,8 @@ class GuardedHandler(BaseHTTPRequestHandler):
         if n_bytes > limits.largest_request or json_bytes > limits.largest_json:
             raise Refused(
                 413,
-                f"a request has at most {limits.largest_request >> 20} MB, "
-                f"of which {limits.largest_json >> 20} MB may be JSON",
+                f"a request has at most {limits.largest_request >> 20} MB, of which "
+                f"{limits.largest_json >> 20} MB may be JSON",
             )
         return json_bytes, n_bytes
 

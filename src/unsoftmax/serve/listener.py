@@ -23,8 +23,8 @@ _BUSY = (
 class Listener(ThreadingHTTPServer):
     """Accepts connections on loopback for `owner`, the server that its handlers ask for answers.
 
-    When there are too many, the one that has waited longest without a
-    request is ended; when all of them are at work, the new one is refused with status 503.
+    When there are too many, the one that has waited longest without a request is ended; when all of them are
+    at work, the new one is refused with status 503.
     """
 
     daemon_threads = True

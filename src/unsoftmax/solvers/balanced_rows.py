@@ -1,5 +1,5 @@
-"""W and w0 from z = Wb + w0 at d + 1 rows b that see one direction alike: d orthogonal ones, and the first
-of them turned round."""
+"""W and w0 from z = Wb + w0 at d + 1 rows b that see one direction alike: d orthogonal ones, and the first of
+them turned round."""
 
 from __future__ import annotations
 

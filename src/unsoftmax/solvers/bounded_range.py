@@ -29,8 +29,7 @@ class BoundedRangeFinder:
 
     Few random columns span the range badly: an error of one is blown up in the direction that they share
     least. With the row space known (from the measurements inside the span), the direction with the largest
-    such error is known too, and one more column there
-    repairs it. `repairs`: how many of those at most.
+    such error is known too, and one more column there repairs it. `repairs`: how many of those at most.
 
     noise: the part of an error bar that an error typically fills; below it, a residual is no new direction.
     floor: a matrix of this norm is no direction worth finding; what is left out for it goes into the bound.

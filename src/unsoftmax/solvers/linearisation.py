@@ -8,9 +8,9 @@ What a model supplies (`LeastSquares[State]`; State is whatever type holds its p
     gauge
 
 What J must offer (`Linearisation`): `unknowns`, `forward(x)` = Jx, `backward(y)` = Jᵀy, `normal()` = JᵀJ as a
-dense array,
-`diagonal()` of JᵀJ, and `preconditioner(damping)`, an approximate inverse of JᵀJ + diag(damping), or None.
-`DenseJacobian(J)` makes all of it from an array (n, p); `Products(...)` from functions.
+dense array, `diagonal()` of JᵀJ, and `preconditioner(damping)`, an approximate inverse of JᵀJ +
+diag(damping), or None. `DenseJacobian(J)` makes all of it from an array (n, p); `Products(...)` from
+functions.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class DenseJacobian:
 
 @dataclass(frozen=True)
 class Products:
-    """A Jacobian known by its products. The dense normal matrix is built from them column by column where
-    one is asked for."""
+    """A Jacobian known by its products. The dense normal matrix is built from them column by column where one
+    is asked for."""
 
     unknowns: int
     forward: Callable[[Array], Array]

@@ -22,8 +22,8 @@ _RIDGE = 1e-5  # relative: what the Kronecker form leaves out makes smaller eige
 
 @dataclass(frozen=True)
 class Probed:
-    """Sequences at one state. pulls: gradients of random combinations of the weighted answers in
-    K_hᵀ Q_h [x_N; 1].
+    """Sequences at one state. pulls: gradients of random combinations of the weighted answers in K_hᵀ Q_h
+    [x_N; 1].
     """
 
     asking: Array

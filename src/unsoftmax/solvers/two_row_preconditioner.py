@@ -51,8 +51,8 @@ def inverse_of_blocks(blocks: Iterable[Array], constant: float, damping: Array) 
 
 @dataclass(frozen=True)
 class WideHead:
-    """Sums over answers, weighted by the squared slopes, whose sum is `mass`: queries, keys (r, r) of
-    Q [b; 1] and K a; first (d, d) of a and asking (d+1, d+1) of [b; 1]. values (d, d): of the gradient in v.
+    """Sums over answers, weighted by the squared slopes, whose sum is `mass`: queries, keys (r, r) of Q [b;
+    1] and K a; first (d, d) of a and asking (d+1, d+1) of [b; 1]. values (d, d): of the gradient in v.
     """
 
     queries: Array

@@ -76,10 +76,9 @@ def _run(fast: bool, seed: int) -> Findings:
             ),
         ),
         remarks=(
-            f"Second differences cost half the digits of float64: {found_blocks:.0e} instead of "
-            f"{exact:.0e}, at about d³/2 queries. Isolating heads "
-            f"by saturation needs neither bases nor orthogonality, and ends at {general:.0e} on the same "
-            "heads.",
+            f"Second differences cost half the digits of float64: {found_blocks:.0e} instead of {exact:.0e}, "
+            "at about d³/2 queries. Isolating heads by saturation needs neither bases nor orthogonality, "
+            f"and ends at {general:.0e} on the same heads.",
         ),
     )
 

@@ -96,8 +96,8 @@ def _run(fast: bool, seed: int) -> Findings:
         ),
         remarks=(
             f"At C = {_C:g} and r = {ranks[-1]} the convex program asks {rows[-1][4] / rows[-1][3]:.2g} "
-            "times what columns ask: it pays off only "
-            f"when 2Cr is well below d. It recovered {n_right} of {len(ranks) * n_convex} heads"
+            f"times what columns ask: it pays off only when 2Cr is well below d. It recovered {n_right} of "
+            f"{len(ranks) * n_convex} heads"
             + (
                 "; the others ended as UNRESOLVED "
                 f"({', '.join(f'{name}: {count}' for name, count in sorted(reasons.items()))})."

@@ -92,8 +92,8 @@ def _run(fast: bool, seed: int) -> Findings:
         ),
         remarks=(
             "The summary expects an error of order sigma/(mu·least entry). Measured, the margin enters at "
-            "most once: the error grows like mu to the "
-            f"power {exponent:.2f}, and over sigma/mu the lines of all margins nearly fall together.",
+            f"most once: the error grows like mu to the power {exponent:.2f}, and over sigma/mu the lines of "
+            "all margins nearly fall together.",
         ),
     )
 

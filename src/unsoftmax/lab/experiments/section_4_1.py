@@ -80,12 +80,11 @@ def _run(fast: bool, seed: int) -> Findings:
         ),
         remarks=(
             "The reduction takes two queries a measurement and is blind when Aᵀu = 0, with biases, and "
-            "behind a skip connection. Measuring inside "
-            "one linear piece of the network takes one query each and has none of these limits; it is the "
-            "default.",
+            "behind a skip connection. Measuring inside one linear piece of the network takes one query "
+            "each and has none of these limits; it is the default.",
             "The paper's section rests on a learner of two-layer ReLU networks with independent rows, and "
-            "conjectures one without. The one used "
-            "here needs no independence: m > d is among the rows below.",
+            "conjectures one without. The one used here needs no independence: m > d is among the rows "
+            "below.",
         ),
     )
 

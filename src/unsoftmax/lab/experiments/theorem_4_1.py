@@ -112,12 +112,10 @@ def _saturation(fast: bool, seed: int) -> tuple[Table, str, bool]:
     if first_failure is not None:
         scale, failed = first_failure
         remark = (
-            f"The literal algorithm fails numerically: scores beyond about {_SATURATING:g} leave no digit "
-            "of the softmax weight, which happens in "
-            f"{failed} of {n_seeds} runs at score scale {scale:g} and width {d}. Those runs end as "
-            "UNRESOLVED. The default learner "
-            f"chooses the sizes of its probes and stays at {max(row[5] for row in rows):.0e} on the same "
-            "heads."
+            f"The literal algorithm fails numerically: scores beyond about {_SATURATING:g} leave no digit of "
+            f"the softmax weight, which happens in {failed} of {n_seeds} runs at score scale {scale:g} and "
+            f"width {d}. Those runs end as UNRESOLVED. The default learner chooses the sizes of its probes "
+            f"and stays at {max(row[5] for row in rows):.0e} on the same heads."
         )
     return Table("saturation", columns, tuple(rows)), remark, safe
 

@@ -101,12 +101,11 @@ def _run(fast: bool, seed: int) -> Findings:
         charts=(Chart("success", "C", "rate of success", tuple(lines), log_x=False, log_y=False),),
         remarks=(
             "The theorem leaves C open. Success rises from 0 to 1 within a factor of about two; the first C "
-            "of the grid at which every seed was "
-            f"solved is {', '.join(f'{C:g} at d = {d}, r = {r}' for (d, r), C in enough.items() if C)}.",
+            "of the grid at which every seed was solved is "
+            f"{', '.join(f'{C:g} at d = {d}, r = {r}' for (d, r), C in enough.items() if C)}.",
             _from_answers(literal, runs - lost, runs, constants[-1], why),
             f"The adaptive range finder needs no C and no rank, and pays {last[4]:,} queries where the "
-            f"theorem at that C pays {last[3]:,} "
-            f"(d = {last[0]}, r = {last[1]}, {last[2]:,} parameters).",
+            f"theorem at that C pays {last[3]:,} (d = {last[0]}, r = {last[1]}, {last[2]:,} parameters).",
         ),
     )
 
@@ -137,10 +136,9 @@ def _from_answers(literal: int, scaled: int, runs: int, C: float, why: str) -> s
     else:
         text = (
             "From answers the literal algorithm, with standard normal rows, fails numerically: it finds W "
-            f"in {literal} of {runs} runs at C = {C:g}. "
-            "Forms of Gaussian rows have heavy tails, so some pairs saturate the sigmoid, and some have a·v "
-            "near zero, where digits are lost; one "
-            "such pair spoils the convex program."
+            f"in {literal} of {runs} runs at C = {C:g}. Forms of Gaussian rows have heavy tails, so some "
+            "pairs saturate the sigmoid, and some have a·v near zero, where digits are lost; one such pair "
+            "spoils the convex program."
         )
     text += (
         " With rows scaled by a common factor, and drawn again where they are nearly orthogonal to v, it is "

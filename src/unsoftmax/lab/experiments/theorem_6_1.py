@@ -86,12 +86,11 @@ def _run(fast: bool, seed: int) -> Findings:
         charts=(Chart("error", "tau", "worst Frobenius error of W", tuple(lines)),),
         remarks=(
             f"The bound of the proof is loose by a factor of {1 / max(ratios):.1f} or more on this grid (at "
-            f"most {1 / min(ratios):.0f}), although "
-            "every answer is off by the whole tau: the proof takes every entry of v to be as small as mu, "
-            "and every error to point the worst way.",
+            f"most {1 / min(ratios):.0f}), although every answer is off by the whole tau: the proof takes "
+            "every entry of v to be as small as mu, and every error to point the worst way.",
             "Its probes are short (1/B), so the signal is short too. Rows as long as the target admits "
-            "carry more: on the same heads the default "
-            f"learner, with rows of norm 100, is {min(gains):,.0f} to {max(gains):,.0f} times closer.",
+            f"carry more: on the same heads the default learner, with rows of norm 100, is {min(gains):,.0f} "
+            f"to {max(gains):,.0f} times closer.",
         ),
     )
 

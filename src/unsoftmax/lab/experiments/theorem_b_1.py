@@ -111,13 +111,11 @@ def _run(fast: bool, seed: int) -> Findings:
         charts=(Chart("error", "queries (labels)", "worst error", lines),),
         remarks=(
             f"The proven constants are loose on this grid: v is {1 / over_v:.1f} times closer than eps, "
-            f"which would take {1 / over_v**2:.0f} times "
-            f"fewer labels; W is {1 / over_W:.0f} times closer than its bound, for which every entry is off "
-            "as far as the least entry of v allows.",
-            f"Averaging pays 1/eps² for v: {queries_v[-1]:,} labels for an error of {rows[-1][2]:.0e}, and "
-            "W inherits it. Bisecting the ratios of v "
-            f"as well pays one label a bit: {ours.rows[-1][1]:,} labels give v and W to "
-            f"{ours.rows[-1][2]:.0e}.",
+            f"which would take {1 / over_v**2:.0f} times fewer labels; W is {1 / over_W:.0f} times closer "
+            "than its bound, for which every entry is off as far as the least entry of v allows.",
+            f"Averaging pays 1/eps² for v: {queries_v[-1]:,} labels for an error of {rows[-1][2]:.0e}, and W "
+            f"inherits it. Bisecting the ratios of v as well pays one label a bit: {ours.rows[-1][1]:,} "
+            f"labels give v and W to {ours.rows[-1][2]:.0e}.",
         ),
     )
 

@@ -181,8 +181,7 @@ def _collect(
 
 
 def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
-    """A cell whose worker died while others ran is run alone; if the worker dies again, that is its
-    row."""
+    """A cell whose worker died while others ran is run alone; if the worker dies again, that is its row."""
     for _ in range(_LOSSES_ALONE):
         future = crew.submit(_run_batch, [cell])
         first_done(crew, [future])

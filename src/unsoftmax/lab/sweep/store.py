@@ -62,8 +62,7 @@ class Store:
             self._db.close()
             raise UsageError(
                 f"{path.parent} holds cells that other code of this library computed ({codes[0]}, now "
-                f"{code_digest()}); "
-                "a table of two codes says nothing, so choose another --out"
+                f"{code_digest()}); a table of two codes says nothing, so choose another --out"
             )
 
     def rows(self) -> dict[str, dict[str, Any]]:

@@ -51,8 +51,8 @@ class Surroundings:
         share = float(np.linalg.norm(own) / np.linalg.norm(v[h]))
         if d < H or share < 1e-3:
             raise Unresolved(
-                f"head {h + 1} of {H} has a readout that is a sum of the other heads' readouts "
-                f"(independent part {share:.1g}), so no row shows it alone"
+                f"head {h + 1} of {H} has a readout that is a sum of the other heads' readouts (independent "
+                f"part {share:.1g}), so no row shows it alone"
             )
         own = own / np.linalg.norm(own)
         free = np.linalg.svd(np.concatenate([others, own[None]]))[2][H:]

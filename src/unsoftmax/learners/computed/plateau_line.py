@@ -77,8 +77,8 @@ class PlateauLine:
 def saturating_scale(
     queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float, count: int = 16
 ) -> float:
-    """A scale at which all heads are saturated almost everywhere on a line. limit: longest row
-    allowed. count: points compared at every scale.
+    """A scale at which all heads are saturated almost everywhere on a line. limit: longest row allowed.
+    count: points compared at every scale.
     """
     scale = float(np.sqrt(queries.width))
     highest = min(limit, _LONGEST) / (_RATIO + 31.0)  # 31: what tan θ adds at the ends of the line

@@ -131,8 +131,8 @@ def _slopes(sphere: Sphere, kinks: Kinks, chosen: NDArray[np.int64]) -> tuple[Ar
     """(J, k - 2, k) directions e across the circle at each kink, and w·e over w·t of its tangent t; NaN where
     other kinks are too near.
 
-    Along a direction through the kink the second difference is |w·e| times the jump. That of t + e and of
-    t - e, over that of t, are |1 + ρ| and |1 - ρ|.
+    Along a direction through the kink the second difference is |w·e| times the jump. That of t + e and of t -
+    e, over that of t, are |1 + ρ| and |1 - ρ|.
     """
     places, tangents, jumps = kinks.places[chosen], kinks.tangents[chosen], kinks.jumps[chosen]
     k, radius = sphere.width, sphere.radius

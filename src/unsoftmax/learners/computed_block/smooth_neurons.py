@@ -1,8 +1,8 @@
 """Smooth neurons on a sphere without derivatives: too many random neurons are fitted, then pruned.
 
 With half as many neurons again as there are, a fit from a random start arrives at the rounding of the answers
-(with just as many it does not). At such an end the true neurons are among those found, because translates
-and dilations of one activation are independent; the others can be removed one by one at no loss.
+(with just as many it does not). At such an end the true neurons are among those found, because translates and
+dilations of one activation are independent; the others can be removed one by one at no loss.
 """
 
 from __future__ import annotations

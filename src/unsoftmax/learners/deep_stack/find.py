@@ -63,8 +63,8 @@ _ONE_STEP = RefinementOptions(
 @dataclass(frozen=True, eq=False)
 class FoundStack:
     """state: the stack. again: the same after one step on fresh rows alone, which moves parameters by their
-    error. residual, fresh: rms misfit of the fit and of the fresh rows. allowed: what rounding explains
-    of them."""
+    error. residual, fresh: rms misfit of the fit and of the fresh rows. allowed: what rounding explains of
+    them."""
 
     state: StackState
     again: StackState

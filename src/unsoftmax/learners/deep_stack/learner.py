@@ -44,8 +44,7 @@ class DeepStackLearner:
     set the price. Assumes: see `claim`. Recovers: L, the neurons of every layer, its activation, eps of all
     norms and the final norm; plain networks (GELU, SiLU, tanh, softplus, ReLU) with biases, gated ones
     (SwiGLU, GEGLU) with or without a linear path before each. Fails when: rows cannot be long, layers have
-    different activations, or L·m exceeds about 0.15·d² gated or 0.3·d² smooth plain neurons (all
-    UNRESOLVED).
+    different activations, or L·m exceeds about 0.15·d² gated or 0.3·d² smooth plain neurons (all UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.NETWORK

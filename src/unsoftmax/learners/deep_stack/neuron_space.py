@@ -84,9 +84,9 @@ def neuron_spaces(
     if found_any:  # what refused it is the better reason
         return
     raise Unresolved(
-        f"second derivatives along {q} directions span {seen}, and no set of neurons explains them; "
-        f"networks of more than about 0.15·d² = {0.15 * d * d:.0f} gated neurons in all layers together "
-        "are beyond this width"
+        f"second derivatives along {q} directions span {seen}, and no set of neurons explains them; networks "
+        f"of more than about 0.15·d² = {0.15 * d * d:.0f} gated neurons in all layers together are beyond "
+        "this width"
     )
 
 

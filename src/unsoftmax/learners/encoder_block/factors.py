@@ -1,8 +1,8 @@
 """The Jacobian of a block's answers as factors, one an array of the parameters.
 
 Every array T of the parameters enters the answer of a sequence as out += M T v, so that its part of the
-Jacobian is M ⊗ v with one M and one v a sequence. The normal matrix, and a preconditioner
-mean(MᵀM) ⊗ mean(v vᵀ), follow.
+Jacobian is M ⊗ v with one M and one v a sequence. The normal matrix, and a preconditioner mean(MᵀM) ⊗ mean(v
+vᵀ), follow.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """All heads, from what other rows add to the answer of an asking row.
 
 S(K, b) = Σ_h V_h Σ_i α_i (k_i - b) with weights α over the keys k_i and the asking row b. Copies of one key
-take the heads
-apart for one difference a = k - b; done for a basis of differences this gives all V_h. Then several keys a
-query give
-their weights, and the weights' logarithms the scores.
+take the heads apart for one difference a = k - b; done for a basis of differences this gives all V_h. Then
+several keys a query give their weights, and the weights' logarithms the scores.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The last LayerNorm of a post-norm block, from the geometry of the answers.
 
 An answer is o = g∘n + β with 1ᵀn = 0 and |n|² = d·v/(v + eps), v the variance of what is normed. So answers
-fill
-a hyperplane with normal 1/g, and lie just inside an ellipsoid there. How far inside shows the size of what is
-normed, r, where it is not much larger than √eps. Lengths are counted in units of √eps: that factor is free.
+fill a hyperplane with normal 1/g, and lie just inside an ellipsoid there. How far inside shows the size of
+what is normed, r, where it is not much larger than √eps. Lengths are counted in units of √eps: that factor is
+free.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ _STEPS = 12
 
 @dataclass(frozen=True)
 class LastNorm:
-    """gain: (d,), up to one factor; offset: mean of answers over gains; centre (k,) and square: of the
-    sphere in
-    the basis's coordinates."""
+    """gain: (d,), up to one factor; offset: mean of answers over gains; centre (k,) and square: of the sphere
+    in the basis's coordinates."""
 
     basis: Array
     gain: Array
@@ -74,8 +73,8 @@ class LastNorm:
 
 
 def last_norm_of(answers: Array, basis: Array, *, flat: float = _FLAT) -> LastNorm:
-    """From answers (n, d) to rows far out: the gain exactly, centre and square as far as eps can be left
-    out. flat: smallest singular value of answers in a hyperplane, over the largest, as rounding leaves it."""
+    """From answers (n, d) to rows far out: the gain exactly, centre and square as far as eps can be left out.
+    flat: smallest singular value of answers in a hyperplane, over the largest, as rounding leaves it."""
     middle = answers.mean(axis=0)
     _, sizes, right = np.linalg.svd(answers - middle)
     if sizes[-1] > flat * sizes[0]:
@@ -98,11 +97,10 @@ def last_norm_of(answers: Array, basis: Array, *, flat: float = _FLAT) -> LastNo
 def straightened(norm: LastNorm, answers: Array, places: Array, degree: int) -> tuple[LastNorm, float]:
     """Centre and square such that r is a polynomial along lines through the place where it vanishes.
 
-    answers: (lines, places, d). Degree one, on half lines, for networks with kinks: lines that cross one
-    are left
-    out, and centre and square follow. A higher degree, on whole lines, for smooth ones: the centre follows,
-    while
-    a change of the square looks like a cubic. Also returns what is left of the polynomials, over their size.
+    answers: (lines, places, d). Degree one, on half lines, for networks with kinks: lines that cross one are
+    left out, and centre and square follow. A higher degree, on whole lines, for smooth ones: the centre
+    follows, while a change of the square looks like a cubic. Also returns what is left of the polynomials,
+    over their size.
     """
     weight = 1.0 / (np.abs(places) + 0.2 * np.abs(places).max())
     columns = np.linalg.qr(np.vander(places, degree + 1) * weight[:, None])[0]

@@ -1,9 +1,8 @@
 """The last norm's sphere behind a smooth network: second derivatives of r span few dimensions for the right
 one only.
 
-An error of the square stretches r along itself, by more the longer it is. That adds to every Hessian, so
-that they
-no longer span as many dimensions as there are neurons. Gauss-Newton on centre and square lowers what is
+An error of the square stretches r along itself, by more the longer it is. That adds to every Hessian, so that
+they no longer span as many dimensions as there are neurons. Gauss-Newton on centre and square lowers what is
 beyond.
 """
 
@@ -56,8 +55,8 @@ def scaled(
             return norm.at(theta)
         if q == k:
             raise Unresolved(
-                "no sphere of the last norm makes second derivatives those of a network that the width "
-                "can tell apart"
+                "no sphere of the last norm makes second derivatives those of a network that the width can "
+                "tell apart"
             )
         q = min(k, max(q + 1, int(np.ceil(1.25 * q))))
 

@@ -46,9 +46,8 @@ class EncoderBlockLearner:
 
     Claim: exact in float64, number of heads, neurons, eps and activation unknown. Queries: 1 to 3 times the
     parameters of the layer. Assumes: see `claim`. Recovers: the canonical block. Fails when: rows are
-    bounded,
-    answers carry errors, neurons are too many for the width or, post-norm, the residual stream vanishes
-    nowhere.
+    bounded, answers carry errors, neurons are too many for the width or, post-norm, the residual stream
+    vanishes nowhere.
 
     attempts: starts from other random rows, where one does not arrive.
     """
@@ -99,8 +98,8 @@ class EncoderBlockLearner:
                 bound = parameter_error(asks, shape, state, rng)
             return Learned(state.model(shape).canonical(), self.claim, error_bound=bound)
         raise Unresolved(
-            f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the "
-            "block may have another network, or rows and neurons of very different sizes"
+            f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the block may "
+            "have another network, or rows and neurons of very different sizes"
         )
 
 
@@ -171,8 +170,8 @@ def _check_order(asks: AsksSequences, width: int, rng: np.random.Generator) -> N
     answers = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
     if (short := smallest_format(answers)) is not None:
         raise Unresolved(
-            f"all answers are {short.value} numbers: a block is recovered from differences that "
-            "their rounding hides; ask the same block in float64 (torch: module.double())"
+            f"all answers are {short.value} numbers: a block is recovered from differences that their "
+            "rounding hides; ask the same block in float64 (torch: module.double())"
         )
     plain, others, last = answers
     scale = _SAME_ORDER * float(np.abs(plain).max())
@@ -198,8 +197,7 @@ def _start_of(
     asks: AsksSequences, width: int, rng: np.random.Generator
 ) -> Callable[[], tuple[BlockShape, BlockState]]:
     """How to begin: with a norm that comes last, or with norms that come first. Raises where large rows are
-    not
-    passed on."""
+    not passed on."""
     _check_order(asks, width, rng)
     row = rng.standard_normal(width)
     far = np.stack([1e3 * row, 1e6 * row])[:, None]

@@ -123,8 +123,7 @@ def direction_responses(asks: AsksSequences, rows: PostNormRows, middle: Middle)
 
 def _stream_of(answers: Array, near: Array, rows: PostNormRows, middle: Middle) -> Array:
     """y of answers but for its length, which is that of a point nearby: r(u) = ρ·n with |u| given, by
-    Newton's
-    method for u and ρ. NaN where it does not arrive."""
+    Newton's method for u and ρ. NaN where it does not arrive."""
     d, k = rows.shape.width, near.shape[1]
     n = middle.norm.normed(answers)[0]
     n /= np.linalg.norm(n, axis=1, keepdims=True)

@@ -1,5 +1,5 @@
-"""The middle of a post-norm block: r(u) = P·g1∘u + network(u), found inside the ball, and what the last
-norm makes of it."""
+"""The middle of a post-norm block: r(u) = P·g1∘u + network(u), found inside the ball, and what the last norm
+makes of it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _LEFT = 1e-3  # of the linear part, which gains and reflections must explain
 
 @dataclass(frozen=True)
 class Middle:
-    """gain: (d,). inner (J, k + 1), outer (k, J + 1): the network's layers. norm: the last norm, whose eps
-    is one."""
+    """gain: (d,). inner (J, k + 1), outer (k, J + 1): the network's layers. norm: the last norm, whose eps is
+    one."""
 
     activation: Activation
     gain: Array

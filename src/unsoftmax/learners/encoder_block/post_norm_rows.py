@@ -1,6 +1,5 @@
-"""Post-norm blocks, one row at a time: the value path A and the constant c, so that the first norm's input
-is set
-at will.
+"""Post-norm blocks, one row at a time: the value path A and the constant c, so that the first norm's input is
+set at will.
 
 A single row x is answered with last(r(u)), u = y/size(y), y = P(x + A·x) + c. A and c come from answers
 alone, through the unknown Jacobian of everything behind y.

@@ -2,8 +2,7 @@
 set at will.
 
 A single row x is answered with y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h. Where rows are
-huge, both norms only see
-directions: there A is measured first, then c from how answers approach their limit.
+huge, both norms only see directions: there A is measured first, then c from how answers approach their limit.
 """
 
 from __future__ import annotations

@@ -102,8 +102,7 @@ def parameter_error(
     them.
 
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
-    order,
-    beside that of the new answers themselves; the factor covers both, and the step's own error.
+    order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
     data = _sequences(asks, shape, state, rng)
     step = RefinementOptions(

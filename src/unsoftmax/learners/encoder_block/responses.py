@@ -24,9 +24,8 @@ class Responses(Protocol):
     def ask(self, keys: Array, asking: Array) -> Array: ...
 
     def settle(self, found: Array, asking: Array, heads: int) -> Array:
-        """What the keys add, where one difference of rows was asked with many asking rows: it lies in a
-        space of
-        as many dimensions as there are heads."""
+        """What the keys add, where one difference of rows was asked with many asking rows: it lies in a space
+        of as many dimensions as there are heads."""
 
     def weights(self, found: Array, asking: Array, columns: Array) -> Array:
         """Weights of known columns (m, c) in one response."""

@@ -44,8 +44,7 @@ class BlockState:
 
     queries (H, r, p + 1), keys and values (H, r, p) of tokens with p coordinates; last columns are biases.
     outputs: (m, H·r + 1), what all heads' values add, and a constant. inner: (J, k + 1) and outer: (m, J +
-    1),
-    the network. log_eps: (2,). gains: (3, d), for post-norm only: first gain, second gain, second bias.
+    1), the network. log_eps: (2,). gains: (3, d), for post-norm only: first gain, second gain, second bias.
     Pre-norm: p = k seen coordinates of normed tokens, m = d. Post-norm: p = d, m = k.
     """
 

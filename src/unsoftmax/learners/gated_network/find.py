@@ -96,8 +96,8 @@ def _units(
     candidates: Sequence[Activation],
     rng: np.random.Generator,
 ) -> _Units:
-    """Coefficients of g gᵀ and of g wᵀ + w gᵀ at many points: the second is 2·steepness·down·φ'(a), the
-    first linear in the rest."""
+    """Coefficients of g gᵀ and of g wᵀ + w gᵀ at many points: the second is 2·steepness·down·φ'(a), the first
+    linear in the rest."""
     J, m, q = len(gates), asks.outputs, len(table.basis)
     design = np.concatenate([products(gates, gates), 2.0 * products(gates, others)])  # (2J, n)
     forms = as_vectors(table.forms)
@@ -144,8 +144,8 @@ def _units(
 
 
 def _whole(asks: Asks, region: Region, table: HessianTable, found: _Units, rng: np.random.Generator) -> Array:
-    """The state (2J, k + 1) on the whole space; what lies beside the subspace comes from gradients, which
-    are linear in it."""
+    """The state (2J, k + 1) on the whole space; what lies beside the subspace comes from gradients, which are
+    linear in it."""
     J, m, k = len(found.gate), asks.outputs, asks.width
     gate = np.column_stack([found.gate @ table.basis, found.profiles.bias])
     up = np.column_stack([found.up @ table.basis, found.up_bias])

@@ -1,5 +1,5 @@
-"""Joint refinement of a gated network: gates and up rows move, the down rows are solved for exactly at
-every step."""
+"""Joint refinement of a gated network: gates and up rows move, the down rows are solved for exactly at every
+step."""
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 span.
 
 Beside g the span holds the tangent g uᵀ + u gᵀ, so the power method only creeps towards g gᵀ, and stops
-somewhere in the plane of
-g and u. Inside that plane g is found by linear algebra.
+somewhere in the plane of g and u. Inside that plane g is found by linear algebra.
 """
 
 from __future__ import annotations

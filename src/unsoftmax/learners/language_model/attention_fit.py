@@ -2,8 +2,7 @@
 rows.
 
 Everything else of the layer is known. With z normed rows, c = Σ_h O_h·Σ_i α_i V·z_i is what attention adds to
-the last row, and the
-state is a known function of it, linearised row by row.
+the last row, and the state is a known function of it, linearised row by row.
 """
 
 from __future__ import annotations

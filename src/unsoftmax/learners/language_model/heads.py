@@ -1,11 +1,9 @@
 """Heads of a one-layer decoder with rotary positions, from what attention adds to the last row.
 
 Zero rows have key and value zero, so k of them lower the weights of all others evenly. 1. One row behind k
-zero rows: a rational
-function of k, whose poles count the heads. 2. Derivatives in a row before it, at several k: what every head
-writes. 3. Prompts
-with two such rows, at distances one and two: score matrices. 4. Their factors: groups, keys, queries, the
-rotary base.
+zero rows: a rational function of k, whose poles count the heads. 2. Derivatives in a row before it, at
+several k: what every head writes. 3. Prompts with two such rows, at distances one and two: score matrices. 4.
+Their factors: groups, keys, queries, the rotary base.
 """
 
 from __future__ import annotations
@@ -322,8 +320,7 @@ def _further_scores(
     rng: np.random.Generator,
 ) -> list[Array]:
     """K(1 + gap) of every group in the basis of its key, heads side by side: one row far before the asker,
-    and zero rows
-    between them."""
+    and zero rows between them."""
     heads, d, _ = written.shape
     rank = keys[0].basis.shape[1]
     count = int(_SPARE * rank) + 6
@@ -348,9 +345,8 @@ def _scores(
     outputs: AttentionOutputs, written: Array, row: Array, own: Array, z: Array, before: Array
 ) -> tuple[Array, Array]:
     """Scores (n, S, H) of rows z (n, S, d) with an asker, and how far they can be trusted. before: whole
-    prompts but the
-    asker, in which zero rows may be; the shares of rows in the output are solved for, and their logarithms
-    are scores."""
+    prompts but the asker, in which zero rows may be; the shares of rows in the output are solved for, and
+    their logarithms are scores."""
     count, several, d = z.shape
     heads = len(written)
     mine = written @ row  # (H, d)

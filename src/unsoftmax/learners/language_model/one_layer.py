@@ -154,8 +154,7 @@ class _OneLayer:
         if state.conditioning > _WORST_CONDITION:
             raise NotIdentifiable(
                 f"the unembedding of {len(self.unembedding.matrix)} tokens has no full rank "
-                f"{self.unembedding.width}, so hidden states "
-                "are seen in part only"
+                f"{self.unembedding.width}, so hidden states are seen in part only"
             )
         with self.prompts.phase("precision"):
             rounded = rows_are_rounded(self.prompts, self.rng)
@@ -182,8 +181,7 @@ class _OneLayer:
         if self.precision.noise > _SHORTEST:
             raise Unresolved(
                 f"hidden states carry errors of {self.precision.noise:.1g}; the stages after the unembedding "
-                "need "
-                f"{_SHORTEST:.0g}, which float32 gives and shorter arithmetic does not"
+                f"need {_SHORTEST:.0g}, which float32 gives and shorter arithmetic does not"
             )
 
     def _one_row(self, state: HiddenState) -> tuple[OneRowState, float]:
@@ -285,8 +283,7 @@ class _OneLayer:
         bound = self._bound(difference) + rows_bound  # both fits take the rest of the layer as known
         gauge = (
             "order of heads and groups; values and outputs of a group up to an invertible matrix; queries "
-            "and keys of a group up to one "
-            "complex factor a rotary plane"
+            "and keys of a group up to one complex factor a rotary plane"
         )
         self._keep("heads", found.attention, bound, gauge, certificate)
         self._keep("rotary-base", float(np.exp(found.log_theta)), bound, "none", certificate)
@@ -315,8 +312,8 @@ class _OneLayer:
         worst, allowed = float(errors.max()), max(_FITTED, _FITTED_NOISE * self.precision.noise)
         if not worst <= allowed:
             raise Unresolved(
-                f"the fit of {what} is {worst:.2g} off on fresh prompts, where {allowed:.2g} is allowed; "
-                "the answers may be rounded, or the model is no layer of RMSNorm, rotary attention and SwiGLU"
+                f"the fit of {what} is {worst:.2g} off on fresh prompts, where {allowed:.2g} is allowed; the "
+                "answers may be rounded, or the model is no layer of RMSNorm, rotary attention and SwiGLU"
             )
         return PartCertificate(worst, int(errors.size), 1.0)
 

@@ -4,8 +4,7 @@
     h/√(ms h + e3)
 
 The Jacobian is used by its products. The preconditioner has one block for every neuron, which couples its
-gate, up and down, and a
-Kronecker product for A.
+gate, up and down, and a Kronecker product for A.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Value path and constant of a decoder without rotary positions, from single rows and copies of one.
 
 h = y + M(y/|y|), y = s + A·norm(s) + c, s a row with its position. Of h the direction is seen, n. Copies of
-one row s get equal weights. So with N the derivative of n by h and G that of h by y, the derivative of n by
-a single row is N·G·(1 + A·J), J that of the norm; three quarters of N·G·A·J is that by three copies beside
-it. G·y = y + w/|y|²·eps, because M sees a direction.
+one row s get equal weights. So with N the derivative of n by h and G that of h by y, the derivative of n by a
+single row is N·G·(1 + A·J), J that of the norm; three quarters of N·G·A·J is that by three copies beside it.
+G·y = y + w/|y|²·eps, because M sees a direction.
 """
 
 from __future__ import annotations

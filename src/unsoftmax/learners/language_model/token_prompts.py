@@ -1,10 +1,8 @@
 """Hidden width, kind of the final norm and the column space of the unembedding, from token prompts alone.
 
 The published setting (arXiv 2403.06634): centred logits of any prompts lie in a space of d dimensions, so d +
-a few random prompts
-show d as a rank, and their span is that of the unembedding. With LayerNorm they lie in a plane beside the
-origin: their rank is
-one more than that of their differences.
+a few random prompts show d as a rank, and their span is that of the unembedding. With LayerNorm they lie in a
+plane beside the origin: their rank is one more than that of their differences.
 """
 
 from __future__ import annotations
@@ -51,8 +49,8 @@ class TokenPrompts(Protocol):
 @dataclass(frozen=True, eq=False)
 class ColumnSpace:
     """basis: orthonormal columns (V, rank) that span the centred logits. width: hidden width. layer_norm:
-    whether the final norm
-    is a LayerNorm with a bias; without a bias it looks like an RMSNorm of one dimension less."""
+    whether the final norm is a LayerNorm with a bias; without a bias it looks like an RMSNorm of one
+    dimension less."""
 
     basis: Array
     width: int
@@ -64,10 +62,9 @@ class TokenPromptLearner:
     """The column space of the unembedding.
 
     Claim: at most 1.25·(d + 16) + 64 queries, plus verification. Assumes: more tokens than hidden dimensions
-    (checked: the rank
-    is below both). Recovers: the hidden width, and the unembedding up to an invertible matrix of d×d. Fails
-    when: hidden states
-    of random prompts do not fill all dimensions clearly (no gap: UNRESOLVED).
+    (checked: the rank is below both). Recovers: the hidden width, and the unembedding up to an invertible
+    matrix of d×d. Fails when: hidden states of random prompts do not fill all dimensions clearly (no gap:
+    UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.LANGUAGE_MODEL
@@ -94,8 +91,8 @@ class TokenPromptLearner:
                     break
                 if len(logits) > _GROWTH * (vocabulary + _SPARE) + _FIRST:
                     raise Unresolved(
-                        f"logits of {len(logits)} prompts show no rank below the {vocabulary} tokens; "
-                        "is the hidden width larger?"
+                        f"logits of {len(logits)} prompts show no rank below the {vocabulary} tokens; is the "
+                        "hidden width larger?"
                     )
                 wanted = int(np.ceil(_GROWTH * len(logits)))
         rank, gap = found

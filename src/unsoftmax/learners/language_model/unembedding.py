@@ -1,8 +1,7 @@
 """The unembedding of a pre-norm decoder of any depth, absolutely, from d queries with vectors as prompts.
 
 One row T·x with a huge T is a prompt by itself. Every sublayer sees a normed row, so it adds O(1) to a
-residual stream of size
-T, and the final norm sees x up to O(1/T). The centred log-probabilities are then the
+residual stream of size T, and the final norm sees x up to O(1/T). The centred log-probabilities are then the
 unembedding times the normed x, and d rows x fix it.
 """
 
@@ -65,9 +64,8 @@ class UnembeddingLearner:
     Claim: d queries, plus verification. Queries: exactly d. Assumes: rows of any size may be sent (checked by
     the asker's bound);
     a pre-norm residual stream (checked on fresh directions). Recovers: U·diag(gain), centred over the
-    vocabulary; nothing is left
-    open, and the depth does not matter. Fails when: the model normalises its input, or norms after every
-    sublayer (OUTSIDE_CLASS).
+    vocabulary; nothing is left open, and the depth does not matter. Fails when: the model normalises its
+    input, or norms after every sublayer (OUTSIDE_CLASS).
     """
 
     verification: int = _VERIFICATION
@@ -133,8 +131,7 @@ def _check(certificate: PartCertificate) -> None:
 
 def _solved(norm: Norm, rows: Array, columns: Array) -> Array:
     """The matrix whose logits of the rows are `columns`. The bias of LayerNorm is solved for at size 1/√d,
-    where it counts as much as
-    any direction, and a second solve removes the rounding of the first."""
+    where it counts as much as any direction, and a second solve removes the rounding of the first."""
     share = 1.0 if norm.bias is None else 1.0 / np.sqrt(norm.width)
     normed = norm(rows) if norm.bias is None else norm(rows) - norm.bias + share
     inverse = np.linalg.pinv(normed)
@@ -146,8 +143,7 @@ def _solved(norm: Norm, rows: Array, columns: Array) -> Array:
 
 def _even_rows(rng: np.random.Generator, d: int) -> Array:
     """d orthogonal rows of mean square one that float32 holds, with entries of one size and one mean: short
-    arithmetic rounds them
-    less than rows of one entry, and LayerNorm tells all of them apart."""
+    arithmetic rounds them less than rows of one entry, and LayerNorm tells all of them apart."""
     mean = np.full((d, 1), 1.0 / np.sqrt(d))
     if d == 1:
         return mean

@@ -40,9 +40,8 @@ class BiasedRefinement:
     An error of z moves the score of a carrier of length A by A times as much, so rows are short at first, and
     as long as W needs when little error is left.
     gain: the part of a correction that is left of the error after it. smallest: what an answer may be off by
-    where it should vanish (a format's
-    smallest number). least: smallest b·v to ask with. unit: relative precision of an answer, which is left of
-    all that moves the score of the carrier.
+    where it should vanish (a format's smallest number). least: smallest b·v to ask with. unit: relative
+    precision of an answer, which is left of all that moves the score of the carrier.
     """
 
     asker: Asker
@@ -98,8 +97,7 @@ class BiasedRefinement:
             raise OutsideClass(
                 Test("answers vanish, step or turn where the scores predict"),
                 f"at fresh asking rows, scores are off by {seen / float(np.linalg.norm(Z[0])):.2g} of their "
-                "size: another family, or a target that "
-                "computes in low precision",
+                "size: another family, or a target that computes in low precision",
             )
         off = seen + unseen
         of_W = _FACTOR * off * np.sqrt(d) / float(np.linalg.norm(B, axis=1).min()) / size

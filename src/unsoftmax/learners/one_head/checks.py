@@ -75,8 +75,8 @@ def check_constant(asker: Asker, c: float, rng: np.random.Generator) -> None:
             if np.abs(answers - c).max() > 1e-12 * abs(c):
                 raise OutsideClass(
                     CONSTANT_TEST,
-                    f"single unit rows all give {c:.6g}, but a sequence of {length} rows moved the answer "
-                    f"by {np.abs(answers - c).max():.3g}",
+                    f"single unit rows all give {c:.6g}, but a sequence of {length} rows moved the answer by "
+                    f"{np.abs(answers - c).max():.3g}",
                 )
 
 
@@ -135,6 +135,6 @@ def _check_proportion(scores: Array, rounding: float) -> None:
         if largest < _READABLE and abs(scores[name] - part * scores[0]) > rounding * np.exp(largest):
             raise OutsideClass(
                 SIGMOID_TEST,
-                f"a row has score {scores[0]:.9g}, but {part:g} times the row has {scores[name]:.9g}; "
-                "one head's scores grow in proportion",
+                f"a row has score {scores[0]:.9g}, but {part:g} times the row has {scores[name]:.9g}; one "
+                "head's scores grow in proportion",
             )

@@ -129,8 +129,8 @@ class ClippedLearner:
             room = min(high - c, c - low)
             if not room > 0.0:
                 raise Unresolved(
-                    f"a row of zeros is already answered {c:.6g}, and {limits_in_words(self.limits)}; no "
-                    "row shows what is beyond it"
+                    f"a row of zeros is already answered {c:.6g}, and {limits_in_words(self.limits)}; no row "
+                    "shows what is beyond it"
                 )
             for _ in range(80):
                 answers = asker.ask(size * basis[:, None]) - c

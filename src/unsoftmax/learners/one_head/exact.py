@@ -58,8 +58,8 @@ _CLAIM = Claim(
         Assumption("answers repeat", "early queries asked again"),
     ),
     queries=QueryCount(
-        "1.001 r(2d - r) + d + r + 40; d more with a query bias; rarely, up to 3(d - r) more for "
-        "a weak column or v in the range of W",
+        "1.001 r(2d - r) + d + r + 40; d more with a query bias; rarely, up to 3(d - r) more for a weak "
+        "column or v in the range of W",
         "upper",
         _queries,
         _usual,
@@ -118,8 +118,7 @@ def _nothing_moves(asker: Asker, c: float) -> Stop:
     if coarse and asker.input_bound is not None:
         return Unresolved(
             f"every row up to the largest norm allowed, {asker.input_bound:g}, is answered {c:.6g}: v = 0, "
-            "or answers too coarse for them; "
-            "longer rows (input_bound) or finer answers would tell"
+            "or answers too coarse for them; longer rows (input_bound) or finer answers would tell"
         )
     why = "v = 0, or the answers are so coarse that nothing moves them" if coarse else "v = 0"
     return NotIdentifiable(

@@ -71,14 +71,14 @@ _CLAIM = Claim(
         Assumption("v is not zero", "one-row queries"),
     ),
     queries=QueryCount(
-        "p (r(2d - r) + 4d + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + "
-        "16 d + 400 with a query bias",
+        "p (r(2d - r) + 4d + 24) + 160, p = 2 (float32), 4 (float16), 7 (bfloat16); (p + 5) d(d + 1) + 16 d "
+        "+ 400 with a query bias",
         "upper",
         partial(_queries, passes=max(PASSES.values())),
     ),
     recovers=(
-        "W, v and a query bias, to float64 for float32 and bfloat16; float16 stops where its smallest "
-        "steps do"
+        "W, v and a query bias, to float64 for float32 and bfloat16; float16 stops where its smallest steps "
+        "do"
     ),
     symmetry="none",
     departs="not in the paper",

@@ -128,9 +128,8 @@ class NoiseLearner:
         bound *= _COVER
         refuse_noise(bound, readout)
         note = (
-            f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside "
-            "the bound); "
-            f"rows of norm {readout.bound:.3g} were asked, {repeats} times each"
+            f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the "
+            f"bound); rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
         head = SingleHead(found.matrix, readout.v, w0, readout.c)
         v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)

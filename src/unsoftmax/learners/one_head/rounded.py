@@ -247,8 +247,7 @@ def _refuse_rough(bound: float, rough: MeasuredReadout) -> None:
     if not bound < 0.5:
         raise Unresolved(
             f"the first pass leaves a relative error of {bound:.2g}; rows of norm "
-            f"{3.0 * bound * rough.bound:.2g} instead of "
-            f"{rough.bound:.3g} (input_bound) would help"
+            f"{3.0 * bound * rough.bound:.2g} instead of {rough.bound:.3g} (input_bound) would help"
         )
 
 

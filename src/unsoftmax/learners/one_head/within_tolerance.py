@@ -131,8 +131,8 @@ class ToleranceLearner:
             bound = relative_bound(found, readout)
         refuse_noise(bound, readout)
         note = (
-            f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and "
-            f"rows of norm {readout.bound:.3g} were asked"
+            f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows "
+            f"of norm {readout.bound:.3g} were asked"
         )
         head = SingleHead(found.matrix, readout.v, w0, readout.c)
         v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
@@ -201,16 +201,14 @@ def refuse_noise(bound: float, readout: MeasuredReadout) -> None:
     if not np.isfinite(bound):
         raise Unresolved(
             f"no score is told from zero with rows of norm {readout.bound:.3g} and answers off by "
-            f"{readout.tau:.2g}; "
-            "either W = 0, or much longer rows (input_bound) or a smaller tolerance are needed"
+            f"{readout.tau:.2g}; either W = 0, or much longer rows (input_bound) or a smaller tolerance are "
+            "needed"
         )
     times = bound / _USEFUL
     raise Unresolved(
         f"the parameters are only known to a relative error of {bound:.2g}; rows of norm "
-        f"{1.2 * times * readout.bound:.2g} instead of "
-        f"{readout.bound:.3g} (input_bound), or answers off by {readout.tau / times / 1.2:.2g} instead of "
-        f"{readout.tau:.2g}, "
-        f"would bring it to {_USEFUL:g}"
+        f"{1.2 * times * readout.bound:.2g} instead of {readout.bound:.3g} (input_bound), or answers off by "
+        f"{readout.tau / times / 1.2:.2g} instead of {readout.tau:.2g}, would bring it to {_USEFUL:g}"
     )
 
 

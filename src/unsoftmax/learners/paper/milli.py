@@ -174,8 +174,7 @@ def _oriented(jumps: Array, first: Array, after: Array) -> ReluNetwork:
     if rank < m:
         raise Unresolved(
             f"the {m} gradient jumps have rank {rank}: the rows of A are linearly dependent, which this "
-            "learner does not treat; "
-            "use the default learner"
+            "learner does not treat; use the default learner"
         )
     switched_off = -np.linalg.lstsq(jumps.T, first, rcond=None)[0]
     if np.abs(switched_off - np.round(switched_off)).max() > 1e-3 or not set(np.round(switched_off)) <= {

@@ -63,8 +63,7 @@ class Theorem41:
             columns = int((~np.isfinite(W)).any(axis=0).sum())
             raise Unresolved(
                 f"in {columns} of {d} columns a probe saturated the sigmoid (score beyond about 36), where "
-                "nothing can be read; "
-                "the default learner chooses its sizes and does not saturate"
+                "nothing can be read; the default learner chooses its sizes and does not saturate"
             )
         return Learned(SingleHead(W, v), self.claim)
 

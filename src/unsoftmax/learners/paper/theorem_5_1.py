@@ -63,8 +63,8 @@ class Theorem51:
             recovers="W and v, with high probability over the Gaussian pairs once C exceeds its threshold",
             symmetry="none: both are unique when v is not zero",
             departs=(
-                "Gaussian rows scaled by a common factor, found within the counted queries; rows with "
-                "|a·v| < 0.025 |v| drawn again"
+                "Gaussian rows scaled by a common factor, found within the counted queries; rows with |a·v| "
+                "< 0.025 |v| drawn again"
             ),
         )
 
@@ -94,8 +94,8 @@ class Theorem51:
         if found.rank > self.rank or not found.polished:
             raise Unresolved(
                 f"the matrix of least nuclear norm that agrees with {found.measurements} measurements has "
-                f"rank {found.rank}, not {self.rank} (residuals {found.primal:.1g} and {found.dual:.1g}); "
-                f"C = {self.C:g} is too small for this head, or its rank is larger"
+                f"rank {found.rank}, not {self.rank} (residuals {found.primal:.1g} and {found.dual:.1g}); C "
+                f"= {self.C:g} is too small for this head, or its rank is larger"
             )
         return Learned(SingleHead(found.matrix, v), self.claim)
 

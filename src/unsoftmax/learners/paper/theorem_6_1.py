@@ -74,9 +74,8 @@ class Theorem61:
         if not of_W <= 0.1:
             raise Unresolved(
                 f"the theorem's bound on the Frobenius error of W is {error:.3g}, and W is of size "
-                f"{size:.3g}; "
-                f"tau = {self.tau_for(0.1 * size, asker.width):.1g} instead of {self.tau:.1g} would make "
-                "it a tenth of that"
+                f"{size:.3g}; tau = {self.tau_for(0.1 * size, asker.width):.1g} instead of {self.tau:.1g} "
+                "would make it a tenth of that"
             )
         note = f"Theorem 6.1 with B = {self.B:g}, mu = {self.mu:g}, tau = {self.tau:g}"
         return Learned(head, self.claim, float(max(of_W, of_v)), note=note)

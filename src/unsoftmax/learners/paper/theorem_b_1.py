@@ -103,9 +103,8 @@ class TheoremB1:
         if not bound <= 0.1:
             raise Unresolved(
                 f"the theorem's bound on the Frobenius error of W is {error:.3g}, and W is of size "
-                f"{size:.3g}; "
-                f"eps = {0.1 * self.eps * size / error:.1g} instead of {self.eps:.1g} would make it a tenth "
-                "of that"
+                f"{size:.3g}; eps = {0.1 * self.eps * size / error:.1g} instead of {self.eps:.1g} would make "
+                "it a tenth of that"
             )
         note = "labels show only the direction of v (returned with length 1); W is complete"
         return Learned(head, self.claim, max(bound, self.eps), note=note)

@@ -53,8 +53,8 @@ def read_long_rows(
     if readout.norm * bound < 8.0 * tau * np.sqrt(d) / np.sqrt(repeats):
         needed = 100.0 * tau / max(readout.norm * bound, tau)
         raise Unresolved(
-            f"rows of norm {bound:.3g} move the answer by {readout.norm * bound:.2g}, and answers are off "
-            f"by {tau:.2g}; "
-            f"rows of norm {bound * needed:.2g} (input_bound) or a tolerance of {tau / needed:.2g} would help"
+            f"rows of norm {bound:.3g} move the answer by {readout.norm * bound:.2g}, and answers are off by "
+            f"{tau:.2g}; rows of norm {bound * needed:.2g} (input_bound) or a tolerance of "
+            f"{tau / needed:.2g} would help"
         )
     return readout

@@ -106,8 +106,8 @@ def _length(asker: Asker, direction: Array, size: float, stored: FloatFormat) ->
     if not answer > 0.0:
         raise OutsideClass(
             ONE_ROW_TEST,
-            f"a row along v, which single entries told, is answered {answer:.3g} instead of its "
-            "length times |v|",
+            f"a row along v, which single entries told, is answered {answer:.3g} instead of its length times "
+            "|v|",
         )
     binade = 2.0 ** np.floor(np.log2(answer))
     # clear of the powers of two, where steps change

@@ -32,8 +32,7 @@ def find_kinks(
     """Places of all kinks between low and high that are apart by more than a few 1e-5 of the chord.
 
     noise: error of the function's values. faint: changes of slope up to this do not count. A kink is believed
-    when both
-    sides' lines meet the value asked there.
+    when both sides' lines meet the value asked there.
 
     >>> find_kinks(lambda t: np.abs(t - 0.3)[:, None], -1.0, 1.0, 1e-14).round(12)
     array([0.3])
@@ -90,9 +89,8 @@ def _merged(
     gap: float,
     tolerance: float,
 ) -> Array:
-    """Two kinks closer than a slope's own points are the two sides of one that a slope straddled: it is
-    where the
-    lines outside of both meet, or is left to other chords."""
+    """Two kinks closer than a slope's own points are the two sides of one that a slope straddled: it is where
+    the lines outside of both meet, or is left to other chords."""
     close = np.flatnonzero(np.diff(kinks) < 3.0 * gap)
     if not len(close):
         return kinks

@@ -1,5 +1,5 @@
-"""A two-layer ReLU network with vector answers inside a ball: kinks along chords, and rank-one jumps of
-the Jacobian."""
+"""A two-layer ReLU network with vector answers inside a ball: kinks along chords, and rank-one jumps of the
+Jacobian."""
 
 from __future__ import annotations
 
@@ -281,8 +281,7 @@ def _jacobians(
     rest: Callable[[Array], Array], centres: Array, widths: Array, turned: Array, radius: float
 ) -> tuple[Array, Array]:
     """(cells, k, m) derivatives along the turned basis, with steps that stay inside each cell; and how much
-    each
-    magnifies errors of the answers."""
+    each magnifies errors of the answers."""
     k = turned.shape[1]
     steps = np.minimum(_STEP * widths, 0.02 * radius)
     around = (centres[:, None] + steps[:, None, None] * turned).reshape(-1, k)

@@ -44,14 +44,13 @@ class NetworkFound:
         if self.faintest > 0.0:
             parts.append(
                 f"folds smaller than {self.faintest:.2g} (half the jump of the gradient; the largest is "
-                f"{largest:.2g}) may not show, "
-                "nor gaps between hyperplanes that times their folds are smaller"
+                f"{largest:.2g}) may not show, nor gaps between hyperplanes that times their folds are "
+                "smaller"
             )
         if self.folds.biased:
             parts.append(
                 f"a bump confined to a slab narrower than {self.blind_spot:.2g}, or further than "
-                f"{self.searched:.2g} from the origin "
-                f"(hyperplanes lie about {self.folds.reach:.2g} from it), may have been missed; more "
-                "thoroughness finds narrower ones"
+                f"{self.searched:.2g} from the origin (hyperplanes lie about {self.folds.reach:.2g} from "
+                "it), may have been missed; more thoroughness finds narrower ones"
             )
         return "; ".join(parts)

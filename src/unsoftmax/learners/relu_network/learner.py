@@ -86,11 +86,10 @@ class ReluNetworkLearner:
     """Recovers g(x) = Σ u_k relu(a_k·x + b_k) + l·x + c from g's values.
 
     Claim: exact in float64. Queries: about 1.1 m(d + 2). Assumes: nothing on the neurons; parallel, opposite,
-    duplicate and cancelling ones are
-    what they are as a function. Recovers: the canonical form. Departs from the paper: it assumes this
-    learner. Fails when: a bump is narrower than the certificate's blind spot, or neurons differ by more than
-    nine decades; faint ones, and hyperplanes closer than 1e-7, may be given up or as one, and the certificate
-    says so.
+    duplicate and cancelling ones are what they are as a function. Recovers: the canonical form. Departs from
+    the paper: it assumes this learner. Fails when: a bump is narrower than the certificate's blind spot, or
+    neurons differ by more than nine decades; faint ones, and hyperplanes closer than 1e-7, may be given up or
+    as one, and the certificate says so.
 
     polish: largest share of gradients measured twice; goal: the relative error that polishing stops at.
     thoroughness: multiplies the fresh rows that look for bumps, and divides the width of the bumps they miss.
@@ -113,8 +112,8 @@ class ReluNetworkLearner:
                 raise UsageError(f"{name} must be at least {least}, not {value!r}")
         if not 0.0 < self.thoroughness <= 1e6:
             raise UsageError(
-                f"thoroughness must be above 0 and at most 1e6, not {self.thoroughness!r}; 1 is the "
-                "default, 10 finds ten times narrower bumps"
+                f"thoroughness must be above 0 and at most 1e6, not {self.thoroughness!r}; 1 is the default, "
+                "10 finds ten times narrower bumps"
             )
 
     @property
@@ -139,8 +138,7 @@ class ReluNetworkLearner:
         if not shape.homogeneous and bound is not None:
             raise Unresolved(
                 "one-row answers are not homogeneous, so the network has biases, and rows are limited to "
-                f"norm {bound:.3g}: "
-                "its kinks are found along whole lines only; raise or drop input_bound"
+                f"norm {bound:.3g}: its kinks are found along whole lines only; raise or drop input_bound"
             )
         return Search(self, asker, function, not shape.homogeneous, shape.unit, rng).run()
 

@@ -71,8 +71,7 @@ class LineSearch:
                     continue
                 raise Unresolved(
                     f"the answers ({self.size:.2g} at most) are hardly larger than their own rounding "
-                    f"({self.noise:.2g}); "
-                    "as far as they show the function is constant there"
+                    f"({self.noise:.2g}); as far as they show the function is constant there"
                 )
             found = find_kinks(circle, self.noise, self.rng, pieces=pieces, limit=self.limit)
             factor = self._stretch(found)

@@ -46,8 +46,8 @@ def check_pieces(function: RowFunction, width: int, unit: float, rng: np.random.
             raise OutsideClass(
                 PIECES_TEST,
                 f"at {_PLACES + _MORE_PLACES} of {_PLACES + _MORE_PLACES} random rows the answer bends by "
-                f"{np.median(bend):.2g} over a step of "
-                f"{_STEP:g} of the row (allowed {allowed:.1g}); a ReLU network bends only at kinks",
+                f"{np.median(bend):.2g} over a step of {_STEP:g} of the row (allowed {allowed:.1g}); a ReLU "
+                "network bends only at kinks",
             )
 
 

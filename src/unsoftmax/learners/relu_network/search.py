@@ -133,9 +133,8 @@ class Search:
         self._refute(folds, deviating)
         raise Unresolved(
             f"after {_ROUNDS} lines fresh rows still deviate from the network that was found ({folds.count} "
-            f"kinks, sizes {_range(folds.sizes)}, "
-            f"{_range(np.abs(folds.distances))} from the origin); the answers may carry errors (rounding "
-            "looks like "
+            f"kinks, sizes {_range(folds.sizes)}, {_range(np.abs(folds.distances))} from the origin); the "
+            "answers may carry errors (rounding looks like "
             f"{self.sketcher.noise / max(self.sketcher.size, 1e-300):.1g} of their size), or neurons differ "
             "too much or lie too close together"
         )
@@ -182,8 +181,7 @@ class Search:
             raise OutsideClass(
                 HYPERPLANE_TEST,
                 f"{_ROUNDS} lines each show kinks ({folds.count} on the last), but a fresh row is answered "
-                f"{off / size:.2g} of the answers' size "
-                "away from every network that has them",
+                f"{off / size:.2g} of the answers' size away from every network that has them",
             )
 
     def _rows(self, n: int) -> Array:

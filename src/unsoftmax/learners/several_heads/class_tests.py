@@ -41,8 +41,8 @@ def check_opposite_rows(asker: Asker, v: Array, c: float, rng: np.random.Generat
         raise OutsideClass(
             OPPOSITE_TEST,
             f"with rows b+a, b-a and b of norm about {sizes[worst]:.3g} the two answers differ by "
-            f"{above[worst] - below[worst]:.6g}, "
-            f"and one row says {a[worst] @ v:.6g}; the weights of opposite rows add up to one in every head",
+            f"{above[worst] - below[worst]:.6g}, and one row says {a[worst] @ v:.6g}; the weights of "
+            "opposite rows add up to one in every head",
         )
     return rounding
 

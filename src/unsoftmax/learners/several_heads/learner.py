@@ -93,9 +93,8 @@ class MultiHeadLearner:
     """Recovers f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h) by saturating all heads but one.
 
     Claim: canonical form in float64. Queries: about 1.02 to 1.3 times the parameters. Assumes: large rows may
-    be sent. Recovers: all heads up
-    to their order. Departs from the paper: no subspaces are assumed. Fails when: heads are too close for
-    float64 (ends as UNRESOLVED).
+    be sent. Recovers: all heads up to their order. Departs from the paper: no subspaces are assumed. Fails
+    when: heads are too close for float64 (ends as UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.MULTI_HEAD
@@ -150,8 +149,8 @@ class MultiHeadLearner:
         if best is None or best[0] > (max(1e-9, 1e3 * rounding) if strict else 1e-3):
             raise Unresolved(
                 f"the answers are those of several heads as far as tested, but {self.attempts} attempts "
-                "could not tell the heads apart: "
-                f"{'; '.join(dict.fromkeys(reasons))}; another seed or larger rows may help"
+                f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
+                "larger rows may help"
             )
         model = best[1].canonical()
         if rounding < 1e-12:

@@ -1,5 +1,5 @@
-"""What the learners of networks ask: any function of points that answers with vectors, be it a whole
-target or a part of one."""
+"""What the learners of networks ask: any function of points that answers with vectors, be it a whole target
+or a part of one."""
 
 from __future__ import annotations
 

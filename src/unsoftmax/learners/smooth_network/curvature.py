@@ -108,9 +108,8 @@ def survey(asks: Asks, rng: np.random.Generator) -> Region:
     """The size at which the function bends, and the rounding of its answers: 163 queries.
 
     Along three lines, what a cubic leaves of the function is compared with what a straight line leaves. The
-    ratio is small where
-    the function is smooth, and levels off where its neurons have bent; the size is where it reaches a part of
-    its largest value.
+    ratio is small where the function is smooth, and levels off where its neurons have bent; the size is where
+    it reaches a part of its largest value.
     """
     k = asks.width
     lines = rng.standard_normal((3, k))

@@ -54,10 +54,9 @@ def find_network(
     """Any number of neurons up to 0.6·k(k + 1)/2; raises `OutsideClass` or `Unresolved`.
 
     Steps: a survey of sizes and rounding; Hessians on a subspace, whose span holds a_j a_jᵀ of every neuron
-    j; the rank-one
-    elements of that span; activation, steepness and bias from second derivatives along each a_j; the rest of
-    a_j from
-    gradients; weights and affine part by least squares; all together by variable projection.
+    j; the rank-one elements of that span; activation, steepness and bias from second derivatives along each
+    a_j; the rest of a_j from gradients; weights and affine part by least squares; all together by variable
+    projection.
     """
     region = survey(asks, rng)
     for filled in _FILLED:

@@ -46,8 +46,8 @@ class HessianTable:
 def measure_hessians(
     asks: Asks, region: Region, rng: np.random.Generator, *, filled: float = 0.6
 ) -> HessianTable:
-    """Grows points and subspace until the span of the Hessians fills at most this part of all forms and
-    stops growing."""
+    """Grows points and subspace until the span of the Hessians fills at most this part of all forms and stops
+    growing."""
     k, m = asks.width, asks.outputs
     stencil = Stencil.for_region(region)
     whole = np.linalg.qr(rng.standard_normal((k, k)))[0].T

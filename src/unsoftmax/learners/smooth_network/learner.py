@@ -47,8 +47,8 @@ class SmoothNetworkLearner:
 
     Claim: exact in float64. Queries: about 12 J(d + 2) for single numbers, 2 J(d + 1 + m)/m for vectors;
     second differences set the price. Assumes: see `claim`. Recovers: neurons up to order and reflection; a
-    sigmoid network comes as the tanh network of the same function. Fails when: there are more than
-    0.6·d(d + 1)/2 neurons (UNRESOLVED), or two neurons nearly coincide.
+    sigmoid network comes as the tanh network of the same function. Fails when: there are more than 0.6·d(d +
+    1)/2 neurons (UNRESOLVED), or two neurons nearly coincide.
     """
 
     family: ClassVar[Family] = Family.NETWORK
@@ -88,9 +88,8 @@ class GatedNetworkLearner:
     """Recovers g(x) = Dᵀ(φ(G x + g) ∘ (U x + u)) + c from values (SwiGLU, GEGLU).
 
     Claim: exact in float64. Queries: about 2 J(2d + 2 + m)/m for vectors. Assumes: see `claim`. Recovers:
-    units
-    up to order and the scale that up and down rows share. Fails when: there are more than 0.2·d(d + 1)/2
-    units.
+    units up to order and the scale that up and down rows share. Fails when: there are more than 0.2·d(d +
+    1)/2 units.
     """
 
     family: ClassVar[Family] = Family.NETWORK
@@ -133,8 +132,7 @@ class GatedNetworkLearner:
 
 def _fresh_points(points: Array, rng: np.random.Generator) -> Array:
     """As many other points, spread over the same sizes. One step of the fit on these alone moves the
-    parameters by
-    their error, to first order."""
+    parameters by their error, to first order."""
     return spread_points(rng, len(points), points.shape[1], float(np.linalg.norm(points, axis=1).max()))
 
 

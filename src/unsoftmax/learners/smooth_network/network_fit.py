@@ -20,8 +20,7 @@ class NetworkFit:
     """Least squares for answers = features(inner)·weights, with the weights eliminated (variable projection).
 
     State: inner (J, k + 1), the rows [a_j, b_j]. The features are φ(a_j·x + b_j), a constant and, with
-    `skip`, x itself. The
-    Jacobian leaves out how the projection moves, which vanishes with the residual.
+    `skip`, x itself. The Jacobian leaves out how the projection moves, which vanishes with the residual.
     """
 
     activation: Activation

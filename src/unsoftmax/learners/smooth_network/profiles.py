@@ -1,5 +1,5 @@
-"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias), or of
-φ', to what was measured."""
+"""Which activation, and its argument along one direction: fits of weight·φ''(steepness·t + bias), or of φ',
+to what was measured."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _POOR = 0.1  # relative misfit of the median neuron from which no activation is 
 
 @dataclass(frozen=True)
 class Profiles:
-    """weight·φ''(steepness·t + bias) for every neuron, or φ' for gates; misfit: rms of what is left,
-    relative to the data."""
+    """weight·φ''(steepness·t + bias) for every neuron, or φ' for gates; misfit: rms of what is left, relative
+    to the data."""
 
     activation: Activation
     weight: Array
@@ -116,8 +116,8 @@ def _grid_starts(curve: _Curve, x: Array, y: Array) -> Array:
 
 
 def _refined(curve: _Curve, x: Array, y: Array, starts: Array) -> Array:
-    """(J, 4): weight, steepness, bias and misfit of the best start of each neuron; the weight is solved
-    for exactly."""
+    """(J, 4): weight, steepness, bias and misfit of the best start of each neuron; the weight is solved for
+    exactly."""
     J, S, _ = starts.shape
     X, Y = np.repeat(x.T, S, axis=0), np.repeat(y.T, S, axis=0)
     place = starts.reshape(J * S, 2).copy()

@@ -45,8 +45,8 @@ def find_rank_one(
     up to `defect`.
 
     Ends when `wanted` are found, or after a fixed number of rounds: the caller counts. From the moment that
-    half are found,
-    starts come from what the found ones leave of the space, while the iteration still sees all of it.
+    half are found, starts come from what the found ones leave of the space, while the iteration still sees
+    all of it.
 
     >>> rng = np.random.default_rng(0)
     >>> truth = np.linalg.qr(rng.standard_normal((4, 4)))[0][:3]
@@ -69,8 +69,8 @@ def find_rank_one(
 
 
 def starts(space: Array, q: int, taken: Array | None, count: int, rng: np.random.Generator) -> Array:
-    """Unit vectors (count, q) to climb from: random, or the strongest of random forms of the space that
-    are free of `taken`."""
+    """Unit vectors (count, q) to climb from: random, or the strongest of random forms of the space that are
+    free of `taken`."""
     if taken is None or not len(taken):
         x = rng.standard_normal((count, q))
         return np.asarray(x / np.linalg.norm(x, axis=1, keepdims=True))

@@ -32,9 +32,8 @@ FINE = 1e-10  # of the spread: answers as good as exact ones
 class OneTokenHead:
     """f(t_1..t_N) = Σ_i softmax_i(s(t_i, t_N)) u(t_i), with scores of any rank.
 
-    Queries: V + r(2V − 1 − r), and about 70 for class tests; more where scores are strong, and
-    `oversampling` times as many where answers round.
-    Assumes: one head, no positions (`agreement`, `mixes_as_one_head`).
+    Queries: V + r(2V − 1 − r), and about 70 for class tests; more where scores are strong, and `oversampling`
+    times as many where answers round. Assumes: one head, no positions (`agreement`, `mixes_as_one_head`).
     Recovers: the centred table of scores and the values, up to nothing.
     """
 

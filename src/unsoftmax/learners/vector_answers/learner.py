@@ -65,9 +65,9 @@ class VectorOutputsLearner:
     """Recovers one or several heads from answers that are vectors.
 
     Claim: canonical form in float64. Queries: about the parameters divided by m, times 1.0 to 1.9. Assumes:
-    see `claim`. Recovers: all heads up to
-    their order. Departs from the paper: it treats scalar answers only. Fails when: the heads' outputs
-    overlap; then one readout is learnt as a scalar oracle, and the rest of V from it.
+    see `claim`. Recovers: all heads up to their order. Departs from the paper: it treats scalar answers only.
+    Fails when: the heads' outputs overlap; then one readout is learnt as a scalar oracle, and the rest of V
+    from it.
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD

@@ -35,8 +35,8 @@ def values_of_heads(
     H = len(scored)
     if H * d > MOST_UNKNOWNS:
         raise Unresolved(
-            f"the readouts of {H} heads of width {d} are too many to solve for at once ({H * d} unknowns, "
-            f"at most {MOST_UNKNOWNS})"
+            f"the readouts of {H} heads of width {d} are too many to solve for at once ({H * d} unknowns, at "
+            f"most {MOST_UNKNOWNS})"
         )
     if not scored:
         return MultiHead([SingleHead(np.zeros((d, d)), respond.V)], respond.c)

@@ -52,8 +52,8 @@ class Circle:
 
 @dataclass(frozen=True, eq=False)
 class Kink:
-    """place: its angle. jump: (d - 2,), how the slope changes. room: the distance to the nearest other
-    kink, or less."""
+    """place: its angle. jump: (d - 2,), how the slope changes. room: the distance to the nearest other kink,
+    or less."""
 
     place: float
     jump: Array

@@ -2,8 +2,7 @@
 queries each.
 
 The last row is T·w. Its normed form is w whatever T is, so attention adds the same c at two T. The streams
-T·w + c + M are seen up to
-their lengths; two of them in one plane fix both, and c follows.
+T·w + c + M are seen up to their lengths; two of them in one plane fix both, and c follows.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 directions across it.
 
 At a point n of the circle and a unit direction w orthogonal to it, n·cos t + √d·w·sin t stays on the sphere.
-Its second
-difference is d·wᵀHw less a term that does not depend on w, so the measured matrices are the Hessians plus
-multiples of the identity.
+Its second difference is d·wᵀHw less a term that does not depend on w, so the measured matrices are the
+Hessians plus multiples of the identity.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ class CircleDerivatives:
 
     @property
     def across(self) -> Array:
-        """The Hessians (P, d - 2, q, q) of the outputs across the plane of the circle: a value is known
-        worse along its
-        point than across it, and all points are near that plane."""
+        """The Hessians (P, d - 2, q, q) of the outputs across the plane of the circle: a value is known worse
+        along its point than across it, and all points are near that plane."""
         return np.asarray(np.einsum("ok,poij->pkij", self.frame[:, 2:], self.hessians))
 
     @property
@@ -88,8 +86,7 @@ def measure_circle(
     differences: Differences = FLOAT64.differences,
 ) -> CircleDerivatives:
     """Derivatives at `n_points` points along q directions; what `before` holds, for fewer points and
-    directions, is
-    not asked again."""
+    directions, is not asked again."""
     angles = _TURN * np.arange(n_points)
     d = len(frame)
     points = np.sqrt(d) * np.column_stack([np.cos(angles), np.sin(angles)]) @ frame[:, :2].T

@@ -1,9 +1,8 @@
 """Values of the network of a one-layer decoder at any normed row, from two prompts of one row each.
 
 The row x that makes the residual stream before the network ρ·n solves x + A·norm(x) = ρ·n. The stream after
-it is ρ·n + M(n), of
-which only the direction is seen. Two sizes ρ give two directions in one plane with n, and with them both
-lengths and M(n).
+it is ρ·n + M(n), of which only the direction is seen. Two sizes ρ give two directions in one plane with n,
+and with them both lengths and M(n).
 """
 
 from __future__ import annotations

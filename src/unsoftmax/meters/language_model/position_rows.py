@@ -27,8 +27,8 @@ _MISFIT = 1e-4
 
 
 def measure_position(state: SeenRows, place: int, rng: np.random.Generator, test: Test) -> Array:
-    """p (k,) of a place (0 is the first), to 1e-6; 8·k queries. test: fails where rows of this place
-    are not seen as directions."""
+    """p (k,) of a place (0 is the first), to 1e-6; 8·k queries. test: fails where rows of this place are not
+    seen as directions."""
     k = state.width
     before, last = _BEFORE * rng.standard_normal((place, k)), _LAST * rng.standard_normal((1, k))
 

@@ -1,9 +1,8 @@
 """How precise the states of a decoder are, and the sizes and steps of measurements that follow from it.
 
-Every step is where the error of a measurement, answers over the step, equals what the step itself leaves
-out. Rounding
-of short arithmetic is measured: states along a short line are a polynomial of low degree, and the rest is
-rounding.
+Every step is where the error of a measurement, answers over the step, equals what the step itself leaves out.
+Rounding of short arithmetic is measured: states along a short line are a polynomial of low degree, and the
+rest is rounding.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ class Precision:
 
     def far(self, added: float) -> float:
         """The least size of a row beside which a layer's sum `added` is read by four terms of a series: they
-        leave
-        (2·added/size)⁴, rounding ten times noise·size."""
+        leave (2·added/size)⁴, rounding ten times noise·size."""
         return float(((2.0 * added) ** 4 / (10.0 * self.noise)) ** 0.2)
 
 

@@ -4,15 +4,11 @@ in a zero row.
 A zero row has the query zero, so it attends to all rows evenly, and its own value is zero.
 
 Direction. Rows far below √eps make every norm linear: the state of [x; 0] is A·x/(2·√(e1·e3)), that of [x] is
-that twice plus
-x/√e3, e1 and e3 the eps of the first and the last norm. The even part, which the network adds, cancels
-between x and -x, and
-two sizes remove the cubic part.
-Size. The prompt of j copies of z and k zero rows has the stream h = c·a + μ - (e/c²)·μ' at the end, c =
-j/(j+k), a = A·norm(z), μ and
-μ' what the network does in the direction of a. Of h only the direction is seen; four c fix the lengths up to
-one factor. A single
-row T·n along a has the stream T·n + A·n + M(n), whose part across n is seen in absolute units.
+that twice plus x/√e3, e1 and e3 the eps of the first and the last norm. The even part, which the network
+adds, cancels between x and -x, and two sizes remove the cubic part. Size. The prompt of j copies of z and k
+zero rows has the stream h = c·a + μ - (e/c²)·μ' at the end, c = j/(j+k), a = A·norm(z), μ and μ' what the
+network does in the direction of a. Of h only the direction is seen; four c fix the lengths up to one factor.
+A single row T·n along a has the stream T·n + A·n + M(n), whose part across n is seen in absolute units.
 """
 
 from __future__ import annotations

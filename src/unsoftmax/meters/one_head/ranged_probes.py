@@ -88,8 +88,8 @@ class RangedProbes:
     def _column(
         self, asking: Array, typical: float, *, well_known: bool
     ) -> tuple[tuple[Array, Array], Array]:
-        """One column, and the running scores after it. The first few probes tell how large its scores are,
-        so that not all of them saturate when they are larger than any before."""
+        """One column, and the running scores after it. The first few probes tell how large its scores are, so
+        that not all of them saturate when they are larger than any before."""
         k, pilot = self.probes.count, min(_PILOT, self.probes.count)
         before = self._scores
         scores = np.full(k, typical) if before is None else before

@@ -139,8 +139,8 @@ class RoundingMeter(Meter):
         if lost.any():
             raise Unresolved(
                 f"{int(lost.sum())} of {len(lost)} answers never step although their rows grow; answers "
-                f"rounded to {self._step:g} are too coarse for "
-                f"rows of norm {self._bound:.3g}: longer rows (input_bound) would help"
+                f"rounded to {self._step:g} are too coarse for rows of norm {self._bound:.3g}: longer rows "
+                "(input_bound) would help"
             )
         return query.form_at(beta)
 

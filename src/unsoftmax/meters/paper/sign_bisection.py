@@ -16,8 +16,8 @@ __all__ = ["SignBisection"]
 class SignBisection:
     """Reads aᵀWb from labels (above 1/2: positive), `steps` queries a pair. v: the readout up to a factor.
 
-    c: a size at which every score c·aᵀWb lies between -1 and 1. reach: half the length of the interval of
-    log λ in which the sign must change.
+    c: a size at which every score c·aᵀWb lies between -1 and 1. reach: half the length of the interval of log
+    λ in which the sign must change.
 
     >>> from unsoftmax import Labels, Ledger, SingleHead, as_oracle
     >>> head = SingleHead(np.array([[0.5, 0.2], [0.1, 0.4]]), np.array([0.6, 0.8]))

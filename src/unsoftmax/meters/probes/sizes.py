@@ -17,8 +17,8 @@ def choose_scales(
     readout: float = 1.0,
     bound: float | None = None,
 ) -> tuple[float, float]:
-    """Sizes (gamma of a, beta of b) that measure aᵀWb best, when |aᵀWb| is about `typical_score` for
-    unit vectors.
+    """Sizes (gamma of a, beta of b) that measure aᵀWb best, when |aᵀWb| is about `typical_score` for unit
+    vectors.
 
     A score gamma·(beta·typical_score + bias) should be about one, while the answer's rounding, which is
     relative to constant + (beta + gamma)·readout, should be small against gamma·readout, with `readout` the

@@ -151,9 +151,9 @@ class ScoreVectors:
         if not np.isfinite(found.errors).all():
             raise Unresolved(
                 f"answers off by {scores.tau:.2g} leave nothing of scores asked with rows of norm "
-                f"{scores.longest:.3g} beside a query bias; "
-                f"rows of norm {80.0 * scores.tau / scores.size:.2g} or more (input_bound), or a smaller "
-                "tolerance, would help"
+                f"{scores.longest:.3g} beside a query bias; rows of norm "
+                f"{80.0 * scores.tau / scores.size:.2g} or more (input_bound), or a smaller tolerance, would "
+                "help"
             )
         return found
 

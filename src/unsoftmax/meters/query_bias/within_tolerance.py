@@ -249,6 +249,6 @@ class BiasedToleranceMeter(BoundedMeter):
     def _no_carrier(self) -> Unresolved:
         return Unresolved(
             "no direction near v was found on which the query bias has no score, with rows of norm "
-            f"{self._scores.longest:.3g} and answers off by "
-            f"{self._scores.tau:.2g}; longer rows (input_bound) or a smaller tolerance would help"
+            f"{self._scores.longest:.3g} and answers off by {self._scores.tau:.2g}; longer rows "
+            "(input_bound) or a smaller tolerance would help"
         )

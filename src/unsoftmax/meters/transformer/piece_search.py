@@ -164,9 +164,8 @@ class _Search:
         if float(signal.min()) < _LEVELS * rounding:
             raise Unresolved(
                 "inside the widest linear piece of the network a row changes the answer by "
-                f"{float(signal.min()):.1g}, where rounding is "
-                f"{rounding:.1g}: its neurons differ too much in size for attention to show; larger inputs "
-                "or another seed would help"
+                f"{float(signal.min()):.1g}, where rounding is {rounding:.1g}: its neurons differ too much "
+                "in size for attention to show; larger inputs or another seed would help"
             )
 
     def _merit(self, trial: _Trial) -> float:

@@ -2,13 +2,10 @@
 parts in order.
 
 Symmetries. A norm's gain and bias fold into the next matrix. LayerNorm sees rows without their mean, so what
-is written along
-the mean is lost. Logits count up to a constant a prompt. Values and outputs of a group: GL(d_h). Queries and
-keys of a group:
-GL(d_h), with rotary positions one complex factor a plane. Neurons: order, and one factor between up and down
-of a gated one.
-Heads of a group and groups: order. Without rotary positions a key bias cancels; a value bias is an output
-bias.
+is written along the mean is lost. Logits count up to a constant a prompt. Values and outputs of a group:
+GL(d_h). Queries and keys of a group: GL(d_h), with rotary positions one complex factor a plane. Neurons:
+order, and one factor between up and down of a gated one. Heads of a group and groups: order. Without rotary
+positions a key bias cancels; a value bias is an output bias.
 """
 
 from __future__ import annotations
@@ -156,8 +153,7 @@ def _fixed_values(part: Attention) -> Attention:
 
 def _balanced_factors(left: Array, right: Array) -> tuple[Array, Array]:
     """(n, k) and (k, d) with the same product, orthogonal columns and rows of equal size, largest first; the
-    largest entry
-    of every row is positive."""
+    largest entry of every row is positive."""
     q, r = np.linalg.qr(left)
     p, s = np.linalg.qr(right.T)
     u, sizes, v = np.linalg.svd(r @ s.T)
@@ -269,8 +265,7 @@ def _folded_network(norm: Norm, network: Network, *, mean_lost: bool) -> tuple[N
 
 def _ordered_neurons(network: Network) -> Network:
     """Neurons by the size of their first row, largest first; up and down of a gated one have equal size, and
-    the largest entry
-    of up is positive."""
+    the largest entry of up is positive."""
     if isinstance(network, FeedForward):
         order = np.argsort(-np.linalg.norm(network.inner, axis=1), kind="stable")
         return replace(

@@ -48,9 +48,8 @@ class LanguageModel(LayeredModel):
     """A pre-norm decoder: rows (B, N, d) to log-probabilities (B, V) of the token after the last row.
 
     layers: `DecoderLayer`s. final_norm, unembedding (V, d): logits are unembedding·final_norm(row).
-    positions: `Rotary`,
-    `LearnedPositions` or None. embedding (V, d): rows of the tokens, for `embed`; the function of rows does
-    not depend on it.
+    positions: `Rotary`, `LearnedPositions` or None. embedding (V, d): rows of the tokens, for `embed`; the
+    function of rows does not depend on it.
 
     >>> from unsoftmax.models.language_model import random_language_model
     >>> model = random_language_model(8, 12, heads=2, vocabulary=11, layers=2, seed=1)

@@ -37,8 +37,8 @@ def read_model(source: Any) -> LanguageModel:
         }
     else:
         raise UsageError(
-            "pass a LlamaForCausalLM, a GPT2LMHeadModel or a folder with config.json, "
-            f"not {type(source).__name__}"
+            "pass a LlamaForCausalLM, a GPT2LMHeadModel or a folder with config.json, not "
+            f"{type(source).__name__}"
         )
     kind = config.get("model_type")
     if kind not in _READERS:

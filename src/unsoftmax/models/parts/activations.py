@@ -29,8 +29,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Reflection:
-    """φ(-z) = sign·φ(z) + slope·z + constant. A network cannot tell a neuron from its reflection but by
-    its affine part."""
+    """φ(-z) = sign·φ(z) + slope·z + constant. A network cannot tell a neuron from its reflection but by its
+    affine part."""
 
     sign: int
     slope: float = 0.0

@@ -1,8 +1,7 @@
 """The messages of the Open Inference Protocol (package inference, version 2), written as a table of fields.
 
 Source: grpc_service.proto of KServe's open-inference-protocol. Fields that are not used here (ids,
-parameters) are left out; on
-the wire they are skipped.
+parameters) are left out; on the wire they are skipped.
 """
 
 from __future__ import annotations

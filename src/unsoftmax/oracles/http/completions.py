@@ -54,8 +54,7 @@ class CompletionsLook:
 
     embeddings: whether prompts may be vectors (None: not tried, because the width is not known). said: why
     not, in its words. bias: what a logit bias does, where answers do not hold all tokens (None: nothing).
-    requests: sent to
-    find that out.
+    requests: sent to find that out.
     """
 
     logprobs: int
@@ -260,8 +259,7 @@ def _exchange(
 
 def look_at_completions(dialect: _Dialect, sender: Sender) -> CompletionsLook:
     """What the endpoint offers: at most ten requests of one prompt each, and where answers hold few tokens,
-    about forty to
-    find out what a logit bias does, and the vocabulary."""
+    about forty to find out what a logit bias does, and the vocabulary."""
     look = _Look(dialect, sender)
     first: Any = np.zeros((1, 1), dtype=np.int64)
     told: Told = {}

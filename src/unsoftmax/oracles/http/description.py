@@ -84,13 +84,13 @@ def _input(told: dict[str, Any], who: str) -> tuple[str, str, int | None, bool]:
         return name, datatype, None, shape[0] == 1
     if datatype not in ("FP64", "FP32"):
         raise UsageError(
-            f"the input {name!r} of the model at {who} has datatype {datatype!r}; only FP64 and FP32 "
-            "for rows, INT64 and INT32 for token ids are supported"
+            f"the input {name!r} of the model at {who} has datatype {datatype!r}; only FP64 and FP32 for "
+            "rows, INT64 and INT32 for token ids are supported"
         )
     if len(shape) != 3 or shape[1] > 0 or shape[0] > 1:
         raise UsageError(
-            f"the input {name!r} of the model at {who} has shape {shape}; "
-            "it must be [-1, -1, width], with any number of rows"
+            f"the input {name!r} of the model at {who} has shape {shape}; it must be [-1, -1, width], with "
+            "any number of rows"
         )
     return name, datatype, shape[2] if shape[2] > 0 else None, shape[0] == 1
 
@@ -132,8 +132,8 @@ def _shape(tensor: dict[str, Any], usual: list[int], who: str) -> list[int]:
         )
     if any(size > LARGEST_WIDTH for size in shape):
         raise OracleFault(
-            f"the model at {who} describes a tensor of shape {shape}; "
-            f"sizes up to {LARGEST_WIDTH:,} are supported"
+            f"the model at {who} describes a tensor of shape {shape}; sizes up to {LARGEST_WIDTH:,} are "
+            "supported"
         )
     return shape
 

@@ -2,12 +2,9 @@
 tokens.
 
 A bias large enough makes its tokens the likeliest ones, so that they are among the k that are told (arXiv
-2403.06634). Servers
-differ in what they tell. Some tell log-probabilities with the bias: k - 1 tokens and one reference a
-request, and differences of
-log-probabilities are differences of logits. Others, vLLM among them, tell them without it, but always that
-of the token that
-they chose: one token a request.
+2403.06634). Servers differ in what they tell. Some tell log-probabilities with the bias: k - 1 tokens and one
+reference a request, and differences of log-probabilities are differences of logits. Others, vLLM among them,
+tell them without it, but always that of the token that they chose: one token a request.
 """
 
 from __future__ import annotations
@@ -75,8 +72,8 @@ class Bias:
             for token in group:
                 if token not in each:
                     raise OracleFault(
-                        f"a bias of {self.size:g} does not bring token {token} among the {self.most} "
-                        "that are told"
+                        f"a bias of {self.size:g} does not bring token {token} among the {self.most} that "
+                        "are told"
                     )
                 reference = 0.0 if self.shows is BiasShows.IN_THE_CHOICE else each[group[0]]
                 found[token] = each[token] - reference
@@ -88,8 +85,7 @@ class Bias:
 
 def find_bias(ask: Ask, plain: Told, tokens: int | None) -> Bias | None:
     """What a bias does, when `plain` is told without one; None when it does nothing, or is refused. tokens:
-    the vocabulary
-    where it is known."""
+    the vocabulary where it is known."""
     token = next(i for i in range(len(plain) + 1) if i not in plain)
     for size in _SIZES:
         told = ask({token: size})

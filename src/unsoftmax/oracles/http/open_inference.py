@@ -49,8 +49,8 @@ class OpenInference(Described):
         match = MODEL_ADDRESS.fullmatch(url)
         if match is None:
             raise UsageError(
-                f"{sender.shown} is no model of an Open Inference Protocol server; "
-                "pass http(s)://host/v2/models/NAME"
+                f"{sender.shown} is no model of an Open Inference Protocol server; pass "
+                "http(s)://host/v2/models/NAME"
             )
         version = f"/versions/{match['version']}" if match["version"] else ""
         address = f"{match['server']}/v2/models/{match['name']}{version}"

@@ -19,15 +19,12 @@ class HttpOptions:
     """How a server is asked.
 
     batch: most sequences a request. concurrency: most requests at a time. timeout: seconds for one request.
-    retries: most attempts after
-    the first one. backoff: seconds before the second attempt, doubled for each further one, with jitter.
-    patience: seconds for one request with
-    all its retries. rate: most queries a second (None: as fast as the server answers). headers: a file of
-    further headers, a 'Name: value' a line.
+    retries: most attempts after the first one. backoff: seconds before the second attempt, doubled for each
+    further one, with jitter. patience: seconds for one request with all its retries. rate: most queries a
+    second (None: as fast as the server answers). headers: a file of further headers, a 'Name: value' a line.
     output: which output, where the model has several. binary: whether tensors travel as bytes (None: when the
-    server offers it).
-    request, answer: the templates of a plain JSON endpoint; width: columns of a sequence, where the server
-    does not tell.
+    server offers it). request, answer: the templates of a plain JSON endpoint; width: columns of a sequence,
+    where the server does not tell.
 
     >>> HttpOptions(concurrency=8).batch
     64

@@ -32,8 +32,8 @@ _SHORTEST_TIMEOUT = 0.05  # seconds for the last attempt when patience is nearly
 
 @dataclass(frozen=True)
 class Request:
-    """One request. n_queries: how many queries it holds, for the rate limit. retries: most attempts after
-    the first one (None: as the options say). largest: most bytes that the reply may have, decompressed.
+    """One request. n_queries: how many queries it holds, for the rate limit. retries: most attempts after the
+    first one (None: as the options say). largest: most bytes that the reply may have, decompressed.
     """
 
     method: str
@@ -116,8 +116,8 @@ class Sender:
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             if _not_trusted(error):
                 raise OracleFault(
-                    f"the certificate of {self.shown} is not trusted; "
-                    "set SSL_CERT_FILE to the file of its authority"
+                    f"the certificate of {self.shown} is not trusted; set SSL_CERT_FILE to the file of its "
+                    "authority"
                 ) from error
             raise Again(f"the connection failed ({error or type(error).__name__})") from error
         if reply.status in TRY_AGAIN:
@@ -147,8 +147,8 @@ class Sender:
             reply = self._read(response, told, request.largest)
             if not reply.complete:
                 raise OracleFault(
-                    f"the server sent more than {request.largest >> 10:,} KB in reply to one request; "
-                    "ask fewer sequences in a request, or pass outputs where answers are vectors"
+                    f"the server sent more than {request.largest >> 10:,} KB in reply to one request; ask "
+                    "fewer sequences in a request, or pass outputs where answers are vectors"
                 )
             return reply
 
@@ -196,8 +196,8 @@ class Sender:
             return OracleFault(f"{there} redirects ({status}) to {place}; pass that address instead")
         if status >= 500:
             return OracleFault(
-                f"{there} failed on a request ({status}{said}); look into the server's log. "
-                "If large inputs make it fail, pass input_bound"
+                f"{there} failed on a request ({status}{said}); look into the server's log. If large inputs "
+                "make it fail, pass input_bound"
             )
         sentences = {
             400: "{there} does not take the request ({status}{said}); "

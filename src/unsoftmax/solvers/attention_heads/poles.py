@@ -2,8 +2,7 @@
 function of k.
 
 ρ_h = exp(own score of the row) and a_h what head h writes for it. The Loewner matrix of the samples has rank
-H, and the pencil with
-the shifted one has the poles -ρ_h.
+H, and the pencil with the shifted one has the poles -ρ_h.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Queries, keys and the rotary base from score matrices at several distances: K(Δ) = keyᵀ·R(Δ)·query/√d_h.
 
 Heads of one group share their key. In the row space of the key, K(2)·K(1)⁺ is similar to R(1): its
-eigenvalues are exp(±iθ_j), and
-its eigenvectors are the rotary planes, each up to one complex factor, which changes nothing. Planes that
-turn too little
-for that are told apart at a larger distance, inside the space that the others leave.
+eigenvalues are exp(±iθ_j), and its eigenvectors are the rotary planes, each up to one complex factor, which
+changes nothing. Planes that turn too little for that are told apart at a larger distance, inside the space
+that the others leave.
 """
 
 from __future__ import annotations
@@ -24,8 +23,7 @@ _SHARED = 0.9  # mean squared cosine between row spaces: one group above it; unr
 @dataclass(frozen=True, eq=False)
 class RotaryFactors:
     """key (d_h, d). queries: one (d_h, d) a head, 1/√d_h not included in them. log_theta: of the base, and
-    how much it
-    counts, because planes that hardly turn tell little."""
+    how much it counts, because planes that hardly turn tell little."""
 
     key: Array
     queries: list[Array]
@@ -96,8 +94,7 @@ def _turn(near: Array, far: Array) -> Array:
 
 def _planes_of(turn: Array, slow: float) -> tuple[Array, Array]:
     """Eigenvectors, one of every conjugate pair, and angles of the planes that turn by more than `slow`,
-    fastest
-    first."""
+    fastest first."""
     values, vectors = np.linalg.eig(turn)
     angles = np.angle(values)
     fast = np.flatnonzero((values.imag > 0.0) & (angles > slow))
@@ -107,8 +104,7 @@ def _planes_of(turn: Array, slow: float) -> tuple[Array, Array]:
 
 def _likely_planes(turn: Array) -> Array:
     """Planes of a matrix that turns too little to tell them apart: those of its antisymmetric part, which at
-    least
-    tell in which sense they turn. A plane of the wrong sense would be a dead end of a fit."""
+    least tell in which sense they turn. A plane of the wrong sense would be a dead end of a fit."""
     values, vectors = np.linalg.eig((turn - turn.T) / 2.0)
     return np.asarray(vectors[:, np.argsort(-values.imag)[: len(turn) // 2]])
 

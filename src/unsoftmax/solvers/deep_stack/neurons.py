@@ -177,9 +177,9 @@ def _orient(
     signs = np.linalg.lstsq(design, path.ravel(), rcond=None)[0][:-1]
     if np.abs(signs).min() < _ORIENTED or np.abs(signs).max() > 1.0 / _ORIENTED:
         raise Unresolved(
-            "the linear part is not what the neurons add: orientations between "
-            f"{np.abs(signs).min():.2g} and {np.abs(signs).max():.2g}, not 1; value paths beside neurons "
-            "that have a reflection are not told apart"
+            f"the linear part is not what the neurons add: orientations between {np.abs(signs).min():.2g} "
+            f"and {np.abs(signs).max():.2g}, not 1; value paths beside neurons that have a reflection are "
+            "not told apart"
         )
     signs = np.where(signs < 0.0, -1.0, 1.0)
     return neurons.oriented(signs), constant - half * (signs * neurons.bias) @ written

@@ -2,9 +2,8 @@
 linearly.
 
 With g = κG + γ, u = U + tG + β/κ (G, U unit rows inside the differentiated directions, γ and β in the plane
-of the circle), the
-coefficient of (GUᵀ + UGᵀ)/2 in a Hessian is c·silu'(γ·n)·w with c·w = 2κ·down: one profile over the circle
-for every neuron.
+of the circle), the coefficient of (GUᵀ + UGᵀ)/2 in a Hessian is c·silu'(γ·n)·w with c·w = 2κ·down: one
+profile over the circle for every neuron.
 """
 
 from __future__ import annotations

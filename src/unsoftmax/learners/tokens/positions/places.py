@@ -71,8 +71,8 @@ def learn_places(
         if rms > limit and head.table.norm() > STRONG * head.table.width:
             raise Unresolved(
                 f"scores are strong, and no start was found from which sequences of {length} tokens are "
-                f"explained: {rms:.2g} is left of answers that spread over {head.spread:.2g}; "
-                "another seed may help"
+                f"explained: {rms:.2g} is left of answers that spread over {head.spread:.2g}; another seed "
+                "may help"
             )
         if rms > limit:
             raise OutsideClass(
