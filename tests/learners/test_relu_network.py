@@ -194,7 +194,6 @@ def test_a_kink_far_beyond_the_others_is_found_or_at_least_not_missed_in_silence
             "",
         ),
         (lambda X: np.round(np.abs(X @ np.ones(3) - 0.3), 5), Status.UNRESOLVED, "rounded to 5 decimals"),
-        (lambda X: np.abs(X @ np.ones(3) - 0.3).astype(np.float32), Status.UNRESOLVED, "float32"),
     ],
 )
 def test_other_functions_are_refused(function: object, status: Status, words: str) -> None:
@@ -202,6 +201,18 @@ def test_other_functions_are_refused(function: object, status: Status, words: st
     assert result.status is status, result.reason
     assert words in result.reason
     assert result.model is None
+
+
+def test_answers_in_float32_are_enough_for_a_bound() -> None:
+    def stored(X: Array) -> Array:
+        return np.asarray(np.abs(X @ np.ones(3) - 0.3).astype(np.float32))
+
+    result = unsoftmax.recover_network(stored, width=3)
+    true = ReluNetwork(np.array([[1.0] * 3, [-1.0] * 3]), np.ones(2), np.array([-0.3, 0.3]))
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert isinstance(result.model, ReluNetwork)
+    assert result.error_bound is not None
+    assert true.distance(result.model) <= result.error_bound
 
 
 def test_noise_is_refused() -> None:

@@ -43,9 +43,12 @@ class FittedNetwork:
 
 
 def find_network(
-    ask: Callable[[Array], Array], width: int, rounding: Callable[[Array], float], rng: np.random.Generator
+    ask: Callable[[Array], Array],
+    width: int,
+    rounding: Callable[[Array, Array], float],
+    rng: np.random.Generator,
 ) -> FittedNetwork:
-    """ask: (n, width) -> (n, 1). rounding: of answers to points (n, width), absolute."""
+    """ask: (n, width) -> (n, 1). rounding: of these answers (n, 1) to points (n, width), absolute."""
     inner = np.empty((0, width + 1))
     fit = NetworkFit(RELU, np.empty((0, width)), np.empty((0, 1)), skip=True)
     best = np.inf
@@ -63,7 +66,7 @@ def find_network(
         fit = _with_points(ask, fit, inner, rng)
         if rms(fit.residual(inner)) < _WHOLE * rms(fit.answers) or len(found) <= _FEW:
             inner = _kept(fit, refine(fit, inner, _FIT).state)
-            noise = rounding(fit.points)
+            noise = rounding(fit.points, fit.answers)
             best = min(best, usual_size(fit.residual(inner)) / noise)
             if best < _ARRIVED:
                 inner = _without_biases(fit, pruned(fit, inner, _SAME * rms(fit.residual(inner))))

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
@@ -22,6 +22,8 @@ __all__ = ["ComputedNetworkLearner"]
 _LOOKED = 64  # rows at which rounding is measured
 _FRESH = 256
 _EXPLAINED = 1.6  # fresh deviations over the rounding: right networks left 0.9 to 1.2
+# of the unit of the format: the last step alone rounds by so much; rows whose sums are exact show less
+_LAST_STEP = 0.25
 _DRAWS = 60
 _LEVEL = 0.99
 _FACTOR = 2.5  # roundings of one row are not independent, and few draws stand for the quantile
@@ -83,17 +85,19 @@ class ComputedNetworkLearner:
         def ask(points: Array) -> Array:
             return sequences(points[:, None])[:, None]
 
-        def rounding(points: Array) -> float:
+        def rounding(points: Array, answers: Array) -> float:
             some = points[:_LOOKED, None]
-            return local_rounding(sequences, some, np.ones(len(some)), self.format, rng)
+            seen = local_rounding(sequences, some, np.ones(len(some)), self.format, rng)
+            return max(seen, _LAST_STEP * self.format.unit * rms(answers))
 
         with asker.phase("network"):
             found = find_network(ask, asker.width, rounding, rng)
         with asker.phase("fresh rows"):
             points = self.format.store(rng.standard_normal((_FRESH, asker.width)))
             network = found.fit.network(found.inner, scalar=False)
-            noise = rounding(points)
-            fresh = usual_size(ask(points) - network(points)) / noise
+            answers = ask(points)
+            noise = rounding(points, answers)
+            fresh = usual_size(answers - network(points)) / noise
         if max(fresh, found.left) > _EXPLAINED:
             raise Unresolved(
                 f"{len(found.inner)} neurons leave {max(fresh, found.left):.2g} times the rounding of the "
