@@ -101,7 +101,7 @@ def check(
 ) -> Check:
     """A short look at a target: what is it, can it be recovered, what to do next?
 
-    About 60 queries where answers are exact, 100 to 250 behind errors, 450 behind labels.
+    About 60 queries where answers are exact, 100 to 290 behind errors, 450 behind labels.
 
     The options are those of `recover`; name: what the target is called on a command line. A target that
     answers every row of a sequence is read at its last row.
