@@ -176,7 +176,7 @@ class Ledger(HasViews):
                     retries = self._sent_again() - before
                     self._overflowed = Entry(self._phase, (n_queries, length, width), none, asked, retries)
                 raise
-            if not np.array_equal(_sample(batch), sample):
+            if not (_sample(batch) == sample).all():
                 raise OracleFault(
                     "the target wrote into the batch that it was given; let it work on a copy (X = X.copy())"
                 )
