@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.attempts import first_believed
-from unsoftmax.learners.computed.error_bound import LEVEL, HeadErrors
+from unsoftmax.learners.computed.error_bound import HeadErrors
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks
@@ -18,7 +19,7 @@ __all__ = ["recover_vector_heads"]
 
 # Outputs of one sequence share the rounding of its weights, so the plain 99 % bound is too small: the largest
 # error was 1.6 times it over 40 layers of width 8, 1.4 times over 50 of width 16.
-FACTOR = 2.0
+_FACTOR = 2.0
 # few where every draw is a system of equations: errors of thousands of parameters have nearly one size
 _DRAWS, _FEW_DRAWS = 200, 4
 _DRAWN = RefinementOptions(inner_iterations=40, inner_tolerance=2e-2)
@@ -50,25 +51,18 @@ def _as_model(heads: VectorHeads) -> MultiHead:
 
 
 def _errors(fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> HeadErrors:
-    """99 % bounds from the covariance of the fit, relative to W, V and the constants, and one rounding: fixed
-    factors inside the layer are rounded alike in every answer.
-    """
+    """99 % bounds from the covariance of the fit, relative to W, V and the constants."""
     heads = fitted.heads
-    spread, rounding = Spread.of(fitted.fit, heads, gauge=heads.gauge, options=_DRAWN), 2.0**-bits
+    spread = Spread.of(fitted.fit, heads, gauge=heads.gauge, options=_DRAWN)
     count = _DRAWS if heads.unknowns <= spread.options.dense_limit else _FEW_DRAWS
     sizes = np.linalg.norm(heads.matrices[:, :, :-1], axis=(1, 2))
     values = np.linalg.norm(heads.values, axis=(1, 2))
-    in_W, in_v, in_c, largest = [], [], [], []
-    for step in spread.draw(count, rng):
+    largest = max(float(np.linalg.norm(heads.c)), float(values.max()))
+
+    def change(step: Array) -> tuple[Array, Array, float, float]:
         dW, dV, dc = heads.changes(step)
-        in_W.append(np.linalg.norm(dW, axis=(1, 2)) / sizes)
-        in_v.append(np.linalg.norm(dV, axis=(1, 2)) / values)
-        in_c.append(float(np.abs(dc).max()))
-        constant = float(np.linalg.norm(dc)) / max(float(np.linalg.norm(heads.c)), float(values.max()))
-        largest.append(max(float(in_W[-1].max()), float(in_v[-1].max()), constant))
-    return HeadErrors(
-        FACTOR * np.quantile(in_W, LEVEL, axis=0) + rounding,
-        FACTOR * np.quantile(in_v, LEVEL, axis=0) + rounding,
-        FACTOR * float(np.quantile(largest, LEVEL)) + rounding,
-        FACTOR * float(np.quantile(in_c, LEVEL)),
-    )
+        in_W = np.linalg.norm(dW, axis=(1, 2)) / sizes
+        in_v = np.linalg.norm(dV, axis=(1, 2)) / values
+        return in_W, in_v, float(np.linalg.norm(dc)) / largest, float(np.abs(dc).max())
+
+    return HeadErrors.drawn(map(change, spread.draw(count, rng)), bits, _FACTOR)

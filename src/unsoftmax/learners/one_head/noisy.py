@@ -15,17 +15,13 @@ from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks_with_errors import check_linear_within, moved_by_query_bias
 from unsoftmax.learners.one_head.within_tolerance import (
-    learn_scores,
-    learn_with_bias,
+    learn_behind,
     queries_within_tolerance,
     refuse_noise,
-    relative_bound,
     usual_within_tolerance,
 )
 from unsoftmax.learners.readouts.long_rows import read_long_rows
 from unsoftmax.ledger import Asker
-from unsoftmax.meters import ToleranceMeter
-from unsoftmax.models import SingleHead
 from unsoftmax.solvers import BoundedRangeFinder
 
 __all__ = ["NoiseLearner", "noisy"]
@@ -117,23 +113,14 @@ class NoiseLearner:
                 )
         check_linear_within(asker, readout, rng, off)
         moved = moved_by_query_bias(asker, readout, rng, off)
-        w0 = None
-        if moved > 0.0:
-            found, w0, bound = learn_with_bias(asker, readout, self.solver, rng, moved, repeats)
-        else:
-            with asker.phase("values"):
-                meter = ToleranceMeter(asker, readout, rng, repeats=repeats)
-            found = learn_scores(asker, meter, self.solver, rng)
-            bound = relative_bound(found, readout)
+        head, bound, v_bound = learn_behind(asker, readout, self.solver, rng, moved, repeats)
         bound *= _COVER
         refuse_noise(bound, readout)
         note = (
             f"answers carry noise of standard deviation {sigma:.2g} (and so does the constant c, outside the "
             f"bound); rows of norm {readout.bound:.3g} were asked, {repeats} times each"
         )
-        head = SingleHead(found.matrix, readout.v, w0, readout.c)
-        v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
-        return Learned(head, self.claim, bound, v_bound=float(v_bound), constant_bound=2.0 * off, note=note)
+        return Learned(head, self.claim, bound, v_bound=v_bound, constant_bound=2.0 * off, note=note)
 
 
 def _measured_sigma(asker: Asker, rng: np.random.Generator) -> float:

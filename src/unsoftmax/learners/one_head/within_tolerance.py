@@ -29,8 +29,8 @@ from unsoftmax.solvers import BoundedRangeFinder, Solution
 
 __all__ = [
     "ToleranceLearner",
+    "learn_behind",
     "learn_scores",
-    "learn_with_bias",
     "queries_within_tolerance",
     "refuse_noise",
     "relative_bound",
@@ -121,24 +121,35 @@ class ToleranceLearner:
             )  # a constant that the tolerance hides is in every answer
             check_linear_within(asker, readout, rng)
         moved = moved_by_query_bias(asker, readout, rng)
-        w0 = None
-        if moved > 0.0:
-            found, w0, bound = learn_with_bias(asker, readout, self.solver, rng, moved)
-        else:
-            with asker.phase("values"):
-                meter = ToleranceMeter(asker, readout, rng)
-            found = learn_scores(asker, meter, self.solver, rng)
-            bound = relative_bound(found, readout)
+        head, bound, v_bound = learn_behind(asker, readout, self.solver, rng, moved)
         refuse_noise(bound, readout)
         note = (
             f"answers are off by up to {readout.tau:.2g} (so is the constant c, outside the bound), and rows "
             f"of norm {readout.bound:.3g} were asked"
         )
-        head = SingleHead(found.matrix, readout.v, w0, readout.c)
-        v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
-        return Learned(
-            head, self.claim, bound, v_bound=float(v_bound), constant_bound=2.0 * readout.tau, note=note
-        )
+        return Learned(head, self.claim, bound, v_bound=v_bound, constant_bound=2.0 * readout.tau, note=note)
+
+
+def learn_behind(
+    asker: Asker,
+    readout: MeasuredReadout,
+    solver: BoundedRangeFinder,
+    rng: np.random.Generator,
+    moved: float,
+    repeats: int = 1,
+) -> tuple[SingleHead, float, float]:
+    """The head behind a measured readout, and the relative errors of W and of v, at most. moved: by how much
+    a query bias moves scores."""
+    w0 = None
+    if moved > 0.0:
+        found, w0, bound = _learn_with_bias(asker, readout, solver, rng, moved, repeats)
+    else:
+        with asker.phase("values"):
+            meter = ToleranceMeter(asker, readout, rng, repeats=repeats)
+        found = learn_scores(asker, meter, solver, rng)
+        bound = relative_bound(found, readout)
+    v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
+    return SingleHead(found.matrix, readout.v, w0, readout.c), bound, float(v_bound)
 
 
 def learn_scores(
@@ -165,7 +176,7 @@ def learn_scores(
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
 
 
-def learn_with_bias(
+def _learn_with_bias(
     asker: Asker,
     readout: MeasuredReadout,
     solver: BoundedRangeFinder,

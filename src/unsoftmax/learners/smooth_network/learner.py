@@ -11,10 +11,10 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.gated_network.find import find_gated_network
+from unsoftmax.learners.gated_network.find import FoundGatedNetwork, find_gated_network
 from unsoftmax.learners.gated_network.fit import GatedFit
-from unsoftmax.learners.smooth_network.asks import rows_of
-from unsoftmax.learners.smooth_network.find import find_network
+from unsoftmax.learners.smooth_network.asks import Asks, rows_of
+from unsoftmax.learners.smooth_network.find import FoundNetwork, find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.ledger import Asker
@@ -69,11 +69,9 @@ class SmoothNetworkLearner:
         asks = rows_of(asker)
         with asker.phase("network"):
             found = find_network(asks, rng)
-        _check_fit(found.residual, found.answers, found.noise)
         network = found.network
-        fresh = _fresh_points(found.points, rng)
-        with asker.phase("error bound"):
-            fit = NetworkFit(network.activation, fresh, asks(fresh), network.linear is not None)
+        fresh = _fresh_answers(asker, asks, found, rng)
+        fit = NetworkFit(network.activation, *fresh, network.linear is not None)
         moved = refine(fit, np.column_stack([network.A, network.b]), _ONE_STEP).state
         bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
         if asker.outputs is None:
@@ -110,11 +108,8 @@ class GatedNetworkLearner:
         asks = rows_of(asker)
         with asker.phase("network"):
             found = find_gated_network(asks, rng)
-        _check_fit(found.residual, found.answers, found.noise)
         network = found.network
-        fresh = _fresh_points(found.points, rng)
-        with asker.phase("error bound"):
-            fit = GatedFit(network.activation, fresh, asks(fresh))
+        fit = GatedFit(network.activation, *_fresh_answers(asker, asks, found, rng))
         moved = refine(fit, fit.state(network), _ONE_STEP).state
         bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
         if asker.outputs is None:
@@ -130,10 +125,16 @@ class GatedNetworkLearner:
         return Learned(network, self.claim, error_bound=bound)
 
 
-def _fresh_points(points: Array, rng: np.random.Generator) -> Array:
-    """As many other points, spread over the same sizes. One step of the fit on these alone moves the
-    parameters by their error, to first order."""
-    return spread_points(rng, len(points), points.shape[1], float(np.linalg.norm(points, axis=1).max()))
+def _fresh_answers(
+    asker: Asker, asks: Asks, found: FoundNetwork | FoundGatedNetwork, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """As many other points, spread over the same sizes, and their answers. One step of the fit on these alone
+    moves the parameters by their error, to first order."""
+    _check_fit(found.residual, found.answers, found.noise)
+    points = found.points
+    fresh = spread_points(rng, len(points), points.shape[1], float(np.linalg.norm(points, axis=1).max()))
+    with asker.phase("error bound"):
+        return fresh, asks(fresh)
 
 
 def _check_fit(residual: float, answers: np.ndarray, noise: float) -> None:
