@@ -31,7 +31,10 @@ from unsoftmax import (
     theorem_5_1,
 )
 from unsoftmax.lab.experiments.base import head_with_margin, learn_raw
-from unsoftmax.learners import TransformerLearner, appendix_c, theorem_6_1, theorem_b_1
+from unsoftmax.learners.paper.appendix_c import appendix_c
+from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
+from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1
+from unsoftmax.learners.transformer import TransformerLearner
 
 TERMS = (
     "Medians over {n} targets; queries, time and memory of the literal algorithm as multiples of ours. The "

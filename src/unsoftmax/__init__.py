@@ -48,7 +48,7 @@ _HOMES = {
     "Model": "models",
     "ModelFileError": "errors",
     "MultiHead": "models",
-    "MultiHeadLearner": "learners",
+    "MultiHeadLearner": "learners.several_heads",
     "Noisy": "oracles",
     "NotRecovered": "errors",
     "OnnxOracle": "oracles.onnx_file",
@@ -66,13 +66,13 @@ _HOMES = {
     "EncoderBlock": "models",
     "GatedNetwork": "models",
     "Network": "models",
-    "ReluNetworkLearner": "learners",
+    "ReluNetworkLearner": "learners.relu_network.learner",
     "Result": "recovery.result",
     "Rounded": "oracles",
     "SeparateProcess": "oracles.separate_process",
     "SigmoidMeter": "meters",
     "SingleHead": "models",
-    "SingleHeadLearner": "learners",
+    "SingleHeadLearner": "learners.one_head.exact",
     "Size": "learners",
     "Solution": "solvers",
     "Solver": "solvers",
@@ -83,28 +83,28 @@ _HOMES = {
     "TokenPositions": "models",
     "TorchOracle": "oracles.torch_module",
     "Transformer": "models",
-    "TransformerLearner": "learners",
+    "TransformerLearner": "learners.transformer",
     "UnsoftmaxError": "errors",
     "UsageError": "errors",
-    "VectorOutputsLearner": "learners",
+    "VectorOutputsLearner": "learners.vector_answers",
     "WithinTolerance": "oracles",
-    "appendix_c": "learners",
+    "appendix_c": "learners.paper.appendix_c",
     "as_oracle": "recovery.targets",
     "audit_target": "audit.pipeline",
     "check": "recovery.check",
-    "clipped": "learners",
+    "clipped": "learners.one_head.clipped",
     "defend": "audit.defend",
     "equivalent": "models",
     "find_vocabulary": "recovery.vocabulary",
     "fit": "recovery.fit",
-    "from_labels": "learners",
+    "from_labels": "learners.one_head.labels",
     "from_torch": "models",
     "http_oracle": "oracles.http",
     "identify": "answers",
     "load": "models",
-    "low_precision": "learners",
-    "milli_2019": "learners",
-    "noisy": "learners",
+    "low_precision": "learners.one_head.low_precision",
+    "milli_2019": "learners.paper.milli",
+    "noisy": "learners.one_head.noisy",
     "plain_network": "models",
     "plan": "recovery.plan",
     "random_gpt2": "models",
@@ -117,13 +117,13 @@ _HOMES = {
     "random_transformer": "models",
     "recover": "recovery.recover",
     "recover_network": "recovery.network",
-    "rounded": "learners",
-    "theorem_4_1": "learners",
-    "theorem_5_1": "learners",
-    "theorem_6_1": "learners",
-    "theorem_b_1": "learners",
+    "rounded": "learners.one_head.rounded",
+    "theorem_4_1": "learners.paper.theorem_4_1",
+    "theorem_5_1": "learners.paper.theorem_5_1",
+    "theorem_6_1": "learners.paper.theorem_6_1",
+    "theorem_b_1": "learners.paper.theorem_b_1",
     "to_torch": "models",
-    "within_tolerance": "learners",
+    "within_tolerance": "learners.one_head.within_tolerance",
     "witness_pair": "models",
     "write_report": "audit.report",
 }
@@ -153,25 +153,25 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.learners import Known as Known
     from unsoftmax.learners import Learned as Learned
     from unsoftmax.learners import Learner as Learner
-    from unsoftmax.learners import MultiHeadLearner as MultiHeadLearner
     from unsoftmax.learners import QueryCount as QueryCount
-    from unsoftmax.learners import ReluNetworkLearner as ReluNetworkLearner
-    from unsoftmax.learners import SingleHeadLearner as SingleHeadLearner
     from unsoftmax.learners import Size as Size
-    from unsoftmax.learners import TransformerLearner as TransformerLearner
-    from unsoftmax.learners import VectorOutputsLearner as VectorOutputsLearner
-    from unsoftmax.learners import appendix_c as appendix_c
-    from unsoftmax.learners import clipped as clipped
-    from unsoftmax.learners import from_labels as from_labels
-    from unsoftmax.learners import low_precision as low_precision
-    from unsoftmax.learners import milli_2019 as milli_2019
-    from unsoftmax.learners import noisy as noisy
-    from unsoftmax.learners import rounded as rounded
-    from unsoftmax.learners import theorem_4_1 as theorem_4_1
-    from unsoftmax.learners import theorem_5_1 as theorem_5_1
-    from unsoftmax.learners import theorem_6_1 as theorem_6_1
-    from unsoftmax.learners import theorem_b_1 as theorem_b_1
-    from unsoftmax.learners import within_tolerance as within_tolerance
+    from unsoftmax.learners.one_head.clipped import clipped as clipped
+    from unsoftmax.learners.one_head.exact import SingleHeadLearner as SingleHeadLearner
+    from unsoftmax.learners.one_head.labels import from_labels as from_labels
+    from unsoftmax.learners.one_head.low_precision import low_precision as low_precision
+    from unsoftmax.learners.one_head.noisy import noisy as noisy
+    from unsoftmax.learners.one_head.rounded import rounded as rounded
+    from unsoftmax.learners.one_head.within_tolerance import within_tolerance as within_tolerance
+    from unsoftmax.learners.paper.appendix_c import appendix_c as appendix_c
+    from unsoftmax.learners.paper.milli import milli_2019 as milli_2019
+    from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1 as theorem_4_1
+    from unsoftmax.learners.paper.theorem_5_1 import theorem_5_1 as theorem_5_1
+    from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1 as theorem_6_1
+    from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1 as theorem_b_1
+    from unsoftmax.learners.relu_network.learner import ReluNetworkLearner as ReluNetworkLearner
+    from unsoftmax.learners.several_heads import MultiHeadLearner as MultiHeadLearner
+    from unsoftmax.learners.transformer import TransformerLearner as TransformerLearner
+    from unsoftmax.learners.vector_answers import VectorOutputsLearner as VectorOutputsLearner
     from unsoftmax.ledger import Asker as Asker
     from unsoftmax.ledger import Bill as Bill
     from unsoftmax.ledger import Ledger as Ledger

@@ -26,9 +26,11 @@ from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook
 from unsoftmax.float_formats import FloatFormat, smallest_format
-from unsoftmax.learners import Known, Learned, Learner, MultiHeadLearner, SingleHeadLearner
+from unsoftmax.learners import Known, Learned, Learner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.readouts.exact import read_constant, read_values
+from unsoftmax.learners.several_heads import MultiHeadLearner
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
 from unsoftmax.ledger.views import BilledTo, WithoutSkip
 from unsoftmax.models import Model, SingleHead

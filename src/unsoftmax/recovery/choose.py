@@ -1,10 +1,13 @@
-"""Which learner next? One choice for recover, plan, audit and defend, from what is known of the target."""
+"""Which learner next? One choice for recover, plan, audit and defend, from what is known of the target.
+
+A learner is imported where it is chosen: all of them take longer to import than one takes to run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Literal, assert_never
 
 from unsoftmax.answers import (
     Answers,
@@ -23,24 +26,9 @@ from unsoftmax.answers import (
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
-from unsoftmax.learners import (
-    ClippedLearner,
-    ComputedHeadsLearner,
-    Known,
-    LabelLearner,
-    Learner,
-    LowPrecisionLearner,
-    MultiHeadLearner,
-    NoiseLearner,
-    ReluNetworkLearner,
-    RoundedLearner,
-    SingleHeadLearner,
-    ToleranceLearner,
-    TransformerLearner,
-    VectorOutputsLearner,
-    theorem_4_1,
-)
+from unsoftmax.learners import Known, Learner
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
 __all__ = ["AUTO", "LEARNERS", "Choice", "choose", "family_named", "learner_for_answers", "learner_named"]
@@ -51,9 +39,15 @@ _BITS = 48  # of every score, from true labels: four fewer than float64 has
 _BITS_FLIPPED = 24  # from flipped labels, of which each bit costs several
 
 
+def _theorem_4_1(probes: Literal["gaussian", "structured"]) -> Learner:
+    from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1
+
+    return theorem_4_1(probes)
+
+
 LEARNERS: dict[str, Callable[[], Learner]] = {  # those that need no fact about the target
-    "theorem-4.1": theorem_4_1,
-    "theorem-4.1-structured": lambda: theorem_4_1("structured"),
+    "theorem-4.1": lambda: _theorem_4_1("gaussian"),
+    "theorem-4.1-structured": lambda: _theorem_4_1("structured"),
 }
 
 
@@ -107,7 +101,7 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
         yield from _for_computed(known.answers, known, wanted)
         return
     if isinstance(known.answers, Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
-        yield Choice(ComputedHeadsLearner(known.answers.format))
+        yield Choice(learner_for_answers(known.answers))
         return
     if known.outputs is not None:
         yield from _for_vectors(known, wanted)
@@ -121,7 +115,7 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
             # several heads know by themselves how well float32 answers tell
             if wanted is None:
                 yield Choice(learner_for_answers(known.answers))
-            yield Choice(MultiHeadLearner())
+            yield Choice(_learner_of(Family.MULTI_HEAD))
         case Clipped(inner=Exact() | Constant()) if wanted in (None, *_MAY_STOP_GROWING):
             # exact answers that stop growing are a clipped head, a ReLU network with flat pieces, or a sum of
             # activations that saturate
@@ -158,10 +152,11 @@ def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Ite
 
 def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:
     """Heads first; then a stack whose rows do not see each other, and a whole block, whose single rows are
-    not answered affinely. Learners of large families are imported where they are chosen."""
+    not answered affinely."""
     from unsoftmax.learners.deep_stack.learner import DeepStackLearner
     from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
     from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
+    from unsoftmax.learners.vector_answers import VectorOutputsLearner
 
     if known.max_length == 1 or wanted is Family.NETWORK:
         yield Choice(DeepStackLearner())  # a few queries say whether it is one
@@ -181,7 +176,7 @@ def _for_exact(known: Known, wanted: Family | None) -> Iterator[Choice]:
         yield Choice(_learner_of(wanted))
         return
     if known.max_length == 1:  # single rows only: there is no attention to see
-        yield Choice(ReluNetworkLearner())
+        yield Choice(_learner_of(Family.RELU_NETWORK))
         return
     order = [Family.SINGLE_HEAD, Family.MULTI_HEAD, Family.TRANSFORMER]
     if known.bends:
@@ -196,10 +191,16 @@ def _learner_of(family: Family) -> Learner:
         case Family.SINGLE_HEAD:
             return SingleHeadLearner()
         case Family.MULTI_HEAD:
+            from unsoftmax.learners.several_heads import MultiHeadLearner
+
             return MultiHeadLearner()
         case Family.TRANSFORMER:
+            from unsoftmax.learners.transformer import TransformerLearner
+
             return TransformerLearner()
         case Family.RELU_NETWORK:
+            from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
+
             return ReluNetworkLearner()
         case Family.NETWORK:
             from unsoftmax.learners.smooth_network.learner import SmoothNetworkLearner
@@ -219,18 +220,32 @@ def learner_for_answers(answers: Answers) -> Learner:
         case Exact() | Constant():
             return SingleHeadLearner()
         case Clipped(bounds, inner):
+            from unsoftmax.learners.one_head.clipped import ClippedLearner
+
             return ClippedLearner(bounds, learner_for_answers(inner))
         case Noisy(sigma):
+            from unsoftmax.learners.one_head.noisy import NoiseLearner
+
             return NoiseLearner(sigma)
         case Rounded(decimals):
+            from unsoftmax.learners.one_head.rounded import RoundedLearner
+
             return RoundedLearner(decimals)
         case Labels(flip, middle):
+            from unsoftmax.learners.one_head.labels import LabelLearner
+
             return LabelLearner(_BITS_FLIPPED if flip else _BITS, flip, middle)
         case Stored(short):
+            from unsoftmax.learners.one_head.low_precision import LowPrecisionLearner
+
             return LowPrecisionLearner(short)
         case Computed(short):
+            from unsoftmax.learners.computed.learner import ComputedHeadsLearner
+
             return ComputedHeadsLearner(short)
         case Within(tau):
+            from unsoftmax.learners.one_head.within_tolerance import ToleranceLearner
+
             return ToleranceLearner(tau)
         case Unsteady():
             raise OutsideClass(REPEAT_TEST, "answers change as time goes on")

@@ -8,7 +8,8 @@ import numpy as np
 
 from unsoftmax.answers import Computed, identify
 from unsoftmax.families import Family
-from unsoftmax.learners import Claim, Known, Learner, SingleHeadLearner
+from unsoftmax.learners import Claim, Known, Learner
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import Stop

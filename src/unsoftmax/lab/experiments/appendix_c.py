@@ -7,7 +7,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table, learn_raw
-from unsoftmax.learners import Size, appendix_c
+from unsoftmax.learners import Size
+from unsoftmax.learners.paper.appendix_c import appendix_c
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.recovery.recover import recover
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table
 from unsoftmax.lab.experiments.theorem_5_1 import why_not
-from unsoftmax.learners import theorem_5_1
+from unsoftmax.learners.paper.theorem_5_1 import theorem_5_1
 from unsoftmax.models import random_single_head
 from unsoftmax.recovery.recover import recover
 

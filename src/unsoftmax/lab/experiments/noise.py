@@ -15,7 +15,7 @@ from unsoftmax.lab.experiments.base import (
     head_with_margin,
     slope,
 )
-from unsoftmax.learners import theorem_6_1
+from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Noisy
 from unsoftmax.recovery.targets import as_oracle

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table, head_with_margin, learn_raw
-from unsoftmax.learners import theorem_4_1
+from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1
 
 __all__ = ["EXPERIMENT"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.lab.experiments.base import Check, Experiment, Findings, Table
-from unsoftmax.learners import TransformerLearner
+from unsoftmax.learners.transformer import TransformerLearner
 from unsoftmax.models import ReluNetwork, SingleHead, Transformer, random_transformer
 from unsoftmax.recovery.recover import recover
 

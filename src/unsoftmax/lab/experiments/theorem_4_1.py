@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, learn_raw
-from unsoftmax.learners import SingleHeadLearner, theorem_4_1
+from unsoftmax.learners.one_head.exact import SingleHeadLearner
+from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1
 from unsoftmax.models import random_single_head
 from unsoftmax.recovery.recover import recover
 

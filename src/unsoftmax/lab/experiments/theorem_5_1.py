@@ -8,7 +8,8 @@ from collections import Counter
 import numpy as np
 
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table
-from unsoftmax.learners import Size, theorem_5_1
+from unsoftmax.learners import Size
+from unsoftmax.learners.paper.theorem_5_1 import theorem_5_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead, random_single_head

@@ -16,7 +16,7 @@ from unsoftmax.lab.experiments.base import (
     head_with_margin,
     slope,
 )
-from unsoftmax.learners import theorem_6_1
+from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import FunctionOracle, OracleSpec, WithinTolerance

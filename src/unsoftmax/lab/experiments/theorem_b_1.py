@@ -15,7 +15,8 @@ from unsoftmax.lab.experiments.base import (
     head_with_margin,
     slope,
 )
-from unsoftmax.learners import Size, theorem_b_1
+from unsoftmax.learners import Size
+from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Labels

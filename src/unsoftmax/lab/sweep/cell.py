@@ -15,7 +15,7 @@ import numpy as np
 from unsoftmax.audit.defences import Defence
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.sweep.learners import learner_named
-from unsoftmax.learners import ReluNetworkLearner
+from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
 from unsoftmax.models import (
     Model,
     MultiHead,

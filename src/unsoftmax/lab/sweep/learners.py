@@ -9,7 +9,11 @@ import numpy as np
 
 from unsoftmax.errors import UnsoftmaxError, UsageError
 from unsoftmax.importing import import_attribute
-from unsoftmax.learners import Learner, theorem_4_1, theorem_5_1, theorem_6_1, theorem_b_1
+from unsoftmax.learners import Learner
+from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1
+from unsoftmax.learners.paper.theorem_5_1 import theorem_5_1
+from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
+from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1
 from unsoftmax.models import Model, SingleHead
 
 __all__ = ["LEARNERS", "learner_named"]
