@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +23,9 @@ from unsoftmax.models.parts import GELU, RELU, SILU, Activation, LayerNorm, RMSN
 from unsoftmax.outcomes import Status
 
 
-def random_state(shape: BlockShape, heads: int, rank: int, neurons: int, seed: int) -> BlockState:
+def random_state(
+    shape: BlockShape, heads: int, rank: int, neurons: int, seed: int, answers: int = 0
+) -> BlockState:
     rng, d, k = np.random.default_rng(seed), shape.width, shape.basis.shape[1]
     p, m = (k, d) if shape.norm_first else (d, k)
 
@@ -40,19 +43,28 @@ def random_state(shape: BlockShape, heads: int, rank: int, neurons: int, seed: i
         draw(heads, rank, p),
         draw(m, heads * rank + 1),
     )
-    return BlockState(*heads_of, draw(neurons, k + 1), draw(m, neurons + 1), np.log([1e-3, 2e-3]), gains)
+    outer, readout = draw(answers or m, neurons + 1), draw(answers, d)
+    return BlockState(*heads_of, draw(neurons, k + 1), outer, np.log([1e-3, 2e-3]), gains, readout)
+
+
+_SHAPES = [
+    *(BlockShape(first, centred, GELU, 6) for first in (True, False) for centred in (True, False)),
+    BlockShape(True, False, GELU, 6, normed=False),
+    BlockShape(True, False, GELU, 6, normed=False, skip=False),
+]
 
 
 @pytest.mark.parametrize("activation", [GELU, RELU])
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(
+    ("shape", "answers"), [*((shape, 0) for shape in _SHAPES), (_SHAPES[0], 3), (_SHAPES[-1], 7)]
+)
 def test_the_fit_predicts_as_the_model_does_and_knows_its_derivatives(
-    norm_first: bool, centred: bool, activation: Activation
+    shape: BlockShape, answers: int, activation: Activation
 ) -> None:
-    shape = BlockShape(norm_first, centred, activation, 6)
-    state, rng = random_state(shape, 2, 3, 5, 0), np.random.default_rng(1)
+    shape = replace(shape, activation=activation)
+    state, rng = random_state(shape, 2, 3, 5, 0, answers), np.random.default_rng(1)
     groups = [rng.standard_normal((4, length, 6)) for length in (1, 3)]
-    data = tuple(Sequences(rows, np.zeros((4, 6)), np.full(4, 0.7)) for rows in groups)
+    data = tuple(Sequences(rows, np.zeros((4, answers or 6)), np.full(4, 0.7)) for rows in groups)
     fit = BlockFit(shape, data)
     np.testing.assert_allclose(state.model(shape)(groups[1]), fit.predict(state, groups[1]), atol=1e-12)
     jacobian = fit.linearise(state)

@@ -125,6 +125,8 @@ def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.Transf
     """
     import torch
 
+    if not block.skip or block.readout is not None:
+        raise UsageError("nn.TransformerEncoderLayer has both residual connections, and no readout behind it")
     network = block.network.without_linear() if isinstance(block.network, Network) else None
     if network is None:
         raise UsageError(

@@ -6,6 +6,8 @@ Pre-norm: gain and bias of the first norm move into the heads (P·diag(g)·W·di
 and their constant;
 those of the second norm into the network's first layer; the mean of the heads' constant into the network's
 constant.
+Without a second norm: y and the network meet in one linear part; the heads' constant moves into the network.
+Without a skip connection as well: one invertible matrix between all V and the network is free; ΣV = 1.
 Post-norm: the bias of the first norm moves into both layers of the network; only P·V, P·c and the network's
 P-part are seen; one factor κ, of either sign, is free: (g1, U, c) → κ(g1, U, c), A → A/κ, eps2 → κ²·eps2, g2
 → sign(κ)·g2. Both: heads and neurons in any order, neurons up to reflection, ReLU neurons up to scale; ReLU
@@ -29,6 +31,7 @@ from unsoftmax.models.single_head import SingleHead
 __all__ = ["canonical_block", "norm_distance"]
 
 Block = TypeVar("Block", bound=EncoderBlock)
+_INVERTIBLE = 1e10  # condition of the sum of all V from which it is taken for singular
 
 
 def canonical_block(block: Block) -> Block:
@@ -57,12 +60,42 @@ def _pre_norm(block: Block) -> Block:
         network = network.after(matrix, shift)
         if isinstance(network, Network):
             network = network.within(np.sqrt(d))
+    readout = block.readout
+    if block.second is None and isinstance(network, Network):
+        return _without_second_norm(block, attention, network)
     if isinstance(block.second, LayerNorm):
-        network = network.shifted(constant.mean())
+        passed = np.ones(d) if readout is None else readout.sum(axis=0)
+        network = network.shifted(constant.mean() * passed)
         constant = constant - constant.mean()
     attention = MultiHead(_bare(attention), constant).canonical()
+    norms = _plain(block.first), _plain(block.second)
     return type(block)(
-        attention, network.canonical(), _plain(block.first), _plain(block.second), norm_first=True
+        attention, network.canonical(), *norms, norm_first=True, skip=block.skip, readout=readout
+    )
+
+
+def _without_second_norm(block: Block, attention: MultiHead, network: Network) -> Block:
+    """What is answered beside the network is a linear part of it, and the heads' constant moves into it."""
+    d, m = block.width, network.U.shape[1]
+    beside = np.eye(d) if block.readout is None else block.readout
+    linear = beside + (0.0 if network.linear is None else network.linear)
+    whole = Network(network.A, network.U, network.b, network.c, linear, activation=network.activation)
+    heads = _bare(attention)
+    shift = np.broadcast_to(np.asarray(attention.c, dtype=np.float64), (d,))
+    values = np.asarray(attention.v)
+    mixing = np.eye(d)
+    if not block.skip and np.linalg.cond(values) < _INVERTIBLE:  # heads' outputs are free up to one matrix
+        heads = [SingleHead(h.matrix, np.linalg.solve(values.T, h.v.T).T, h.w0) for h in heads]
+        mixing = values.T
+    whole = whole.after(np.eye(d), shift).after(mixing, np.zeros(d))
+    return type(block)(
+        MultiHead(heads, np.zeros(d)).canonical(),
+        whole.canonical(),
+        _plain(block.first),
+        None,
+        norm_first=True,
+        skip=block.skip,
+        readout=np.zeros((d, m)),
     )
 
 
@@ -86,7 +119,9 @@ def _post_norm(block: Block) -> Block:
         network = network.followed(_projector(second, d))
     if first is not None and second is not None:
         first, second, network = _rescaled(first, second, network)
-    return type(block)(attention.canonical(), network.canonical(), first, second, norm_first=False)
+    return type(block)(
+        attention.canonical(), network.canonical(), first, second, norm_first=False, skip=block.skip
+    )
 
 
 def _within_ellipsoid(network: Network, axes: Array) -> Network:

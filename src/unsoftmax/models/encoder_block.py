@@ -1,5 +1,5 @@
 """A whole encoder block: attention, residual connections, norms and a two-layer network; the last row is
-answered."""
+answered. Norms and residual connections may be missing, and a linear readout may follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.base import Model, as_batch
+from unsoftmax.models.base import Model, as_batch, check_finite
 from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network import Network
@@ -19,6 +19,7 @@ from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 __all__ = ["BlockNetwork", "EncoderBlock"]
 
 BlockNetwork: TypeAlias = Network | GatedNetwork
+_FLAGS = ("norm_first", "norm_last", "no_skip", "readout")  # tensors of a file that belong to no part
 Part = TypeVar("Part")
 
 
@@ -28,6 +29,10 @@ class EncoderBlock(Model):
 
     x is the last row, and attention mixes all rows. A norm may be None. Many parameters give one function:
     `canonical` and `distance` know which.
+
+    skip: whether x is added to the attention's output. readout: where norms come first, what stands for y in
+    the answer: y·readout, (d, m), and a network with m outputs. None: y itself. A linear classifier behind a
+    block is a readout; zeros are a network without a residual connection.
 
     >>> from unsoftmax.models.random import random_multi_head
     >>> network = Network(np.eye(4), np.eye(4))
@@ -48,17 +53,26 @@ class EncoderBlock(Model):
         second: Norm | None = None,
         *,
         norm_first: bool = True,
+        skip: bool = True,
+        readout: object = None,
     ) -> None:
         d = attention.width
+        matrix = None if readout is None else np.array(readout, dtype=np.float64)
+        if matrix is not None and (not norm_first or matrix.ndim != 2 or len(matrix) != d):
+            raise UsageError(
+                f"a readout is ({d}, m) for a block of width {d} whose norms come first, not {matrix.shape}"
+            )
+        answers = d if matrix is None else matrix.shape[1]
         if attention.outputs != d:
             raise UsageError(
                 f"the attention of a block of width {d} answers with {d} numbers, not {attention.outputs}"
             )
-        if network.width != d or network.outputs != d:
+        if network.width != d or network.outputs != answers:
             raise UsageError(
-                f"the network of a block of width {d} maps {d} numbers to {d}, not {network.width} to "
+                f"the network of this block maps {d} numbers to {answers}, not {network.width} to "
                 f"{network.outputs}"
             )
+        check_finite(readout=matrix)
         for norm in (first, second):
             if norm is not None and norm.width != d:
                 raise UsageError(f"the norms of a block of width {d} have {d} gains, not {norm.width}")
@@ -67,6 +81,8 @@ class EncoderBlock(Model):
         self.first = first
         self.second = second
         self.norm_first = bool(norm_first)
+        self.skip = bool(skip)
+        self.readout = matrix
 
     @property
     def width(self) -> int:
@@ -74,7 +90,7 @@ class EncoderBlock(Model):
 
     @property
     def outputs(self) -> int | None:
-        return self.width
+        return self.width if self.readout is None else int(self.readout.shape[1])
 
     @property
     def ranks(self) -> list[int]:
@@ -85,6 +101,8 @@ class EncoderBlock(Model):
         """Numbers of the canonical form's parts."""
         form = self.canonical()
         count = form.attention.parameters + form.network.parameters
+        if form.second is not None and form.readout is not None:
+            count += form.readout.size
         for norm, free in ((form.first, not self.norm_first), (form.second, not self.norm_first)):
             if norm is not None:
                 count += 1 + (self.width if free else 0)
@@ -93,15 +111,17 @@ class EncoderBlock(Model):
         return count
 
     def after_attention(self, batch: Array) -> Array:
-        """(B, d): x + attention before anything that follows it."""
+        """(B, d): x + attention before anything that follows it; without x where there is no skip."""
         X = as_batch(batch, self.width)
         tokens = self.first(X) if self.norm_first and self.first is not None else X
-        return np.asarray(X[:, -1] + self.attention(tokens))
+        mixed = self.attention(tokens)
+        return np.asarray(X[:, -1] + mixed if self.skip else mixed)
 
     def after_network(self, y: Array) -> Array:
         """The answer, from x + attention."""
         if self.norm_first:
-            return np.asarray(y + self.network(y if self.second is None else self.second(y)))
+            passed = y if self.readout is None else y @ self.readout
+            return np.asarray(passed + self.network(y if self.second is None else self.second(y)))
         middle = y if self.first is None else self.first(y)
         out = middle + self.network(middle)
         return np.asarray(out if self.second is None else self.second(out))
@@ -121,11 +141,14 @@ class EncoderBlock(Model):
         y = self.after_attention(X)
         middle = self.second if self.norm_first else self.first
         seen = y if middle is None else middle(y)
-        return np.asarray(
-            np.linalg.norm(X[:, -1], axis=1)
-            + self.attention.sensitivity(tokens)
-            + self.network.sensitivity(seen)
-        )
+        added = self.attention.sensitivity(tokens)
+        if self.skip:
+            added = added + np.linalg.norm(X[:, -1], axis=1)
+        if self.readout is not None:
+            added = added * float(np.linalg.norm(self.readout, 2))
+        if middle is None:  # nothing bounds what the network sees
+            added = added + _steepness(self.network) * self.attention.sensitivity(tokens)
+        return np.asarray(added + self.network.sensitivity(seen))
 
     def _score_spread(self, X: Array) -> Array:
         """One plus the largest difference of scores in each sequence: their rounding grows with it."""
@@ -151,10 +174,11 @@ class EncoderBlock(Model):
         kinds = [
             [type(part) for part in (block.first, block.second, block.network)] for block in (self, other)
         ]
-        if self.norm_first != other.norm_first or kinds[0] != kinds[1]:
+        plain = [(block.norm_first, block.skip, block.outputs) for block in (self, other)]
+        if plain[0] != plain[1] or kinds[0] != kinds[1]:
             return 1.0
         mine, theirs = canonical_block(self), canonical_block(other)
-        parts = [mine.attention.distance(theirs.attention)]
+        parts = [mine.attention.distance(theirs.attention), _readout_distance(mine, theirs)]
         match mine.network, theirs.network:
             case Network() as network, Network() as partner:
                 parts.append(network.distance(partner))
@@ -175,6 +199,10 @@ class EncoderBlock(Model):
                 if norm.bias is not None:
                     parts[f"{place}.{named}.bias"] = norm.bias
         parts["norm_first" if self.norm_first else "norm_last"] = np.zeros(0)
+        if not self.skip:
+            parts["no_skip"] = np.zeros(0)
+        if self.readout is not None:
+            parts["readout"] = self.readout
         return parts
 
     @classmethod
@@ -192,6 +220,10 @@ class EncoderBlock(Model):
             ),
             0,
         )
+        if "readout" in shapes and (len(shapes["readout"]) != 2 or shapes["readout"][0] != width):
+            raise ModelFileError(
+                f"tensor 'readout' has shape {shapes['readout']}, which does not fit width {width}"
+            )
         for place in ("first", "second"):
             for name, shape in groups[place].items():
                 if shape != (() if name.endswith(".eps") else (width,)):
@@ -209,13 +241,40 @@ class EncoderBlock(Model):
         )
         attention = MultiHead.from_tensors(groups["attention"])
         first, second = _norm(groups["first"]), _norm(groups["second"])
-        return cls(attention, network, first, second, norm_first="norm_first" in tensors)
+        return cls(
+            attention,
+            network,
+            first,
+            second,
+            norm_first="norm_first" in tensors,
+            skip="no_skip" not in tensors,
+            readout=tensors.get("readout"),
+        )
 
     def __repr__(self) -> str:
-        order = "pre-norm" if self.norm_first else "post-norm"
+        normed = self.first is not None or self.second is not None
+        order = ("pre-norm" if self.norm_first else "post-norm") if normed else "no norms"
         return (
             f"EncoderBlock(width={self.width}, heads={len(self.attention.heads)}, {order}, {self.network!r})"
         )
+
+
+def _steepness(network: BlockNetwork) -> float:
+    """How much of a change of its input a network passes on at most; zero where that has no limit."""
+    if not isinstance(network, Network) or not network.neurons:
+        return 0.0
+    return float(np.linalg.norm(network.A, 2) * np.linalg.norm(network.U, 2))
+
+
+def _readout_distance(mine: EncoderBlock, theirs: EncoderBlock) -> float:
+    """Relative difference of the readouts, of which None is the identity."""
+    if mine.readout is None and theirs.readout is None:
+        return 0.0
+    ours, other = (
+        np.eye(block.width) if block.readout is None else block.readout for block in (mine, theirs)
+    )
+    size = float(np.linalg.norm(ours))
+    return float(np.linalg.norm(ours - other)) / (size if size > 0.0 else 1.0)
 
 
 def _grouped(parts: Mapping[str, Part]) -> dict[str, dict[str, Part]]:
@@ -224,7 +283,7 @@ def _grouped(parts: Mapping[str, Part]) -> dict[str, dict[str, Part]]:
         name: {} for name in ("attention", "network", "gated", "first", "second")
     }
     for name, part in parts.items():
-        if name in ("norm_first", "norm_last"):
+        if name in _FLAGS:
             continue
         owner, _, rest = name.partition(".")
         if owner not in groups or not rest:

@@ -23,20 +23,21 @@ _DEGREE = 34  # of the expansion of log(erfc(z)·exp(z²)/t) in t = 2/(2 + z) on
 
 
 def block_onnx_model(block: EncoderBlock) -> Any:
-    """The checked ONNX model of a block: 'sequences' (batch, length, d) to 'answers' (batch, d)."""
+    """The checked ONNX model of a block: 'sequences' (batch, length, d) to 'answers' (batch, m)."""
     graph = _BlockGraph()
     rows = "sequences"
     if block.norm_first and block.first is not None:
         rows = graph.norm(block.first, rows)
     last_row = graph.constant(np.array(-1))
     asking = graph.add("Gather", rows, last_row, axis=1)
-    plain = graph.add("Gather", "sequences", last_row, axis=1)
+    plain = [graph.add("Gather", "sequences", last_row, axis=1)] if block.skip else []
     heads = [graph.head(head, asking, rows) for head in block.attention.heads]
     constant = np.broadcast_to(np.asarray(block.attention.c, dtype=np.float64), (block.width,))
-    y = graph.add("Sum", plain, *heads, graph.constant(constant))
+    y = graph.add("Sum", *plain, *heads, graph.constant(constant))
     if block.norm_first:
         seen = y if block.second is None else graph.norm(block.second, y)
-        answers = graph.add("Add", y, graph.smooth_network(block.network, seen))
+        passed = y if block.readout is None else graph.add("MatMul", y, graph.constant(block.readout))
+        answers = graph.add("Add", passed, graph.smooth_network(block.network, seen))
     else:
         middle = y if block.first is None else graph.norm(block.first, y)
         answers = graph.add("Add", middle, graph.smooth_network(block.network, middle))

@@ -65,20 +65,24 @@ def block_factors(
 ) -> list[Factor]:
     """In the order of the vector, heads apart. weights: (n,), of residuals. eps: (n, d, 2), columns of the
     logarithms of both eps."""
-    n, d = there.out.shape
+    (n, m), d = there.out.shape, shape.width
     basis, k = shape.basis, shape.basis.shape[1]
     one = weights[:, None, None]
     bent = state.outer[:, :-1] * shape.activation.first(there.hidden)[:, None]  # (n, m, J)
     inner = state.inner[:, :-1]
-    shrink = np.eye(k) - there.middle[:, :, None] * there.middle[:, None] / d
-    shrink = shrink / there.middle_size[:, :, None]  # (n, k, k)
+    shrink = np.broadcast_to(np.eye(k), (n, k, k))  # a norm's derivative
+    if shape.normed:
+        shrink = shrink - there.middle[:, :, None] * there.middle[:, None] / d
+        shrink = shrink / there.middle_size[:, :, None]
     active = np.column_stack([shape.activation(there.hidden), np.ones(n)])
     seen = np.column_stack([there.middle, np.ones(n)])
     tail: list[Factor] = []
     if shape.norm_first:
-        by_network = np.broadcast_to(np.eye(d), (n, d, d)) * one
+        by_network = np.broadcast_to(np.eye(m), (n, m, m)) * one
         by_hidden = bent * one
-        by_y = by_network + (by_hidden @ inner) @ (shrink @ basis.T)
+        by_y = by_network @ state.readout if state.readout.size else by_network
+        by_y = by_y + (by_hidden @ inner) @ (shrink @ basis.T)
+        tail = [Factor(by_network, there.stream)] if state.readout.size else []
     else:
         last = np.eye(k) - there.last[:, :, None] * there.last[:, None] / d
         by_network = (state.gains[1][:, None] * basis) @ (last / there.last_size[:, :, None]) * one

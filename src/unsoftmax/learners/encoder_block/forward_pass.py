@@ -17,7 +17,7 @@ __all__ = ["Pass", "forward_pass"]
 class Pass:
     """Arrays of n sequences; where heads differ, their axis comes first: (H, n, ...).
 
-    last, last_size: of the last norm, empty where norms come first.
+    last, last_size: of the last norm, empty where norms come first. stream: (n, m), before the first of them.
     """
 
     out: Array
@@ -32,6 +32,7 @@ class Pass:
     hidden: Array
     last: Array
     last_size: Array
+    stream: Array
 
 
 def forward_pass(shape: BlockShape, state: BlockState, rows: Array) -> Pass:
@@ -39,6 +40,8 @@ def forward_pass(shape: BlockShape, state: BlockState, rows: Array) -> Pass:
     basis, n = shape.basis, len(rows)
 
     def normed(seen: Array, log_eps: float) -> tuple[Array, Array]:
+        if not shape.normed:
+            return seen, np.ones((*seen.shape[:-1], 1))
         size = np.sqrt((seen**2).sum(axis=-1, keepdims=True) / shape.width + np.exp(log_eps))
         return seen / size, size
 
@@ -53,16 +56,18 @@ def forward_pass(shape: BlockShape, state: BlockState, rows: Array) -> Pass:
         weights = softmax(scores)
         mixed = np.matmul(weights.transpose(1, 0, 2), tokens).transpose(1, 0, 2)
     lifted = np.concatenate([*(mixed @ state.values.transpose(0, 2, 1)), np.ones((n, 1))], axis=1)
-    y = (rows[:, -1] if shape.norm_first else rows[:, -1] @ basis) + lifted @ state.outputs.T
+    y = lifted @ state.outputs.T
+    if shape.skip:
+        y = y + (rows[:, -1] if shape.norm_first else rows[:, -1] @ basis)
     middle, middle_size = normed(y @ basis if shape.norm_first else y, state.log_eps[int(shape.norm_first)])
     hidden = middle @ state.inner[:, :-1].T + state.inner[:, -1]
     network = shape.activation(hidden) @ state.outer[:, :-1].T + state.outer[:, -1]
     if shape.norm_first:
-        out, last, last_size = y + network, np.empty((n, 0)), np.empty((n, 0))
+        passed = y @ state.readout.T if state.readout.size else y
+        out, last, last_size = passed + network, np.empty((n, 0)), np.empty((n, 0))
     else:
         r = ((middle @ basis.T) * state.gains[0]) @ basis + network
         last, last_size = normed(r, state.log_eps[1])
         out = (last @ basis.T) * state.gains[1] + state.gains[2]
-    return Pass(
-        out, tokens, asking, projected, weights, mixed, lifted, middle, middle_size, hidden, last, last_size
-    )
+    attention = (tokens, asking, projected, weights, mixed, lifted)
+    return Pass(out, *attention, middle, middle_size, hidden, last, last_size, y)

@@ -55,7 +55,9 @@ class GroupJacobian:
         middle = self._through_norm(y @ basis if shape.norm_first else y, there.middle, there.middle_size)
         hidden = middle @ state.inner[:, :-1].T + self._middle @ step.inner.T
         network = (self._slopes * hidden) @ state.outer[:, :-1].T + self._active @ step.outer.T
-        if shape.norm_first:
+        if shape.norm_first and state.readout.size:
+            out = y @ state.readout.T + there.stream @ step.readout.T + network
+        elif shape.norm_first:
             out = y + network
         else:
             skip = (middle @ basis.T) * state.gains[0] + (there.middle @ basis.T) * step.gains[0]
@@ -81,8 +83,10 @@ class GroupJacobian:
         if not shape.norm_first:
             by_middle = by_middle + (skip * state.gains[0]) @ basis
         by_y = self._through_norm(by_middle, there.middle, there.middle_size)
+        readout = state.readout
         if shape.norm_first:
-            by_y = out + by_y @ basis.T
+            by_y = (out @ readout if readout.size else out) + by_y @ basis.T
+            readout = out.T @ there.stream if readout.size else readout
         r = state.keys.shape[1]
         by_values = (by_y @ state.outputs[:, :-1]).reshape(len(out), -1, r).transpose(1, 0, 2)
         by_scores = self._sum_tokens(self._along_tokens(by_values @ state.values))
@@ -96,10 +100,13 @@ class GroupJacobian:
             by_network.T @ self._active,
             log_eps,
             gains,
+            readout,
         )
 
     def _through_norm(self, move: Array, normed: Array, size: Array) -> Array:
         """A norm's derivative, which is symmetric."""
+        if not self.shape.normed:
+            return move
         along = (move * normed).sum(axis=1, keepdims=True) / self.shape.width
         return np.asarray((move - along * normed) / size)
 

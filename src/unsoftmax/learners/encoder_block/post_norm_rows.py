@@ -14,16 +14,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside, least_misfit
+from unsoftmax.learners.encoder_block.pre_norm_rows import least_misfit
 from unsoftmax.learners.encoder_block.state import BlockShape
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.learners.encoder_block.value_path import value_path
 
 __all__ = ["PostNormRows", "read_post_norm_rows"]
 
-_STEP = 5e-4  # truncation h⁴ = 6e-14 meets rounding 1e-16/h = 2e-13
-_PATH_ROWS = 3  # two see everything, the third one checks
-_PATH_TRIES = 40
-_AGREES = 1e-8  # of the path: rows without a kink nearby agree to 1e-11, a kink leaves 1e-4
 _FAR = 1e12  # of y: there only its direction counts
 _RAYS = 3
 _TANGENT = 1e-4
@@ -72,38 +68,8 @@ class PostNormRows:
 
 def read_post_norm_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> PostNormRows:
     """Path and constant, eps left at one; about 40 d queries."""
-    path = _value_path(asks, shape, rng)
+    path = value_path(asks, shape.basis, rng)
     return _constant(asks, PostNormRows(shape, path, np.zeros(shape.basis.shape[1]), 1.0), rng)
-
-
-def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> Array:
-    """(k, d) from derivatives Γ(1 + A) of a single row b and ¾ΓA of three copies of it beside b."""
-    d, basis = shape.width, shape.basis
-    designs: list[Array] = []
-    found: list[Array] = []
-    for _ in range(_PATH_TRIES):
-        b = 1.5 * rng.standard_normal(d)
-        moves = _STEP * np.concatenate([s * np.eye(d) for s in (1.0, -1.0, 2.0, -2.0)])
-        alone = _slopes(asks((b + moves)[:, None]))
-        copies = _slopes(asked_beside(asks, b, b + moves)) * (4.0 / 3.0)
-        designs.append((alone - copies) @ basis)
-        found.append(copies)
-        if len(designs) < _PATH_ROWS:
-            continue
-        path = np.linalg.lstsq(np.vstack(designs), np.vstack(found), rcond=1e-9)[0]
-        off = [float(np.abs(D @ path - there).max()) for D, there in zip(designs, found, strict=True)]
-        if max(off) < _AGREES * max(float(np.abs(part).max()) for part in found):
-            return np.asarray(path)
-        worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
-        del designs[worst], found[worst]
-    raise Unresolved("derivatives of copied rows do not agree on one value path")
-
-
-def _slopes(answers: Array) -> Array:
-    """(outputs, d) from answers at steps 1, -1, 2, -2 along every column."""
-    near, back, far, far_back = answers.reshape(4, -1, answers.shape[1])
-    one, two = (near - back) / (2.0 * _STEP), (far - far_back) / (4.0 * _STEP)
-    return np.asarray(((4.0 * one - two) / 3.0).T)
 
 
 def _constant(asks: AsksSequences, rows: PostNormRows, rng: np.random.Generator) -> PostNormRows:

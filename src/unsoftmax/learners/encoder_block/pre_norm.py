@@ -18,7 +18,7 @@ from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.models import Network
 from unsoftmax.models.parts import GELU, RELU
 
-__all__ = ["find_any_network", "find_pre_norm", "state_of"]
+__all__ = ["find_any_network", "find_pre_norm", "is_smooth", "state_of"]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
 _BENT = (
@@ -59,16 +59,23 @@ def _network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -
 
 def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network:
     """With kinks, if second differences vanish at most points; else smooth."""
+    smooth, steep, largest = is_smooth(network, rng)
+    if smooth:
+        return find_network(network, rng).network
+    return find_relu_network(network, 1e-13 * largest, rng, faint=_BENT * steep).network
+
+
+def is_smooth(network: FunctionAsks, rng: np.random.Generator) -> tuple[bool, float, float]:
+    """Whether second differences in a ball vanish at few points only; the usual slope, and the largest
+    answer."""
     points = spread_points(rng, 24, network.width, 0.9 * network.radius)
     along = rng.standard_normal(network.width)
     step = 2e-3 * network.radius * along / np.linalg.norm(along)
     answers = network(np.concatenate([points - step, points, points + step])).reshape(3, 24, -1)
     bends = np.abs(answers[0] - 2.0 * answers[1] + answers[2]).max(axis=1)
     slopes = np.abs(answers[2] - answers[0]).max(axis=1)
-    if float(np.median(bends)) > _BENT * float(np.median(slopes)):
-        return find_network(network, rng).network
     steep = float(np.median(slopes)) / (4e-3 * network.radius)
-    return find_relu_network(network, 1e-13 * float(np.abs(answers).max()), rng, faint=_BENT * steep).network
+    return bool(np.median(bends) > _BENT * np.median(slopes)), steep, float(np.abs(answers).max())
 
 
 def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> ExactResponses:

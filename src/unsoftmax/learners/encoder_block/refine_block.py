@@ -55,8 +55,8 @@ def _sequences(
 ) -> tuple[Sequences, ...]:
     """Lengths 1, 2, 4 and 8; rows of many sizes, from where eps rules the norms to where it does not
     matter."""
-    d = shape.width
-    count = int(np.ceil(_SURPLUS * state.unknowns / d / len(_LENGTHS))) + 8
+    d, outputs = shape.width, len(state.readout) or shape.width
+    count = int(np.ceil(_SURPLUS * state.unknowns / outputs / len(_LENGTHS))) + 8
     groups = []
     for length in _LENGTHS:
         rows = rng.standard_normal((_POOL * count, length, d))
@@ -87,9 +87,9 @@ def rows_that_tell(shape: BlockShape, state: BlockState, rows: Array, count: int
 def _row_sizes(
     shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator
 ) -> Array:
-    smallest = 0.5 * float(np.exp(0.5 * state.log_eps[0])) if shape.norm_first else 0.2
-    if not shape.norm_first:
+    if not shape.norm_first or not shape.normed:
         return np.exp(rng.uniform(np.log(0.2), np.log(3.0), (count, 1, 1)))
+    smallest = 0.5 * float(np.exp(0.5 * state.log_eps[0]))
     sizes = np.exp(rng.uniform(np.log(0.2), np.log(5.0), (count, length, 1)))
     tiny = np.exp(rng.uniform(np.log(smallest), np.log(30.0 * smallest), (count, length, 1)))
     return np.where(rng.uniform(size=(count, length, 1)) < 0.3, tiny, sizes)

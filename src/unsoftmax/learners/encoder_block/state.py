@@ -3,7 +3,7 @@ model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,20 +21,25 @@ def mean_free_basis(width: int) -> Array:
 
 @dataclass(frozen=True)
 class BlockShape:
-    """What stays fixed while parameters move: order of the norms, their kind, and the activation."""
+    """What stays fixed while parameters move: order of the norms, their kind, and the activation. normed:
+    whether there are norms. skip: whether the asking row is added to what the heads add."""
 
     norm_first: bool
     centred: bool
     activation: Activation
     width: int
+    normed: bool = True
+    skip: bool = True
 
     @property
     def basis(self) -> Array:
         """Columns that span what a norm can see: without the mean for LayerNorm, everything for RMSNorm."""
         return mean_free_basis(self.width) if self.centred else np.eye(self.width)
 
-    def norm(self, gain: Array, bias: Array | None, eps: float) -> Norm:
+    def norm(self, gain: Array, bias: Array | None, eps: float) -> Norm | None:
         """A norm of this kind."""
+        if not self.normed:
+            return None
         return LayerNorm(gain, bias, eps) if self.centred else RMSNorm(gain, bias, eps)
 
 
@@ -46,6 +51,7 @@ class BlockState:
     outputs: (m, H·r + 1), what all heads' values add, and a constant. inner: (J, k + 1) and outer: (m, J +
     1), the network. log_eps: (2,). gains: (3, d), for post-norm only: first gain, second gain, second bias.
     Pre-norm: p = k seen coordinates of normed tokens, m = d. Post-norm: p = d, m = k.
+    readout: (answers, d), what of the residual stream is answered beside the network; (0, d) for all of it.
     """
 
     queries: Array
@@ -56,6 +62,7 @@ class BlockState:
     outer: Array
     log_eps: Array
     gains: Array
+    readout: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def parts(self) -> tuple[Array, ...]:
         """All arrays, in the order of the vector."""
@@ -68,6 +75,7 @@ class BlockState:
             self.outer,
             self.log_eps,
             self.gains,
+            self.readout,
         )
 
     @property
@@ -117,6 +125,8 @@ class BlockState:
             first = shape.norm(self.gains[0], None, float(eps[0]))
             second = shape.norm(self.gains[1], self.gains[2], float(eps[1]))
             rows = self.inner[:, :-1] @ basis.T / self.gains[0]
+        if self.readout.size:
+            answers = np.eye(len(self.readout))
         network = Network(
             rows,
             (answers @ self.outer[:, :-1]).T,
@@ -124,7 +134,15 @@ class BlockState:
             answers @ self.outer[:, -1],
             activation=shape.activation,
         )
-        return EncoderBlock(attention, network, first, second, norm_first=shape.norm_first)
+        return EncoderBlock(
+            attention,
+            network,
+            first,
+            second,
+            norm_first=shape.norm_first,
+            skip=shape.skip,
+            readout=self.readout.T if self.readout.size else None,
+        )
 
 
 def head_factors(values: Array, scores: Array, rank: int) -> tuple[Array, Array, Array, Array]:
