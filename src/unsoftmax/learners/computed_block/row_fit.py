@@ -97,7 +97,7 @@ class RowFit:
 def _mask(state: BlockState, constants: bool = False) -> NDArray[np.bool_]:
     """Which entries of the parameter vector move: those behind the heads' values, or constants alone."""
     moves = [np.zeros(part.shape, dtype=bool) for part in state.parts()]
-    _, _, _, outputs, inner, outer, _, gains = moves
+    _, _, _, outputs, inner, outer, _, gains, _ = moves
     outputs[:, -1] = outer[:, -1] = True
     if not constants:
         for part in (outputs, inner, outer, gains):
