@@ -39,6 +39,7 @@ __all__ = [
     "RefinementOptions",
     "Spread",
     "StopReason",
+    "likely_errors",
     "refine",
 ]
 
@@ -275,6 +276,22 @@ def _conjugate_gradients(
         before, size = size, float(left @ conditioned)
         direction = conditioned + size / before * direction
     return solution
+
+
+def likely_errors(
+    problem: LeastSquares[State],
+    state: State,
+    rng: np.random.Generator,
+    options: RefinementOptions,
+    draws: int,
+) -> list[Array]:
+    """Errors that the parameters may have, by answers to which they were not fitted: the step that the
+    residual asks for, whether or not rounding lets it lower the residual, and those that noise of the same
+    size would ask for. One of them may be small by chance, but hardly all."""
+    residual, linear = problem.residual(state), problem.linearise(state)
+    factored = _Factored(linear, _inverses(linear, options)(options.damping))
+    noise = [_rms(residual) * rng.standard_normal(len(residual)) for _ in range(draws)]
+    return [factored.step(each) for each in (residual, *noise)]
 
 
 @dataclass(frozen=True)

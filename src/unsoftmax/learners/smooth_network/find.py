@@ -4,7 +4,7 @@ fit."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,8 +17,8 @@ from unsoftmax.learners.smooth_network.hessians import (
     measure_hessians,
     spread_points,
 )
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit
-from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, choose_activation
+from unsoftmax.learners.smooth_network.network_fit import NetworkFit, ends_at_rounding
+from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, rank_activations
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, find_rank_one, products
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
@@ -31,6 +31,7 @@ __all__ = ["FoundNetwork", "find_network"]
 _FILLED = (0.6, 0.4)
 _PROFILE_POINTS = 48  # places along each neuron's direction; 40 fix (steepness, bias) of all of 256 neurons
 _SURPLUS = 1.5  # equations over unknowns, wherever unknowns are solved for
+_WRONG = 1e-3  # of the answers: what no fit of the right network leaves
 _OPTIONS = RefinementOptions(
     iterations=60, damping=1e-6, least_damping=1e-15, improvement=1e-6, dense_limit=5200
 )
@@ -47,6 +48,10 @@ class FoundNetwork:
     points: Array
     answers: Array
 
+    @property
+    def precise(self) -> bool:
+        return ends_at_rounding(self.residual, self.answers, self.noise)
+
 
 def find_network(
     asks: Asks, rng: np.random.Generator, candidates: Sequence[Activation] = CANDIDATES
@@ -61,8 +66,7 @@ def find_network(
     region = survey(asks, rng)
     for filled in _FILLED:
         table = measure_hessians(asks, region, rng, filled=filled)
-        q, defect = len(table.basis), max(1e-6, 30.0 * table.floor**2)
-        directions = find_rank_one(table.space, q, table.rank, rng, defect=defect)
+        directions = _directions(table, rng)
         if len(directions) == table.rank:
             break
     else:
@@ -70,13 +74,61 @@ def find_network(
             f"second derivatives span {table.rank} dimensions, but hold {len(directions)} rank-one forms; "
             "neurons too many for the width, or a function that is no two-layer network"
         )
+    found = _with_directions(asks, region, table, directions, candidates, rng)
+    if table.wider is not None and not (isinstance(found, FoundNetwork) and found.precise):
+        wider = replace(table, space=table.wider, floor=0.0)
+        more = _directions(wider, rng)
+        if len(more) == wider.rank:
+            found = _with_directions(asks, region, wider, more, candidates, rng)
+        if not isinstance(found, FoundNetwork):
+            raise Unresolved(
+                f"second derivatives span {table.rank} dimensions, or {wider.rank} with weak ones, but no "
+                "fit of as many neurons explains the answers; two neurons may be too nearly parallel"
+            )
+    if isinstance(found, OutsideClass):
+        raise found
+    return found
+
+
+def _directions(table: HessianTable, rng: np.random.Generator) -> Array:
+    """Unit rows (found, q): those of the neurons, on the basis of the table."""
+    defect = max(1e-6, 30.0 * table.floor**2)
+    return find_rank_one(table.space, len(table.basis), table.rank, rng, defect=defect)
+
+
+def _with_directions(
+    asks: Asks,
+    region: Region,
+    table: HessianTable,
+    directions: Array,
+    candidates: Sequence[Activation],
+    rng: np.random.Generator,
+) -> FoundNetwork | OutsideClass:
+    """The network whose neurons have these directions. Of activations that fit nearly alike, the joint fit
+    tells which it is."""
     points, bends, outer = _bends(asks, region, table, directions, rng)
     t = points @ table.basis.T @ directions.T
-    profiles = choose_activation(t, bends, candidates)
-    inner = np.column_stack([directions * profiles.steepness[:, None] @ table.basis, profiles.bias])
-    if q < asks.width:
-        inner = _completed(asks, region, table, profiles, inner, outer, rng)
-    return _fitted(asks, region, profiles.activation, inner, rng)
+    try:
+        ranked = rank_activations(t, bends, candidates)
+    except OutsideClass as stop:
+        return stop
+    found: FoundNetwork | None = None
+    for profiles in ranked:
+        inner = np.column_stack([directions * profiles.steepness[:, None] @ table.basis, profiles.bias])
+        if len(table.basis) < asks.width:
+            inner = _completed(asks, region, table, profiles, inner, outer, rng)
+        other = _fitted(asks, region, profiles.activation, inner, rng)
+        found = other if found is None or other.residual < found.residual else found
+        if found.precise:
+            break
+    assert found is not None  # at least one activation is ranked
+    if found.residual <= _WRONG * region.scale:
+        return found
+    return OutsideClass(
+        CURVATURE_TEST,
+        f"{len(directions)} neurons with {found.network.activation.name} leave {found.residual:.2g} of "
+        f"answers of size {region.scale:.2g}",
+    )
 
 
 def _bends(
@@ -157,10 +209,5 @@ def _fitted(
         refined = refine(fit, np.column_stack([plain.A, plain.b]), _OPTIONS)
         inner = refined.state
     network = fit.network(inner, scalar=False)
-    if not np.isfinite(refined.rms[-1]) or refined.rms[-1] > 1e-3 * region.scale:
-        raise OutsideClass(
-            CURVATURE_TEST,
-            f"{J} neurons with {activation.name} leave {refined.rms[-1]:.2g} of answers of size "
-            f"{region.scale:.2g}",
-        )
-    return FoundNetwork(network, refined.rms[-1], region.noise, points, answers)
+    residual = refined.rms[-1] if np.isfinite(refined.rms[-1]) else np.inf
+    return FoundNetwork(network, residual, region.noise, points, answers)

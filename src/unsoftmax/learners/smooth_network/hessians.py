@@ -29,7 +29,8 @@ class HessianTable:
     basis: (q, k), orthonormal rows. points: (P, k), within its span. forms: (P, m, q, q). rank: dimensions of
     their span.
     space: (q(q + 1)/2, rank), an orthonormal basis of the span. floor: relative size of what is beyond the
-    span.
+    span. wider: the basis of a span with weak directions in it, such as two nearly parallel neurons leave;
+    None where no further gap shows one.
     """
 
     basis: Array
@@ -37,6 +38,7 @@ class HessianTable:
     forms: Array
     space: Array
     floor: float
+    wider: Array | None = None
 
     @property
     def rank(self) -> int:
@@ -60,14 +62,14 @@ def measure_hessians(
         points, seconds = _grow(asks, stencil, whole[:q], (points, seconds), count, most, rng)
         forms = symmetric_from(seconds.transpose(0, 2, 1), q)
         rows = as_vectors(forms).reshape(count * m, -1)
-        rank, floor, space = _span(rows, region, stencil)
+        rank, floor, space, wider = _span(rows, region, stencil)
         full = rank > filled * rows.shape[1]
         if not full and rank <= len(rows) - _SPARE:
             if rank == 0:
                 raise OutsideClass(
                     CURVATURE_TEST, "no second derivative differs from zero at the points asked"
                 )
-            return HessianTable(whole[:q], points, forms, space, floor)
+            return HessianTable(whole[:q], points, forms, space, floor, wider)
         if full and q == k and (rank == rows.shape[1] or rank <= len(rows) - _SPARE):
             if rank < rows.shape[1]:
                 return HessianTable(whole[:q], points, forms, space, floor)
@@ -114,19 +116,21 @@ def spread_points(rng: np.random.Generator, count: int, width: int, size: float)
     return points
 
 
-def _span(rows: Array, region: Region, stencil: Stencil) -> tuple[int, float, Array]:
-    """(rank, relative floor, space): the last gap above the noise ends the span."""
+def _span(rows: Array, region: Region, stencil: Stencil) -> tuple[int, float, Array, Array | None]:
+    """(rank, relative floor, space, wider): the widest gap above the noise ends the span, the last one the
+    wider span, as long as rows are left that add nothing to it."""
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
     noise = 10.0 * region.noise / stencil.step**2 * np.sqrt(len(rows))
     top = float(sizes[0])
     if top <= noise:
-        return 0, 1.0, right[:0].T
+        return 0, 1.0, right[:0].T, None
     above = np.flatnonzero(sizes > max(noise, 1e-13 * top))
-    rank = int(above[-1]) + 1
+    rank = most = int(above[-1]) + 1
     ratios = sizes[:rank] / np.append(sizes[1:rank], sizes[rank] if rank < len(sizes) else noise)
     # truncation leaves a tail above the rounding; a gap beside the largest must be a wide one
     weak = np.flatnonzero((ratios > _GAP) & ((sizes[:rank] < 0.3 * top) | (ratios > _WIDE_GAP)))
     if len(weak):
-        rank = int(weak[np.argmax(ratios[weak])]) + 1
+        rank, most = int(weak[np.argmax(ratios[weak])]) + 1, int(weak[-1]) + 1
     floor = float(sizes[rank] / sizes[rank - 1]) if rank < len(sizes) else noise / float(sizes[rank - 1])
-    return rank, floor, right[:rank].T
+    further = rank < most <= len(rows) - _SPARE
+    return rank, floor, right[:rank].T, right[:most].T if further else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,19 +17,21 @@ from unsoftmax.learners.gated_network.fit import GatedFit
 from unsoftmax.learners.smooth_network.asks import Asks, rows_of
 from unsoftmax.learners.smooth_network.find import FoundNetwork, find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit
+from unsoftmax.learners.smooth_network.network_fit import NetworkFit, ends_at_rounding
 from unsoftmax.ledger import Asker
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import LeastSquares, RefinementOptions, likely_errors
 
 __all__ = ["GatedNetworkLearner", "SmoothNetworkLearner"]
 
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
+_DRAWS = (
+    3  # of noise like theirs: once in 30 times one draw is 20 times smaller than an error of the same kind
+)
 _ONE_STEP = RefinementOptions(
     iterations=1, damping=1e-13, improvement=0.0, dense_limit=5200, inner_iterations=400, inner_tolerance=1e-3
 )
-_PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
 
 _ASSUMPTIONS = (
     Assumption("the function has second derivatives", "second differences of two steps"),
@@ -72,8 +75,10 @@ class SmoothNetworkLearner:
         network = found.network
         fresh = _fresh_answers(asker, asks, found, rng)
         fit = NetworkFit(network.activation, *fresh, network.linear is not None)
-        moved = refine(fit, np.column_stack([network.A, network.b]), _ONE_STEP).state
-        bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
+        state = np.column_stack([network.A, network.b])
+        bound = _bound(
+            lambda moved: found.network.distance(fit.network(moved, scalar=False)), fit, state, rng
+        )
         if asker.outputs is None:
             linear = None if network.linear is None else network.linear[:, 0]
             parts = (network.A, network.U[:, 0], network.b, np.asarray(network.c)[0], linear)
@@ -110,8 +115,10 @@ class GatedNetworkLearner:
             found = find_gated_network(asks, rng)
         network = found.network
         fit = GatedFit(network.activation, *_fresh_answers(asker, asks, found, rng))
-        moved = refine(fit, fit.state(network), _ONE_STEP).state
-        bound = _SAFETY * max(network.distance(fit.network(moved, scalar=False)), EPS)
+        state = fit.state(network)
+        bound = _bound(
+            lambda moved: found.network.distance(fit.network(moved, scalar=False)), fit, state, rng
+        )
         if asker.outputs is None:
             network = GatedNetwork(
                 network.gate,
@@ -137,10 +144,17 @@ def _fresh_answers(
         return fresh, asks(fresh)
 
 
-def _check_fit(residual: float, answers: np.ndarray, noise: float) -> None:
-    """A fit that stops far above the rounding of the answers is a local minimum, not the network."""
-    scale = float(np.sqrt(np.mean(answers**2)))
-    if residual > max(_PRECISE * scale, 30.0 * noise):
+def _bound(
+    off: Callable[[Array], float], fit: LeastSquares[Array], state: Array, rng: np.random.Generator
+) -> float:
+    """How far the parameters may be off, by answers to which they were not fitted. off: the distance of the
+    network with another state."""
+    errors = likely_errors(fit, state, rng, _ONE_STEP, _DRAWS)
+    return _SAFETY * max(EPS, *(off(fit.moved(state, error)) for error in errors))
+
+
+def _check_fit(residual: float, answers: Array, noise: float) -> None:
+    if not ends_at_rounding(residual, answers, noise):
         raise Unresolved(
             f"the joint fit of all neurons stops at {residual:.2g}, while answers are exact to {noise:.1g}; "
             "another seed may start it elsewhere"

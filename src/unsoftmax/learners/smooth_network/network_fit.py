@@ -7,12 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
 from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
 
-__all__ = ["NetworkFit", "ProjectedJacobian"]
+__all__ = ["NetworkFit", "ProjectedJacobian", "ends_at_rounding"]
+
+_PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
+
+
+def ends_at_rounding(residual: float, answers: Array, noise: float) -> bool:
+    """Whether a fit ends near the rounding of the answers: one that stops far above it is a local minimum, or
+    has another activation."""
+    return residual <= max(_PRECISE * rms(answers), 30.0 * noise)
 
 
 @dataclass(frozen=True)
