@@ -130,6 +130,32 @@ def test_what_is_no_such_network_is_not_returned(function: Callable[[Array], Arr
             learner.learn(ledger, Known(), np.random.default_rng(0))
 
 
+@pytest.mark.parametrize("name", ["gelu", "gelu-tanh", "tanh"])
+@pytest.mark.parametrize("angle", [0.2, 0.02, 0.003])
+def test_nearly_parallel_neurons_are_told_apart(name: str, angle: float) -> None:
+    rng = np.random.default_rng(13)
+    first, second = np.linalg.qr(rng.standard_normal((3, 2)))[0].T
+    A = np.array([first, 1.7 * (np.cos(angle) * first + np.sin(angle) * second)])
+    hidden = Network(A, [0.4, -1.3], [0.3, -0.2], 0.5, activation=activation_named(name))
+    result = unsoftmax.recover_network(hidden, seed=6)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, Network)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_bounds_of_small_networks_cover(seed: int) -> None:
+    """As many neurons as inputs, of which some are nearly parallel: what such a fit amplifies varies most."""
+    rng = np.random.default_rng([seed, 14])
+    d, name = 2 + seed % 4, ("gelu", "silu", "tanh")[seed % 3]
+    parts = (rng.standard_normal((d, d)) / np.sqrt(d), rng.standard_normal(d), 0.5 * rng.standard_normal(d))
+    hidden = Network(*parts, 1.0, activation=activation_named(name))
+    result = unsoftmax.recover_network(hidden, seed=seed)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, Network)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize(("name", "outputs"), [("gelu", None), ("tanh", None), ("silu", 6)])
 def test_recover_network(name: str, outputs: int | None) -> None:
     hidden = random_network(9, 10, outputs or 1, 11, name)
