@@ -1,10 +1,12 @@
 """Deep pre-norm stacks and decoders through `recover`: how many seeds are right, queries, errors.
 
-python -m benchmarks.depth GELU and SwiGLU stacks of two to four layers python -m benchmarks.depth --only
-gelu-2 one row python -m benchmarks.depth bounds a bound on the norm of rows, and the error that it leaves
-python -m benchmarks.depth others other widths, activations, skips; post-norm, dropout, many neurons python -m
-benchmarks.depth float32 a stack that computes in float32 python -m benchmarks.depth llama whole decoders of
---layers layers through log-probabilities
+python -m benchmarks.depth                  GELU and SwiGLU stacks of two to four layers
+python -m benchmarks.depth --only gelu-2    one row
+python -m benchmarks.depth bounds           a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth others           other widths, activations, skips; post-norm, dropout, ...
+python -m benchmarks.depth others --short   the same in float32
+python -m benchmarks.depth float32          stacks that compute in float32
+python -m benchmarks.depth llama            whole decoders of --layers layers through log-probabilities
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from typing import Any
 import numpy as np
 
 import unsoftmax
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.audit.drawings.figures import draw_defences
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
+from unsoftmax.models.language_model.parts import GatedNetwork
 from unsoftmax.models.parts import RELU, SILU
 
 STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
@@ -91,33 +95,62 @@ def mixed(one: ResidualStack, two: ResidualStack) -> ResidualStack:
     return ResidualStack([one.layers[0], two.layers[1]], one.final_norm)
 
 
-def by_hand(
-    stack: ResidualStack, skip: float = 1.0, leak: float = 0.0, after: bool = False, dropped: float = 0.0
-) -> Callable[[Array], Array]:
-    """The stack with a factor of its skips, leaking ReLUs, norms after every sum, or dropout."""
-    rng = np.random.default_rng(0)
+class TorchStack:
+    """A stack of torch that computes in float32 or float64, with a factor of its skips, leaking ReLUs, norms
+    after every sum, or dropout."""
 
-    def answers(X: Array) -> Array:
-        x = X[:, -1]
-        for layer in stack.layers:
-            part: Any = layer.network
-            z = (x if after else layer.network_norm(x)) @ part.inner.T + part.inner_bias
-            hidden = part.activation(z) - leak * part.activation(-z)
-            if dropped:
-                hidden = hidden * (rng.uniform(size=hidden.shape) > dropped)
-            x = skip * x + hidden @ part.outer.T
-            x = layer.network_norm(x) if after else x
-        return np.asarray(x)
+    def __init__(
+        self,
+        stack: ResidualStack,
+        *,
+        short: bool = False,
+        skip: float = 1.0,
+        leak: float = 0.0,
+        after: bool = False,
+        dropped: float = 0.0,
+    ) -> None:
+        import torch
 
-    return answers
+        self.torch, self.stack, self.dtype = torch, stack, torch.float32 if short else torch.float64
+        self.skip, self.leak, self.after, self.dropped = skip, leak, after, dropped
+
+    def tensor(self, values: Array) -> Any:
+        return self.torch.tensor(values, dtype=self.dtype)
+
+    def norm(self, norm: Any, x: Any) -> Any:
+        return self.torch.nn.functional.rms_norm(x, (norm.width,), self.tensor(norm.gain), norm.eps)
+
+    def network(self, part: Any, n: Any) -> Any:
+        functional = self.torch.nn.functional
+        if isinstance(part, GatedNetwork):
+            gate, up = n @ self.tensor(part.gate).T, n @ self.tensor(part.up).T
+            return (getattr(functional, part.activation.name)(gate) * up) @ self.tensor(part.down).T
+        z = n @ self.tensor(part.inner).T + self.tensor(part.inner_bias)
+        phi = getattr(functional, part.activation.name)
+        hidden = phi(z) - self.leak * phi(-z) if self.leak else phi(z)
+        hidden = functional.dropout(hidden, self.dropped)
+        return hidden @ self.tensor(part.outer).T + self.tensor(part.outer_bias)
+
+    def __call__(self, X: Array) -> Array:
+        x = self.tensor(X[:, -1])
+        for layer in self.stack.layers:
+            if layer.path is not None:
+                x = x + self.norm(layer.path_norm, x) @ self.tensor(layer.path).T
+            seen = x if self.after else self.norm(layer.network_norm, x)
+            x = self.skip * x + self.network(layer.network, seen)
+            x = self.norm(layer.network_norm, x) if self.after else x
+        if self.stack.final_norm is not None and not self.after:
+            x = self.norm(self.stack.final_norm, x)
+        return np.asarray(x.double())
 
 
-def with_a_sine(stack: ResidualStack) -> Callable[[Array], Array]:
-    """The stack, and a millionth of something else."""
-    return lambda X: np.asarray(stack(X) + 1e-6 * np.sin(3.0 * X[:, -1]))
+def with_a_sine(stack: TorchStack, size: float) -> Callable[[Array], Array]:
+    """The stack, and a little of something else."""
+    store = np.float32 if stack.dtype == stack.torch.float32 else np.float64
+    return lambda X: (stack(X) + size * np.sin(3.0 * X[:, -1])).astype(store).astype(np.float64)
 
 
-def others(seeds: range) -> None:
+def others(seeds: range, short: bool) -> None:
     """Stacks that differ from the plain one: recovered where they are in the class, and never wrongly."""
     d, m = 12, 4
     for seed in seeds:
@@ -126,17 +159,22 @@ def others(seeds: range) -> None:
         wide = random_residual_stack(d, 2 * m, seed=seed + 1000)
         silu = random_residual_stack(d, m, activation=SILU, seed=seed + 1000)
         many = random_residual_stack(d, 4 * d, layers=3, gated=True, seed=seed)
+
+        def computed(stack: ResidualStack, **kind: Any) -> TorchStack:
+            return TorchStack(stack, short=short, **kind)
+
         targets: dict[str, Callable[[Array], Array]] = {
-            "one layer of another width": mixed(gelu, wide),
-            "a scaled skip": by_hand(gelu, skip=0.7),
-            "a scaled skip, ReLU": by_hand(relu, skip=0.7),
-            "one layer of another activation": mixed(gelu, silu),
-            "ReLU, then GELU": mixed(relu, other),
-            "leaking ReLUs": by_hand(other_relu, leak=0.01),
-            "post-norm": by_hand(gelu, after=True),
-            "dropout": by_hand(gelu, dropped=0.1),
-            "beyond capacity": many,
-            "a sine of a millionth": with_a_sine(gelu),
+            "one layer of another width": computed(mixed(gelu, wide)),
+            "a scaled skip": computed(gelu, skip=0.7),
+            "a scaled skip, ReLU": computed(relu, skip=0.7),
+            "one layer of another activation": computed(mixed(gelu, silu)),
+            "ReLU, then GELU": computed(mixed(relu, other)),
+            "leaking ReLUs": computed(other_relu, leak=0.01),
+            "post-norm": computed(gelu, after=True),
+            "dropout": computed(gelu, dropped=0.1),
+            "beyond capacity": computed(many),
+            "a sine of a millionth": with_a_sine(computed(gelu), 1e-6),
+            "a sine of a thousandth": with_a_sine(computed(gelu), 1e-3),
         }
         fresh = np.random.default_rng(999 + seed).standard_normal((200, 1, d))
         for name, target in targets.items():
@@ -152,44 +190,24 @@ def others(seeds: range) -> None:
             )
 
 
-class Float32Stack:
-    """A stack of torch that computes in float32."""
-
-    def __init__(self, stack: ResidualStack) -> None:
-        import torch
-
-        self.torch, self.stack = torch, stack
-
-    def __call__(self, X: Array) -> Array:
-        torch = self.torch
-        x = torch.from_numpy(X[:, -1]).float()
-        for layer in self.stack.layers:
-            part: Any = layer.network
-            gain, inner, outer = (
-                torch.tensor(a).float() for a in (layer.network_norm.gain, part.inner, part.outer)
-            )
-            n = torch.nn.functional.rms_norm(x, (len(gain),), gain, layer.network_norm.eps)
-            x = x + torch.nn.functional.gelu(n @ inner.T + torch.tensor(part.inner_bias).float()) @ outer.T
-        last: Any = self.stack.final_norm
-        return np.asarray(
-            torch.nn.functional.rms_norm(
-                x, (len(last.gain),), torch.tensor(last.gain).float(), last.eps
-            ).double()
-        )
-
-
-def float32(seeds: range) -> None:
-    """L=2 d=24 m=12 in float32."""
+def float32(seeds: range, only: str | None) -> None:
+    """Stacks that compute in float32: GELU with L=2 d=24 m=12, or another one of the table."""
+    d, m, layers, kind, _ = STACKS[only] if only else (24, 12, 2, {}, None)
     for seed in seeds:
-        stack = random_residual_stack(24, 12, seed=seed)
-        target = Float32Stack(stack)
-        result = unsoftmax.recover(
-            lambda X, f=target: f(X), width=24, outputs=24, family="network", seed=seed
-        )
-        model = result.model
+        stack = random_residual_stack(d, m, layers=layers, seed=seed, **kind)
+        target = TorchStack(stack, short=True)
+        began = time.process_time()
+        result = unsoftmax.recover(lambda X, f=target: f(X), width=d, outputs=d, family="network", seed=seed)
+        model, off, own = result.model, np.inf, np.inf
         error = stack.distance(model) if isinstance(model, ResidualStack) else np.inf
+        if model is not None:
+            fresh = np.random.default_rng(999 + seed).standard_normal((200, 1, d))
+            fresh = FloatFormat.FLOAT32.store(fresh)
+            off, own = (rms(each(fresh) - stack(fresh)) for each in (model, target))
         print(
-            f"seed {seed}: {result.status} {result.queries.total:,} error {error:.1e} {result.reason[:200]}",
+            f"seed {seed}: {result.status} {result.queries.total:,} queries, error {error:.1e}, bound "
+            f"{result.error_bound or np.inf:.1e}, {off / own:.2f} own, {time.process_time() - began:.0f} s; "
+            f"{', '.join(result.parts)} {'' if model is not None else result.reason[:200]}",
             flush=True,
         )
 
@@ -222,6 +240,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--short", action="store_true", help="`others` compute in float32")
     parser.add_argument("--picture", type=Path, help="where the curve of `bounds` is drawn, an .svg")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -229,9 +248,9 @@ def main() -> None:
         case "bounds":
             bounds(seeds, arguments.picture)
         case "others":
-            others(seeds)
+            others(seeds, arguments.short)
         case "float32":
-            float32(seeds)
+            float32(seeds, arguments.only)
         case "llama":
             llama(seeds, 16 if arguments.layers == 2 else 24, 12, arguments.layers)
         case _:

@@ -139,12 +139,18 @@ def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Ite
 
         yield Choice(ComputedNetworkLearner(answers.format))
         return
-    if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK) or known.max_length == 1:
+    if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK, Family.NETWORK):
         raise Unresolved(
             f"the target is {answers.name}, and single rows are not answered affinely; of such targets ReLU "
-            "networks, and encoder blocks that answer with their last row, are recovered. Float64 "
-            "arithmetic would help"
+            "networks, and encoder blocks and deep stacks that answer with their last row, are recovered. "
+            "Float64 arithmetic would help"
         )
+    if wanted is not Family.ENCODER_BLOCK:
+        from unsoftmax.learners.deep_stack.learner import DeepStackLearner
+
+        yield Choice(DeepStackLearner())  # a few queries say whether it is one
+        if wanted is Family.NETWORK or known.max_length == 1:
+            return
     from unsoftmax.learners.computed_block.learner import ComputedBlockLearner
 
     yield Choice(ComputedBlockLearner(answers.format))

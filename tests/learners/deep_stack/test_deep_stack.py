@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from unsoftmax.learners.deep_stack.stack_fit import StackFit
 from unsoftmax.learners.deep_stack.stack_state import start_state
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import ResidualStack, random_residual_stack
-from unsoftmax.models.parts import GELU, RELU, SILU, TANH
+from unsoftmax.models.parts import GELU, RELU, SILU, TANH, Norm
 from unsoftmax.outcomes import Status, Unresolved
 from unsoftmax.recovery.result import Result
 from unsoftmax.solvers.deep_stack.layer_order import layers_of
@@ -50,6 +51,26 @@ def test_stacks_of_every_kind_are_recovered(kind: dict[str, Any]) -> None:
     assert result.error_bound is not None
     assert stack.distance(result.model) <= min(1e-9, result.error_bound)
     assert result.queries.total < 9000
+
+
+@pytest.mark.parametrize("kind", [{}, {"gated": True, "paths": True}], ids=str)
+def test_eps_of_every_norm_may_be_another(kind: dict[str, Any]) -> None:
+    stack = random_residual_stack(11, 3, seed=8, **kind)
+    several = iter([1e-5, 1e-12, 3e-7, 1e-3, 1e-9])
+
+    def changed(norm: Norm) -> Norm:
+        return replace(norm, eps=next(several))
+
+    layers = []
+    for layer in stack.layers:
+        first = None if layer.path_norm is None else changed(layer.path_norm)
+        layers.append(replace(layer, path_norm=first, network_norm=changed(layer.network_norm)))
+    assert stack.final_norm is not None
+    target = ResidualStack(layers, changed(stack.final_norm))
+    result = _recover(target, 11)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, ResidualStack)
+    assert target.distance(result.model) < 1e-10
 
 
 def test_widths_may_differ_and_skips_may_be_scaled() -> None:
@@ -182,10 +203,23 @@ def test_a_torch_stack_is_recovered() -> None:
 
     torch.manual_seed(0)
     module = Stack().double()
-    result = _recover(lambda X: module(torch.from_numpy(X)).detach().numpy(), 10)
-    assert result.status is Status.EXACT, result.reason
+
+    def answers(X: Array, dtype: torch.dtype) -> Array:
+        with torch.no_grad():
+            return np.asarray(module.to(dtype)(torch.from_numpy(X).to(dtype)).double())
+
     rows = np.random.default_rng(1).standard_normal((4, 1, 10))
-    assert np.abs(result.unwrap()(rows) - module(torch.from_numpy(rows)).detach().numpy()).max() < 1e-10
+    exact = answers(rows, torch.float64)
+    result = _recover(lambda X: answers(X, torch.float64), 10)
+    assert result.status is Status.EXACT, result.reason
+    assert np.abs(result.unwrap()(rows) - exact).max() < 1e-10
+    short = _recover(lambda X: answers(X, torch.float32), 10)
+    assert short.status is Status.WITHIN_BOUND, short.reason
+    assert np.abs(short.unwrap()(rows) - exact).max() < 5e-6
+    assert isinstance(result.model, ResidualStack)
+    assert isinstance(short.model, ResidualStack)
+    assert short.error_bound is not None
+    assert result.model.distance(short.model) <= short.error_bound < 1e-4
 
 
 @pytest.mark.parametrize("gated", [False, True])

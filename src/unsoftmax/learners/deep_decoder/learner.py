@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.deep_decoder.decoder_fit import DecoderFit, DecoderState
 from unsoftmax.learners.deep_decoder.parallel_heads import learn_parallel_heads
-from unsoftmax.learners.deep_stack.find import FoundStack, find_stack
+from unsoftmax.learners.deep_stack.find import find_stack
+from unsoftmax.learners.deep_stack.joint import FoundStack
 from unsoftmax.learners.deep_stack.stack_state import StackState
 from unsoftmax.learners.language_model.one_layer import LanguageModelFindings
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
@@ -45,6 +47,7 @@ class _States:
     """States of single rows."""
 
     state: HiddenState
+    held: FloatFormat | None = None
 
     @property
     def width(self) -> int:
@@ -80,7 +83,7 @@ def learn_deep_decoder(
     try:
         with prompts.phase("layers of single rows"):
             stack = find_stack(_States(state), rng, normed=True)
-        if stack.fresh > max(_PRECISE, stack.allowed):
+        if not stack.believed:
             raise Unresolved(f"the joint fit of all layers leaves {stack.fresh:.2g} of fresh states")
         found["layers"] = _layers_part(stack)
         model, bound = _with_heads(prompts, state, matrix, stack.state, rng)
@@ -94,7 +97,7 @@ def learn_deep_decoder(
 
 def _layers_part(stack: FoundStack) -> RecoveredPart[ResidualStack]:
     value = stack.state.stack()
-    error = _SAFETY * max(value.distance(stack.again.stack()), stack.fresh, EPS)
+    error = stack.error()
     gauge = "order of neurons; one factor between up and down of each; gains of norms are folded in"
     return RecoveredPart("layers", value, error, gauge, PartCertificate(stack.fresh, 16, 1.0))
 
@@ -119,7 +122,7 @@ def _with_heads(
         scales = CollapsedLayer.measured(_States(state), rng, terms=_TERMS).scales
         outputs = CollapsedAttention(state, together, scales)
         start = learn_parallel_heads(outputs, np.array(paths), rng)
-    eps = iter(np.exp(stack.log_eps).tolist())
+    eps = iter(stack.eps.tolist())
     ones = np.ones(stack.width)
     layers = []
     for attention, network in zip(start.attentions, networks, strict=True):

@@ -54,8 +54,9 @@ class _CollapsedFit:
         return DenseJacobian(np.concatenate(columns, axis=2).reshape(B * d, -1))
 
 
-def refine_collapsed(collapsed: Collapsed, n: Array, c0: Array) -> Collapsed:
-    """The same layer, as well as c0 tells it; parts that turn out to be nothing are left out."""
+def refine_collapsed(collapsed: Collapsed, n: Array, c0: Array, faint: float) -> Collapsed:
+    """The same layer, as well as c0 tells it; a path or constant that is `faint` beside what all neurons
+    write is left out."""
     neurons = collapsed.neurons
     network: Network
     if isinstance(neurons, GatedNeurons):
@@ -77,4 +78,4 @@ def refine_collapsed(collapsed: Collapsed, n: Array, c0: Array) -> Collapsed:
     else:
         found, written = PlainNeurons(part.inner, part.inner_bias, part.activation), part.outer.T
         constant = part.outer_bias
-    return without_trifles(Collapsed(found, written, state.path, constant, 0.0), n, c0)
+    return without_trifles(Collapsed(found, written, state.path, constant, 0.0), n, c0, faint)

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.deep_stack.collapsed_fit import refine_collapsed
 from unsoftmax.learners.deep_stack.gated_neurons import assemble_gated
+from unsoftmax.learners.deep_stack.joint import FoundStack, refine_stack, rough_eps
 from unsoftmax.learners.deep_stack.kinked_neurons import find_kinked
 from unsoftmax.learners.deep_stack.neuron_space import neuron_spaces
 from unsoftmax.learners.deep_stack.plain_neurons import assemble_plain
 from unsoftmax.learners.deep_stack.rows_beside_kinks import rows_off_kinks, rows_that_turn_on
-from unsoftmax.learners.deep_stack.stack_fit import StackFit
 from unsoftmax.learners.deep_stack.stack_state import StackState, start_state
 from unsoftmax.meters.deep.circle_kinks import is_piecewise_linear
 from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer, StreamReading
-from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 from unsoftmax.solvers.deep_stack.layer_order import order_layers
 from unsoftmax.solvers.deep_stack.neurons import Collapsed, GatedNeurons, Neurons, solve_written
 from unsoftmax.solvers.deep_stack.soft_layers import separate_layers
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["FoundStack", "find_stack", "refined"]
+__all__ = ["find_stack"]
 
 _CURVATURE_TERMS = (
     2  # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
@@ -35,42 +33,12 @@ _JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7
 _KINKED_TERMS = 3  # the same beside kinks: the fewer terms, the longer rows may be, and the fewer meet a kink
 _SURPLUS = 1.6  # equations over unknowns
 _LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one linear fit
+_CLEAR_ORDER = 1e-4  # error of c1 up to which every pair is one unknown of that fit
 _MOST_LAYERS = 8
 _FINE = 1e-8  # misfit of c0 of a right fit; it leaves 1e-11 in float64
 _FAINT_PATH = 0.3  # of all that is written: a linear part below may be an error of the neurons
+_NO_PART = 1e-6  # of what all neurons write: a linear part or a constant below is none
 _COARSE = 0.3  # misfit of c0 from which neurons are not those of the target
-_ROUGH_EPS = 1e-6  # usual eps of a norm, to start from
-_ROW_SIZES = (0.3, 8.0)
-_NEAR = 1e-6  # misfit of all rows from which a start needs no rows of usual size first
-_SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
-_FIRST = RefinementOptions(
-    iterations=30,
-    damping=1e-9,
-    least_damping=1e-12,
-    improvement=1e-2,
-    enough=1e-9,
-    dense_limit=9000,
-    repeat=0.1,
-)
-_LAST = RefinementOptions(
-    iterations=12, damping=1e-11, least_damping=1e-13, improvement=0.3, dense_limit=9000, repeat=0.1
-)
-_ONE_STEP = RefinementOptions(
-    iterations=1, damping=1e-13, least_damping=1e-13, improvement=0.0, dense_limit=9000
-)
-
-
-@dataclass(frozen=True, eq=False)
-class FoundStack:
-    """state: the stack. again: the same after one step on fresh rows alone, which moves parameters by their
-    error. residual, fresh: rms misfit of the fit and of the fresh rows. allowed: what rounding explains of
-    them."""
-
-    state: StackState
-    again: StackState
-    residual: float
-    fresh: float
-    allowed: float
 
 
 def find_stack(
@@ -94,7 +62,7 @@ def find_stack(
         collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
     rows = rows_that_turn_on(collapsed.neurons, rng)
-    return refined(stream, start, rng, rounding=noise * layer.scales.top, rows=rows)
+    return refine_stack(stream, start, rng, rounding=noise * layer.scales.top, rows=rows)
 
 
 def _best_reading(
@@ -143,12 +111,12 @@ def _explained(
         raise Unresolved(
             f"neurons that explain second derivatives leave {collapsed.misfit:.2g} of the values"
         )
-    allowed = max(_FINE, 1e2 * jets.errors[0])
+    allowed, faint = max(_FINE, 1e2 * jets.errors[0]), max(_NO_PART, 1e1 * jets.errors[0])
     simple: Collapsed | None = None
     if collapsed.path is not None and rms(n @ collapsed.path.T) < _FAINT_PATH * rms(collapsed.values(n)):
-        simple = refine_collapsed(replace(collapsed, path=None), n, c0)
+        simple = refine_collapsed(replace(collapsed, path=None), n, c0, faint)
     if simple is None or simple.misfit > allowed:
-        simple = refine_collapsed(collapsed, n, c0)
+        simple = refine_collapsed(collapsed, n, c0, faint)
     collapsed = simple
     if collapsed.misfit > allowed:
         raise Unresolved(
@@ -167,49 +135,19 @@ def _ordered(
     normed: bool,
 ) -> StackState:
     """Neurons divided into layers by c1: one linear fit where there are no paths, no constants, no kinks
-    (behind which pairs of neurons are not independent) and not too many pairs."""
+    (behind which pairs of neurons are not independent), and c1 is read well enough for that many pairs."""
     (n, c1), J, d = read, len(collapsed.neurons), collapsed.width
+    eps = rough_eps(jets.stream, rng)
     neurons, written = collapsed.neurons, collapsed.written
     plain = collapsed.path is None and not np.any(collapsed.constant)
-    if plain and neurons.activation.smooth and J * J <= _LINEAR_ORDER:
+    clear = jets.errors[1] < _CLEAR_ORDER and J * J <= _LINEAR_ORDER
+    if plain and neurons.activation.smooth and clear:
         need = int(_SURPLUS * J * J / (d - 1)) + 2
         if need > len(n):
             more = rows_off_kinks(jets, neurons, need - len(n), rng)
             n, c1 = np.vstack([n, more]), np.vstack([c1, jets.jets(more)[1]])
         layers = order_layers(collapsed, n, c1)
         constants = np.zeros((int(layers.max()) + 1, d))
-        return start_state(neurons, written, layers, None, constants, _ROUGH_EPS, normed=normed)
-    soft = separate_layers(collapsed, n, c1, rng, _MOST_LAYERS)
-    return start_state(neurons, written, soft.layers, soft.paths, soft.constants, _ROUGH_EPS, normed=normed)
-
-
-def refined(
-    stream: StreamReading,
-    start: StackState,
-    rng: np.random.Generator,
-    *,
-    rounding: float = 0.0,
-    rows: int = 0,
-) -> FoundStack:
-    """The whole stack by Gauss-Newton: on rows of usual size first, then on small ones as well. rows: the
-    least number of them."""
-    count = max(int(_SURPLUS * start.unknowns / stream.width) + 8, rows)
-    fits = [_fit(stream, start, count, rng) for _ in range(2)]
-    first, small = fits[0], count // _SMALL_ROWS
-    if rms(first.residual(start)) > _NEAR:
-        near = StackFit(first.rows[small:], first.seen[small:], first.sizes[small:])
-        start = refine(near, start, _FIRST).state
-    state = refine(first, start, _LAST)
-    again = refine(fits[1], state.state, _ONE_STEP).state
-    return FoundStack(state.state, again, state.rms[-1], rms(fits[1].residual(state.state)), 30.0 * rounding)
-
-
-def _fit(stream: StreamReading, start: StackState, count: int, rng: np.random.Generator) -> StackFit:
-    """Rows of the sizes that the sublayers see, and some small enough to show eps; relative errors."""
-    low, high = np.log(_ROW_SIZES)
-    sizes = np.exp(rng.uniform(low, high, count))
-    small = count // _SMALL_ROWS
-    sizes[:small] = np.exp(rng.uniform(np.log(0.1 * np.sqrt(_ROUGH_EPS)), low, small))
-    rows = sizes[:, None] * unit_rows(rng, count, stream.width)
-    seen = stream(rows)
-    return StackFit(rows, seen, np.sqrt((seen * seen).mean(axis=1, keepdims=True)) + EPS)
+        return start_state(neurons, written, layers, None, constants, eps, normed=normed)
+    soft = separate_layers(collapsed, n, c1, rng, _MOST_LAYERS, error=jets.errors[1])
+    return start_state(neurons, written, soft.layers, soft.paths, soft.constants, eps, normed=normed)

@@ -7,11 +7,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from unsoftmax.answers import Computed
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.deep_stack.find import FoundStack, find_stack
+from unsoftmax.learners.deep_stack.find import find_stack
 from unsoftmax.learners.deep_stack.stack_state import StackState
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.ledger import Asker
@@ -25,8 +27,7 @@ __all__ = ["DeepStackLearner", "whole_stack"]
 
 ROW_TEST = Test("the last row alone is answered, with as many numbers", frozenset())
 _OTHER_ROWS = 1e-12  # of an answer: what rows before the last one may change
-_PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is taken as found
-_SAFETY = 20.0  # the step's own error, and that of the fresh answers
+_OTHER_ROWS_ROUNDED = 1e-5  # the same where steps round: other rows may change the order of sums
 
 
 def _queries(size: Size) -> int:
@@ -71,14 +72,15 @@ class DeepStackLearner:
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         rng = rng.spawn(1)[0]  # later learners draw what they would have drawn without this one
-        answers = _RowAnswers(asker)
+        held = known.answers.format if isinstance(known.answers, Computed) else None
+        answers = _RowAnswers(asker, held)
         if asker.outputs != asker.width:
             raise OutsideClass(ROW_TEST, f"{asker.outputs} numbers for rows of {asker.width} columns")
         with asker.phase("final norm"):
             answers.check_alone(rng)
             bound = np.inf if asker.input_bound is None else asker.input_bound
             last = read_last_norm(answers, asker.width, rng, bound)
-        stream = StreamAnswers(answers, last, asker.width)
+        stream = StreamAnswers(answers, last, asker.width, held)
         try:
             return self._whole(asker, stream, rng, bound)
         except (OutsideClass, Unresolved) as stop:
@@ -92,13 +94,19 @@ class DeepStackLearner:
             )
         with asker.phase("stack"):
             found = find_stack(stream, rng, normed=last.norm is not None, bound=bound)
-        if found.fresh > max(_PRECISE, found.allowed):
+        if not found.believed:
             raise Unresolved(
                 f"the joint fit of all layers leaves {found.fresh:.2g} of fresh answers, which are exact to "
                 f"{found.allowed:.1g}; another seed may start it elsewhere"
             )
-        model, again = (whole_stack(state, stream, last) for state in (found.state, found.again))
-        return Learned(model, self.claim, error_bound=_SAFETY * _error(found, model, again))
+
+        def whole(state: StackState) -> ResidualStack:
+            return whole_stack(state, stream, last)
+
+        note = ""
+        if stream.held is not None:
+            note = f"computed in {stream.held}: the error bound holds with 99 % confidence"
+        return Learned(whole(found.state), self.claim, error_bound=found.error(whole), note=note)
 
 
 def _part(last: LastNorm) -> RecoveredPart[LastNorm]:
@@ -108,17 +116,15 @@ def _part(last: LastNorm) -> RecoveredPart[LastNorm]:
     return RecoveredPart("final-norm", last, bound, "eps of the norm", certificate)
 
 
-def _error(found: FoundStack, model: ResidualStack, again: ResidualStack) -> float:
-    return max(model.distance(again), found.fresh, EPS)
-
-
 @dataclass(frozen=True)
 class _RowAnswers:
     """Rows (B, d) as sequences of one row, in batches."""
 
     asker: Asker
+    held: FloatFormat | None
 
     def __call__(self, rows: Array, /) -> Array:
+        rows = rows if self.held is None else self.held.store(rows)
         size = self.asker.batch_size(1)
         parts = [self.asker.ask(rows[i : i + size, None]) for i in range(0, len(rows), size)]
         return np.concatenate(parts)
@@ -130,7 +136,7 @@ class _RowAnswers:
         rows = rng.standard_normal((1, 2, self.asker.width))
         alone, beside = self.asker.ask(rows[:, 1:]), self.asker.ask(rows)
         off = float(np.abs(alone - beside).max() / max(np.abs(alone).max(), 1e-300))
-        if not off <= _OTHER_ROWS:
+        if not off <= (_OTHER_ROWS if self.held is None else _OTHER_ROWS_ROUNDED):
             raise OutsideClass(ROW_TEST, f"a row before the last one changes {off:.2g} of the answer")
 
 

@@ -26,7 +26,10 @@ _SPARE = 1.25  # second derivatives over dimensions of all forms: one that fills
 # ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
 _GAP = 12.0
 _PLAIN = 0.64  # of all forms: up to there the power method finds every rank-one form
+# of a rank-one form, what may be outside the space: behind short arithmetic its weakest direction
+# is off by less than the inverse of the gap, and a form by its square
 _DEFECT = 1e-6
+_CLIMBED = 2e-3  # the same for gates, whose climb is flat
 # dimensions of all forms less those of the space, over q: with fewer, other forms are of rank one too
 _GATED_ROOM = 1.0
 _ROUNDS = 12
@@ -72,7 +75,7 @@ def neuron_spaces(
         rank, gap, space = _rank(curvature)
         if rank:
             seen = f"a space of {rank} of {q * (q + 1) // 2} dimensions"
-            found = _neurons(space, q, rank, rng)
+            found = _neurons(space, q, max(_DEFECT, gap**-2), rng)
             if found is not None:
                 found_any = True
                 yield NeuronSpace(curvature, stencil, *found, gap)
@@ -106,26 +109,30 @@ def _rank(curvature: Curvature) -> tuple[int, float, Array]:
     return (rank, gap, right[:rank].T) if gap > _GAP else (0, gap, right[:0].T)
 
 
-def _neurons(space: Array, q: int, rank: int, rng: np.random.Generator) -> tuple[Array, Array | None] | None:
-    """(directions, ups) of rank - 1 plain or (rank - 1)/2 gated neurons, or None."""
-    forms = q * (q + 1) // 2
-    if rank <= _PLAIN * forms and _looks_plain(space, q, rank, rng):
-        found = find_rank_one(space, q, rank - 1, rng, defect=_DEFECT)
+def _neurons(
+    space: Array, q: int, defect: float, rng: np.random.Generator
+) -> tuple[Array, Array | None] | None:
+    """(directions, ups) of rank - 1 plain or (rank - 1)/2 gated neurons, or None. defect: how much of a
+    neuron's form may be outside the space."""
+    forms, rank = q * (q + 1) // 2, space.shape[1]
+    if rank <= _PLAIN * forms and _looks_plain(space, q, defect, rng):
+        found = find_rank_one(space, q, rank - 1, rng, defect=defect)
         if len(found) == rank - 1:
             return found, None
     if rank % 2 and forms - rank >= _GATED_ROOM * q:
-        gates: Gates = find_gates(space, q, rank // 2, rng)
+        gates: Gates = find_gates(space, q, rank // 2, rng, max(_CLIMBED, defect))
         if len(gates.gates) == rank // 2:
             return gates.gates, gates.ups
     return None
 
 
-def _looks_plain(space: Array, q: int, rank: int, rng: np.random.Generator) -> bool:
+def _looks_plain(space: Array, q: int, defect: float, rng: np.random.Generator) -> bool:
     """Whether random starts lead to more rank-one forms than gated neurons would have."""
+    rank = space.shape[1]
     ends = climb(space, starts(space, q, None, _STARTS * rank, rng))
-    ends = ends[((products(ends, ends) @ space) ** 2).sum(axis=1) > 1.0 - _DEFECT]
+    ends = ends[((products(ends, ends) @ space) ** 2).sum(axis=1) > 1.0 - defect]
     different = np.empty((0, q))
     for end in ends:
         if not len(different) or np.abs(different @ end).max() < _SAME:
             different = np.vstack([different, end])
-    return len(different) > rank // 2
+    return len(different) > int(rank) // 2

@@ -12,18 +12,19 @@ from unsoftmax.learners.deep_stack.stack_state import LayerState, StackState
 from unsoftmax.models.language_model.parts import FeedForward
 from unsoftmax.solvers.joint_refinement import Inverse
 
-__all__ = ["StackFit", "StackJacobian", "network_columns", "streams_of"]
+__all__ = ["StackFit", "StackJacobian", "least_streams", "network_columns", "streams_of"]
 
 _NUMBERS = 4_000_000  # entries of the Jacobian that are held at a time: 32 MB
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """One sublayer at rows (B, d): what it sees, the size it divided by, its derivative (B, d, d) there."""
+    """One sublayer at rows (B, d): what it sees, the size it divided by, its derivative (B, d, d) there, and
+    what a step of one changes its eps by."""
 
     n: Array
     size: Array
-    eps: float
+    eps_step: float
     slope: Array
 
     def normed(self, matrices: Array) -> Array:
@@ -32,8 +33,8 @@ class _Step:
         return np.asarray((matrices - along[..., None] * self.n[:, None]) / self.size[..., None])
 
     def by_eps(self) -> Array:
-        """(B, d): how n changes with log eps."""
-        return np.asarray(-self.n * (self.eps / (2.0 * self.size**2)))
+        """(B, d): how n changes in a step of eps."""
+        return np.asarray(-self.n * (self.eps_step / (2.0 * self.size**2)))
 
 
 def _norm(x: Array, eps: float) -> tuple[Array, Array]:
@@ -48,28 +49,28 @@ class _Pass:
         self.state = state
         self.paths: list[_Step | None] = []
         self.networks: list[_Step] = []
-        eps = iter(np.exp(state.log_eps).tolist())
+        eps = iter(zip(state.eps.tolist(), state.eps_steps.tolist(), strict=True))
         x = rows
         for layer in state.layers:
             if layer.path is None:
                 self.paths.append(None)
             else:
-                value = next(eps)
+                value, step = next(eps)
                 n, size = _norm(x, value)
                 self.paths.append(
-                    _Step(n, size, value, np.broadcast_to(layer.path, (len(x), *layer.path.shape)))
+                    _Step(n, size, step, np.broadcast_to(layer.path, (len(x), *layer.path.shape)))
                 )
                 x = x + n @ layer.path.T
-            value = next(eps)
+            value, step = next(eps)
             n, size = _norm(x, value)
-            self.networks.append(_Step(n, size, value, _network_slope(layer, n)))
+            self.networks.append(_Step(n, size, step, _network_slope(layer, n)))
             x = x + layer.network(n)
         self.last: _Step | None = None
         self.seen = x
         if state.normed:
-            value = next(eps)
+            value, step = next(eps)
             n, size = _norm(x, value)
-            self.last, self.seen = _Step(n, size, value, np.zeros((0,))), n
+            self.last, self.seen = _Step(n, size, step, np.zeros((0,))), n
 
     def jacobian(self) -> Array:
         """(B·d, unknowns)."""
@@ -107,14 +108,15 @@ def _network_slope(layer: LayerState, n: Array) -> Array:
 
 
 def network_columns(layer: LayerState, n: Array, after: Array) -> list[Array]:
-    """One array (B, d, size) for every array of the network."""
+    """One array (B, d, size) for every array of the network that may move."""
     part, (B, d) = layer.network, n.shape
     if isinstance(part, FeedForward):
         z = n @ part.inner.T + part.inner_bias
         reach = (after @ part.outer) * part.activation.first(z)[:, None]  # (B, out, m)
         inner = np.einsum("bom,bi->bomi", reach, n).reshape(B, d, -1)
         outer = np.einsum("boc,bm->bocm", after, part.activation(z)).reshape(B, d, -1)
-        return [inner, reach, outer, after]
+        columns = {"inner": inner, "inner_bias": reach, "outer": outer, "outer_bias": after}
+        return [columns[name] for name in layer.names]
     active, offered = n @ part.gate.T, n @ part.up.T
     value, slope = part.activation(active), part.activation.first(active)
     reach = after @ part.down
@@ -124,6 +126,14 @@ def network_columns(layer: LayerState, n: Array, after: Array) -> list[Array]:
     return [gate, up, down]
 
 
+def least_streams(state: StackState, rows: Array) -> Array:
+    """The smallest mean square of what every norm sees of the rows."""
+    seen = _Pass(state, rows)
+    steps = [step for pair in zip(seen.paths, seen.networks, strict=True) for step in pair] + [seen.last]
+    squares = np.array([float((step.size**2).min()) for step in steps if step is not None])
+    return np.asarray(np.maximum(squares - state.eps, 0.0))
+
+
 def streams_of(state: StackState, rows: Array) -> Array:
     """What the stack of `state` answers to rows (B, d)."""
     return _Pass(state, rows).seen
@@ -131,11 +141,13 @@ def streams_of(state: StackState, rows: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class StackFit:
-    """Least squares over rows (B, d) and their measured last streams (B, d), divided by `sizes` (B, 1)."""
+    """Least squares over rows (B, d) and their measured last streams (B, d), divided by `sizes` (B, 1).
+    free_eps: whether eps of norms may move; rows that are not small do not show it."""
 
     rows: Array
     seen: Array
     sizes: Array
+    free_eps: bool = True
 
     def residual(self, state: StackState, /) -> Array:
         return np.asarray(((streams_of(state, self.rows) - self.seen) / self.sizes).ravel())
@@ -163,7 +175,10 @@ class StackJacobian:
         each = max(1, _NUMBERS // (d * self.unknowns))
         for i in range(0, len(rows), each):
             weight = np.repeat(1.0 / sizes[i : i + each, 0], d)[:, None]
-            yield weight * _Pass(self.state, rows[i : i + each]).jacobian()
+            columns = weight * _Pass(self.state, rows[i : i + each]).jacobian()
+            if not self.fit.free_eps:
+                columns[:, -len(self.state.eps) :] = 0.0
+            yield columns
 
     def forward(self, step: Array, /) -> Array:
         return np.concatenate([piece @ step for piece in self._pieces()])

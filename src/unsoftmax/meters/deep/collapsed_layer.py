@@ -18,7 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from unsoftmax.arrays import Array, rms
+from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
@@ -33,7 +34,8 @@ _ROWS = 3  # directions on which scales are compared
 _LOWEST = 0.05  # smallest s of a polynomial over the largest; nodes closer to 0 only add rounding
 _SURE = 2.0  # an error bar over the difference of two readings that are both as good as it
 _NO_PLATEAU = 0.3  # relative error bar from which nothing was read
-_REPEATED = 1e-9  # s at which two readings count as nearly the same for the sake of rounding
+# roots of the unit of the arithmetic: so far apart, rows differ in their last digits, and c0 bends by less
+_NEARBY = 0.1
 
 
 class StreamReading(Protocol):
@@ -42,6 +44,10 @@ class StreamReading(Protocol):
     @property
     def width(self) -> int:
         """Columns d of a row."""
+
+    @property
+    def held(self) -> FloatFormat | None:
+        """The short format in which the target computes; None for float64."""
 
     def __call__(self, rows: Array, /) -> Array:
         """Rows (B, d) to streams (B, d)."""
@@ -150,7 +156,9 @@ class CollapsedLayer:
         """
         n, step = unit_rows(rng, 2, self.stream.width)
         places = np.linspace(-1.0, 1.0, 12)
-        values = self(n + _REPEATED * places[:, None] * (step - n * (step @ n) / len(n)))
+        held = self.stream.held
+        step_size = _NEARBY * np.sqrt(EPS / 2.0 if held is None else held.unit)
+        values = self(n + step_size * places[:, None] * (step - n * (step @ n) / len(n)))
         rows = np.vander(places, 3)
         rest = values - rows @ np.linalg.lstsq(rows, values, rcond=None)[0]
         return 1.2 * rms(rest) / max(self.sizes[0], 1e-300)

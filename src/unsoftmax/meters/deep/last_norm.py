@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, centred_basis
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.meters.deep.collapsed_layer import Scales
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm
@@ -112,6 +113,7 @@ class StreamAnswers:
     answers: Answers
     last: LastNorm
     columns: int
+    held: FloatFormat | None = None
 
     @property
     def width(self) -> int:

@@ -23,7 +23,6 @@ __all__ = [
 
 _RIDGE = 1e-13  # of the mean diagonal of normal equations: one direction, a multiple of n, is not seen at all
 _ORIENTED = 0.5  # |s| of a neuron's orientation, which is 1 in either case
-_NO_PART = 1e-6  # of what all neurons write: a linear part or a constant below is none
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,13 +138,14 @@ def solve_written(neurons: Neurons, n: Array, c0: Array) -> Collapsed:
     return replace(collapsed, misfit=float(misfit))
 
 
-def without_trifles(collapsed: Collapsed, n: Array, c0: Array) -> Collapsed:
-    """A path or constant that adds nothing beside the neurons is left out; the misfit is that of the rest."""
+def without_trifles(collapsed: Collapsed, n: Array, c0: Array, faint: float) -> Collapsed:
+    """A path or constant that adds up to `faint` of what the neurons write is left out; the misfit is that of
+    the rest."""
     size = float(np.abs(collapsed.neurons.values(n) @ collapsed.written).max())
     path, constant = collapsed.path, collapsed.constant
-    if path is not None and float(np.abs(beside(n @ path.T, n)).max()) <= _NO_PART * size:
+    if path is not None and float(np.abs(beside(n @ path.T, n)).max()) <= faint * size:
         path = None
-    if float(np.abs(constant).max()) <= _NO_PART * size:
+    if float(np.abs(constant).max()) <= faint * size:
         constant = np.zeros_like(constant)
     kept = replace(collapsed, path=path, constant=constant)
     misfit = np.linalg.norm(beside(kept.values(n), n) - c0) / np.linalg.norm(c0)

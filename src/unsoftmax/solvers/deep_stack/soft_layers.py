@@ -24,6 +24,7 @@ _SURPLUS = 1.5  # answers over unknowns
 _TRIES = 3  # starts for every number of layers; the first, of equal shares, was right for up to three
 _SPREAD = 0.2  # of shares at the later starts
 _CLEAR = 0.2  # distance of a share from 0 or 1 beyond which it is neither
+_ERRORS = 2.0  # times the error of c1: the same where that is larger
 _FITS = 1e-3  # relative misfit of c1 from which a number of layers is right; one too few leaves 1e-1
 
 
@@ -38,9 +39,10 @@ class SoftLayers:
 
 
 def separate_layers(
-    collapsed: Collapsed, n: Array, c1: Array, rng: np.random.Generator, most: int
+    collapsed: Collapsed, n: Array, c1: Array, rng: np.random.Generator, most: int, *, error: float = 0.0
 ) -> SoftLayers:
-    """The smallest number of layers, up to `most`, that explains c1."""
+    """The smallest number of layers, up to `most`, that explains c1, which is read with this relative
+    error."""
     best, least = 0, np.inf
     for attempt, count in itertools.product(range(_TRIES), range(1, most + 1)):
         start = _Fit(collapsed, n[:1], c1[:1], count).start(rng if attempt else None)
@@ -50,7 +52,7 @@ def separate_layers(
         misfit = rms(fit.residual(state)) / rms(fit.c1)
         if misfit < least:
             best, least = count, misfit
-        if misfit < _FITS and fit.clear(state):
+        if misfit < max(_FITS, _ERRORS * error) and fit.clear(state):
             return fit.result(state, misfit)
     raise Unresolved(
         f"no division of {len(collapsed.neurons)} neurons into up to {most} layers explains their order; "
