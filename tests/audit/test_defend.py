@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
+from unsoftmax.audit.defences import Defence
 from unsoftmax.audit.defend import DefenceRow, Defences
 
 HEAD = unsoftmax.random_single_head(16, seed=0)
@@ -127,6 +128,12 @@ def test_biases_behind_short_floats_that_this_library_cannot_read_are_no_advice(
 def test_numbers_that_are_none_are_refused_before_anything_runs(text: str) -> None:
     with pytest.raises(unsoftmax.UsageError, match="number"):
         unsoftmax.defend("demo:single-head?d=4", defences=[text])
+
+
+def test_exponents_may_have_a_sign() -> None:
+    both = Defence.parse("input-bound=3e+07 + decimals=2")
+    assert both == Defence((("input-bound", 3e7), ("decimals", 2.0)))
+    assert Defence.parse("tolerance=1e-3").parts == (("tolerance", 1e-3),)
 
 
 def test_two_rows_at_most_are_not_attacked_here_and_no_advice() -> None:

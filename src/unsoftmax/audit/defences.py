@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -22,7 +23,15 @@ from unsoftmax.oracles import (
     WithinTolerance,
 )
 
-__all__ = ["Defence", "LimitedLength", "bounds_on_rows", "honest_ids", "honest_sequences", "usual_defences"]
+__all__ = [
+    "Defence",
+    "LimitedLength",
+    "bounds_on_rows",
+    "honest_ids",
+    "honest_sequences",
+    "parts_of",
+    "usual_defences",
+]
 
 KINDS = (
     "decimals",
@@ -43,6 +52,16 @@ _WHOLE = ("decimals", "max-length", "budget", "accounts")
 DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
 _NAMED = ("precision",)  # the value is the name of a float format
 _ALONE = ("labels",)  # no value: answers are no numbers any more
+
+
+def parts_of(text: str) -> list[tuple[str, str]]:
+    """Pairs (kind, value) of a text whose parts are joined by +; that of an exponent joins nothing.
+
+    >>> parts_of("labels + input-bound=3e+07")
+    [('labels', ''), ('input-bound', '3e+07')]
+    """
+    pieces = (piece.strip().partition("=") for piece in re.split(r"\+(?!\d)", text) if piece.strip())
+    return [(kind, value) for kind, _, value in pieces]
 
 
 class LimitedLength:
@@ -84,8 +103,7 @@ class Defence:
     def parse(cls, text: str) -> Defence:
         """The defence of a text such as 'decimals=2', 'labels' or 'precision=float16+input-bound=10'."""
         parts: list[tuple[str, float | str]] = []
-        for piece in filter(None, text.split("+")):
-            kind, _, value = piece.strip().partition("=")
+        for kind, value in parts_of(text):
             if kind not in KINDS:
                 raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
             parts.append((kind, value if kind in _NAMED else 1.0 if kind in _ALONE else _number(kind, value)))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from unsoftmax.audit.defences import parts_of
 from unsoftmax.errors import UnsoftmaxError, UsageError
 from unsoftmax.importing import import_attribute
 from unsoftmax.learners import Learner
@@ -73,7 +74,7 @@ def _margin(truth: Model, *, unit: bool = False) -> float:
 
 def _tolerance(noise: str) -> float:
     """How far an answer may be off behind 'tolerance=' or 'decimals='; nothing otherwise."""
-    parts = dict(piece.partition("=")[::2] for piece in noise.split("+"))
+    parts = dict(parts_of(noise))
     if "decimals" in parts:
         return float(0.5 * 10.0 ** -float(parts["decimals"]))
     return float(parts.get("tolerance", 0.0))
