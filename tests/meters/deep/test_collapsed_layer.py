@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from unsoftmax.arrays import Array, rms
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer, Scales
 from unsoftmax.meters.deep.last_norm import StreamAnswers, read_last_norm
 from unsoftmax.meters.deep.sphere_curvature import SphereStencil, measure_curvature
@@ -29,6 +30,7 @@ class _Streams:
 
     def __init__(self, stack: ResidualStack, dtype: type = np.float64) -> None:
         self.stack, self.width, self.dtype = stack, stack.width, dtype
+        self.held = FloatFormat.FLOAT32 if dtype is np.float32 else None
 
     def __call__(self, rows: Array, /) -> Array:
         return self.stack(rows[:, None]).astype(self.dtype).astype(np.float64)
@@ -134,7 +136,7 @@ def test_log_probabilities_are_read_through_the_unembedding() -> None:
     state = HiddenState(Prompts(), matrix)  # type: ignore[arg-type]
 
     class States:
-        width = 8
+        width, held = 8, None
 
         def __call__(self, rows: Array, /) -> Array:
             return state(rows[:, None])
