@@ -25,6 +25,8 @@ from unsoftmax import (
     WithinTolerance,
     as_oracle,
 )
+from unsoftmax.errors import NonFiniteAnswers
+from unsoftmax.oracles.base import checked_answers
 from unsoftmax.testing import NonConformance, check_oracle
 
 HEAD = unsoftmax.random_single_head(5, 2, seed=1)
@@ -115,6 +117,13 @@ def test_conformance_names_what_is_broken(oracle: _Bad, rule: str) -> None:
 def test_bad_answers_end_in_one_clear_error(answer: Callable[[Any], Any], message: str) -> None:
     with pytest.raises(OracleFault, match=message):
         unsoftmax.recover(answer, width=3)
+
+
+def test_queries_are_counted_where_vectors_are_not_finite() -> None:
+    answers = np.zeros((17, 16))
+    answers[3:5] = np.nan
+    with pytest.raises(NonFiniteAnswers, match=r"2 of 17 queries with NaN or infinity \(first: query 3"):
+        checked_answers(answers, 17, 16)
 
 
 def test_wrapped_answers() -> None:

@@ -163,9 +163,15 @@ def _usual_verification(size: Size) -> int:
     return 256 if size.biased else 240
 
 
+def _exact_answers(_: Size) -> int:
+    """Queries that show exact answers; other answers take about 80, and a plan says so."""
+    return 3
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A theorem as data. verification: what checks and certificate usually take, for planning."""
+    """A theorem as data. For planning: verification, what checks and certificate usually take, and
+    identification, what it takes to see that the answers are of the kind that the learner is for."""
 
     title: str
     source: str
@@ -175,6 +181,7 @@ class Claim:
     symmetry: str
     departs: str = "nothing"
     verification: Callable[[Size], int] = _usual_verification
+    identification: Callable[[Size], int] = _exact_answers
 
     def __getstate__(self) -> dict[str, Any]:
         return _writable(dict(self.__dict__), "verification")

@@ -13,7 +13,9 @@ from unsoftmax.answers import Answers
 from unsoftmax.arrays import Array
 from unsoftmax.ledger import Asker
 
-__all__ = ["find_skip", "shows_skip"]
+__all__ = ["QUERIES_WITHOUT_SKIP", "find_skip", "shows_skip"]
+
+QUERIES_WITHOUT_SKIP = 19  # what it takes to see that there is none
 
 _EXACT = 1e-9  # of the answers: float64 never loses so much in four of them
 _ROUNDINGS = 64.0  # of answers that round at every step, in a difference of four of them

@@ -160,11 +160,12 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         )
     bad = ~np.isfinite(answers)
     if bad.any():
-        which = int(np.argmax(bad.reshape(n_queries, -1).any(axis=1)))
+        queries = bad.reshape(n_queries, -1).any(axis=1)
+        which = int(np.argmax(queries))
         raise NonFiniteAnswers(
-            f"the target answered {int(bad.sum())} of {n_queries} queries with NaN or infinity (first: query "
-            f"{which} of the batch); an answer must be a finite number. If large inputs overflow inside the "
-            "target, pass input_bound"
+            f"the target answered {int(queries.sum())} of {n_queries} queries with NaN or infinity (first: "
+            f"query {which} of the batch); an answer must be a finite number. If large inputs overflow "
+            "inside the target, pass input_bound"
         )
     return answers
 

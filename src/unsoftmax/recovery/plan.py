@@ -18,7 +18,6 @@ __all__ = ["Cost", "Plan", "plan", "plan_for"]
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the table where no rank is told
 _HEADS = (2, 4, 8, 16)  # the same, of usual layers
-_IDENTIFICATION = 3  # queries that show exact answers; other answers take about 80, and the plan says so
 _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin again
 
 
@@ -26,13 +25,15 @@ _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin ag
 class Cost:
     """What a target of one size costs.
 
-    queries: what learning usually takes. verification: what checks and certificate usually take, and `checks`
-    what they take with the biases that nobody has ruled out. one_attempt and limit: what learning takes at
-    most, in one attempt and in all that the learner may begin.
+    identification: what it takes to see what kind of answers these are. queries: what learning usually
+    takes. verification: what checks and certificate usually take, and `checks` what they take with the biases
+    that nobody has ruled out. one_attempt and limit: what learning takes at most, in one attempt and in all
+    that the learner may begin.
     """
 
     size: Size
     parameters: int
+    identification: int
     queries: int
     verification: int
     checks: int
@@ -42,7 +43,7 @@ class Cost:
     @property
     def total(self) -> int:
         """The usual bill."""
-        return _IDENTIFICATION + self.queries + self.verification
+        return self.identification + self.queries + self.verification
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -52,6 +53,7 @@ class Cost:
             "neurons": self.size.neurons,
             "biased": self.size.biased,
             "parameters": self.parameters,
+            "identification": self.identification,
             "queries": self.queries,
             "verification": self.verification,
             "total": self.total,
@@ -90,6 +92,11 @@ class Plan:
         return max(cost.checks for cost in self.costs)
 
     @property
+    def identification(self) -> int:
+        """What it takes to see what kind of answers these are."""
+        return max(cost.identification for cost in self.costs)
+
+    @property
     def at_least(self) -> int:
         """The usual bill of the smallest target in the plan."""
         return min(cost.total for cost in self.costs)
@@ -102,13 +109,13 @@ class Plan:
     @property
     def at_most_in_one_attempt(self) -> int:
         """The whole bill where the first attempt succeeds."""
-        return max(cost.one_attempt for cost in self.costs) + _IDENTIFICATION + self.verification
+        return max(cost.one_attempt for cost in self.costs) + self.identification + self.verification
 
     @property
     def at_most(self) -> int:
         """The whole bill in the worst case, for the family and the sizes that the plan is made for."""
         checks = max(_REPEATED_CHECKS, self.claim.queries.attempts) * self.verification
-        return max(cost.limit for cost in self.costs) + _IDENTIFICATION + checks
+        return max(cost.limit for cost in self.costs) + self.identification + checks
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""
@@ -221,6 +228,7 @@ def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
     return Cost(
         size=size,
         parameters=_parameters(size),
+        identification=claim.identification(size),
         queries=queries.expected(size),
         verification=claim.verification(size),
         checks=claim.verification(worst),

@@ -19,7 +19,12 @@ from unsoftmax.arrays import Array, expit
 from unsoftmax.solvers.head_factors import HeadFactors, with_one
 from unsoftmax.solvers.joint_refinement import Inverse
 from unsoftmax.solvers.two_row_normal import HeadAt, head_products
-from unsoftmax.solvers.two_row_preconditioner import WideHead, inverse_of_blocks, inverse_of_wide_heads
+from unsoftmax.solvers.two_row_preconditioner import (
+    SharedReadouts,
+    WideHead,
+    inverse_of_blocks,
+    inverse_of_wide_heads,
+)
 
 __all__ = ["AnswerBlock", "TwoRowFit", "TwoRowLinearisation", "predict_block"]
 
@@ -192,7 +197,8 @@ class TwoRowLinearisation:
     def diagonal(self) -> Array:
         if self._wide:
             parts = [head.diagonal() for head in self.wide_heads]
-            K, Q, v = (np.array([part[i] for part in parts]) for i in range(3))
+            K, Q = (np.array([part[i] for part in parts]) for i in range(2))
+            v = np.diag(self._shared_readouts.normal).reshape(self.heads.v.shape)
             return self.heads.joined(K, Q, v, self._constant)
         return np.concatenate([*(np.diag(block) for block in self._head_blocks), [self._constant]])
 
@@ -228,9 +234,19 @@ class TwoRowLinearisation:
             ]
         return found
 
+    @cached_property
+    def _shared_readouts(self) -> SharedReadouts:
+        found = SharedReadouts()
+        for block, states in zip(self.blocks, self.at, strict=True):
+            shares = np.stack([state.share for state in states])
+            found.add(block.group, (block.A, block.B), block.weights, shares, block.grid)
+        return found
+
     def preconditioner(self, damping: Array) -> Inverse | None:
         """Exact but for what heads share where heads are narrow, and nearly so where they are wide."""
         if not self._wide:
             return inverse_of_blocks(self._head_blocks, self._constant, damping)
         relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
-        return inverse_of_wide_heads(self.heads, self.wide_heads, self._constant, relative)
+        return inverse_of_wide_heads(
+            self.heads, self.wide_heads, self._shared_readouts, self._constant, relative
+        )

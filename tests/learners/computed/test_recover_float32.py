@@ -12,8 +12,9 @@ import unsoftmax
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from tests.learners.computed.onnx_layer import save_float32_layer
 from unsoftmax.arrays import Array
-from unsoftmax.learners import Size
+from unsoftmax.learners import ComputedHeadsLearner, Size
 from unsoftmax.oracles.torch_module import TorchOracle
+from unsoftmax.recovery.plan import plan_for
 
 
 @pytest.mark.parametrize(("d", "heads"), [(16, 2), (8, 2), (16, 1)])
@@ -37,7 +38,10 @@ def test_a_default_layer_of_torch(d: int, heads: int, vector: bool) -> None:
         learning = result.queries.total - sum(
             result.queries.by_phase.get(name, 0) for name in ("identify", "verification")
         )
-        assert result.claim.queries.holds(learning, Size.of(truth))
+        size = Size.of(truth)
+        assert result.claim.queries.holds(learning, size)
+        planned = plan_for(ComputedHeadsLearner(), d, size.outputs, (size,))
+        assert abs(planned.usual - result.queries.total) <= 0.2 * result.queries.total
 
 
 def test_every_step_in_float32_and_the_readout_too() -> None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows, rms
+from unsoftmax.learners.computed.prices import FRESH_LENGTHS
 from unsoftmax.learners.computed.two_row_queries import Asks, TwoRowQueries
 from unsoftmax.models import MultiHead
 
-__all__ = ["FRESH_QUERIES", "FreshCheck", "check_fresh"]
+__all__ = ["FreshCheck", "check_fresh"]
 
-_LENGTHS = ((2, 16), (5, 8), (17, 8))
-FRESH_QUERIES = 2 * sum(count for _, count in _LENGTHS)  # of two sizes at most
 # deviations over the rounding of single rows: at most 0.9 in 300 right fits (width 1 the worst, 0.1 from
 # width 16 on)
 _EXPLAINED = 3.0
@@ -44,7 +43,7 @@ def check_fresh(
     bound = asker.input_bound
     left: list[Array] = []
     for size in sorted(sizes):
-        for length, count in _LENGTHS:
+        for length, count in FRESH_LENGTHS:
             batch = size * np.clip(rng.standard_normal((count, length, d)), -2.0, 2.0)
             if bound is not None:
                 longest = float(longest_rows(batch).max())

@@ -14,6 +14,7 @@ from unsoftmax.learners.computed.fit_progress import report_step
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
+from unsoftmax.learners.computed.prices import PRICE_OF_NUMBERS, first_pairs
 from unsoftmax.learners.computed.ranks_and_weights import cut_ranks, reweighted, with_one_more_row
 from unsoftmax.learners.computed.two_row_queries import Asks, Baseline, Counted, TwoRowQueries, read_baseline
 from unsoftmax.solvers.head_factors import HeadFactors
@@ -23,9 +24,6 @@ from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
 __all__ = ["FittedHeads", "fit_heads"]
 
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
-# queries a parameter that the start, without its first general pairs, and the general pairs together should
-# cost: 4.5 with the first general pairs of wide layers, and with the fresh sequences
-_PRICE = 4.2
 # general pairs a parameter at most, where heads share the answers: a fit to more takes longer, and is hardly
 # better. One head is known as well from half as many
 _MOST_PAIRS = 2.0
@@ -69,7 +67,7 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
     effort = effort * (_COARSE_EFFORT if baseline.coarse else 1.0)
     start = _one_by_one(queries, baseline, rng, limit)
-    left = effort * (_PRICE - counted.asked / start.heads.parameters)
+    left = effort * (PRICE_OF_NUMBERS - counted.asked / start.heads.parameters)
     most = 1.0 if baseline.coarse or start.heads.heads == 1 else _MOST_PAIRS
     pairs = float(np.clip(left, 0.5 * effort, most * effort))
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
@@ -101,8 +99,8 @@ def _with_general_pairs(
     heads, size = start.heads, start.heads.parameters
     blocks = []
     if heads.heads > 1:
-        unknown = heads.heads * (heads.heads - 1) * max(heads.ranks)
-        blocks.append(grid_of_spread(queries, heads, max(2.5 * unknown, 0.2 * size), 1.0, rng))
+        count = first_pairs(heads.heads, max(heads.ranks), size)
+        blocks.append(grid_of_spread(queries, heads, count, 1.0, rng))
         heads = fit_cross_rows(heads, start.others, blocks)
     blocks.append(grid_of_spread(queries, heads, 0.25 * pairs * size, 1.3, rng))
     heads = fit_cross_rows(heads, start.others, blocks)

@@ -8,8 +8,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import report_step
-from unsoftmax.learners.computed.fresh_check import FRESH_QUERIES
 from unsoftmax.learners.computed.output_spaces import read_values
+from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_VECTORS
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -27,10 +27,7 @@ from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 
-# queries, in units of parameters over outputs, that all of this should cost; with what the first look asks of
-# a skip connection, layers of width 16 stay below 8
-_PRICE = 7.5
-_COARSE_EFFORT = 2.5  # times that in coarse arithmetic, for a fit as exact as the layer
+_COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 _LEAST_GENERAL = 0.8  # the same of random sequences before ranks are known, however dear the start was
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
@@ -105,7 +102,7 @@ def fit_vector_heads(
         least = int(_LEAST_GENERAL * heads.parameters / heads.outputs)
         blocks += _general(queries, start.size, least, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
-    price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * _PRICE / heads.outputs
+    price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
         count = int(price * parameters) - FRESH_QUERIES - counted.asked

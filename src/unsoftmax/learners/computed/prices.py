@@ -1,0 +1,21 @@
+"""What the fits keep to: how many queries, in units of the parameters."""
+
+from __future__ import annotations
+
+__all__ = ["FRESH_LENGTHS", "FRESH_QUERIES", "PRICE_OF_NUMBERS", "PRICE_OF_VECTORS", "first_pairs"]
+
+# queries a parameter that the start, without its first general pairs, and the general pairs together should
+# cost: 4.5 with the first general pairs of wide layers, and with the fresh sequences
+PRICE_OF_NUMBERS = 4.2
+# queries, in units of parameters over outputs, that all should cost; with what the first look asks of a skip
+# connection, layers of width 16 stay below 8
+PRICE_OF_VECTORS = 7.5
+# rows of fresh sequences, and how many there are of each size of rows
+FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))
+FRESH_QUERIES = 2 * sum(count for _, count in FRESH_LENGTHS)  # of two sizes at most
+
+
+def first_pairs(heads: int, rank: int, parameters: int) -> float:
+    """General pairs that tell the rows of every W along the other heads' readouts: two and a half for every
+    unknown of those rows."""
+    return max(2.5 * heads * (heads - 1) * rank, 0.2 * parameters) if heads > 1 else 0.0
