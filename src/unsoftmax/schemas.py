@@ -72,6 +72,7 @@ _COST = _object(
     neurons=_COUNT,
     biased=_YES,
     parameters=_COUNT,
+    identification=_COUNT,
     queries=_COUNT,
     verification=_COUNT,
     total=_COUNT,

@@ -12,7 +12,8 @@ import unsoftmax
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from tests.learners.computed.onnx_layer import save_float32_layer
 from unsoftmax.arrays import Array
-from unsoftmax.learners import ComputedHeadsLearner, Size
+from unsoftmax.learners import Size
+from unsoftmax.learners.computed.learner import ComputedHeadsLearner
 from unsoftmax.oracles.torch_module import TorchOracle
 from unsoftmax.recovery.plan import plan_for
 
