@@ -9,12 +9,14 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.models import TokenHeads
+from unsoftmax.models.rivals import rivals
 from unsoftmax.oracles import Ids
 
 __all__ = ["Coverage", "cover_tokens"]
 
 MOST_TOKENS = 1 << 16  # of larger vocabularies as many are drawn
 _FRESH, _MOST_REPEATS = 2000, 16  # further sequences where scores are strong, and how often each token asks
+_RIVALS = 2  # of every token in every head
 _UNREADABLE = 0.5  # error bar of a score from which it does not show
 
 
@@ -51,7 +53,8 @@ def cover_tokens(
     """Asks [i, j] for every token j, with every token i once, and compares with the model.
 
     Scores are compared for models of one head with single answers; for others only answers are. Where some
-    scores are too strong to show, or the check shall be thorough, every token asks in longer sequences too.
+    scores are too strong to show, or the check shall be thorough, every token asks in longer sequences too,
+    and beside the tokens that compete with it.
     Where fixed tokens stand around those that are asked, only answers are compared as well.
     """
     size = model.vocabulary
@@ -60,20 +63,31 @@ def cover_tokens(
     pairs = np.stack([tokens, asking], axis=1)
     found = _ask(answers, pairs)
     coverage = Coverage(_largest(found - model(pairs)), float("nan"), 0.0, len(pairs))
-    if (
-        len(model.heads) == 1
-        and model.outputs is None
-        and model.longest is None
-        and type(model) is TokenHeads
-    ):
+    plain = model.longest is None and type(model) is TokenHeads
+    if plain and len(model.heads) == 1 and model.outputs is None:
         coverage = _compared(model, pairs, found, coverage.max_error, noise)
     repeats = max(1, min(_MOST_REPEATS, _FRESH // len(asking)))
-    for length in (4, 32) * repeats if coverage.hidden > 0.0 or thorough else ():
-        before = rng.choice(asking, (len(asking), min(length, longest - 1)))
-        ids = np.column_stack([before, asking])
+    if coverage.hidden == 0.0 and not thorough:
+        return coverage
+    sequences = [
+        np.column_stack([rng.choice(asking, (len(asking), min(length, longest - 1))), asking])
+        for length in (4, 32) * repeats
+    ]
+    for ids in [*sequences, *(_beside_rivals(model, asking) if plain else [])]:
         worst = max(coverage.max_error, _largest(_ask(answers, ids) - model(ids)))
         coverage = replace(coverage, max_error=worst, n_queries=coverage.n_queries + len(ids))
     return coverage
+
+
+def _beside_rivals(model: TokenHeads, asking: Ids) -> list[Ids]:
+    """Every asking token behind each of the few that compete with it: random sequences may hold none."""
+    found = []
+    for head in model.heads:
+        queries = head.queries[asking]
+        own = np.einsum("nk,nk->n", head.keys[asking], queries)
+        before = rivals(head.keys, head.values, own, head.values[asking], queries, _RIVALS)
+        found += [np.stack([tokens, asking], axis=1) for tokens in before.T]
+    return found
 
 
 def _ask(answers: _Answers, ids: Ids) -> Array:

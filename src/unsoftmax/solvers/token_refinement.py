@@ -7,7 +7,7 @@ eliminated block by block, and what is left is a system in keys, values and posi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refin
 from unsoftmax.solvers.token_answers import FlatSequences
 from unsoftmax.solvers.token_products import HeadProducts, TokenProducts
 
-__all__ = ["TOKEN_OPTIONS", "TokenFit", "TokenState", "refine_tokens"]
+__all__ = ["LAST_STEPS", "TOKEN_OPTIONS", "TokenFit", "TokenState", "refine_tokens"]
 
 TokenState = tuple[TokenHead, ...]
 _DENSE = 4500  # keys, values and positions up to which their system is solved whole: 160 MB
@@ -36,6 +36,8 @@ TOKEN_OPTIONS = RefinementOptions(
     dense_limit=0,
     inner_iterations=4,  # the preconditioner is the inverse, up to rounding
 )
+# a few tokens that are still off hardly show in the rms of all
+LAST_STEPS = replace(TOKEN_OPTIONS, iterations=2, enough=0.0)
 
 
 def _is_large(state: TokenState) -> bool:

@@ -96,10 +96,11 @@ def _places(sequences: TokenSequences, tokens: Ids, alone: Array, findings: list
     value = "as of one head" if one_way else "not of one head"
     findings.append(Finding("places", value, text, len(tokens)))
     if not one_way:
-        obstacle = f"order matters, and {text}; one head with learned places moves all in one direction"
-        return TokenLook(
-            "a function of the order of token ids", tuple(findings), obstacle, Status.OUTSIDE_CLASS
+        obstacle = (
+            f"order matters, and {text}; one head with learned places moves all in one direction, and "
+            "several heads with places are not learnt"
         )
+        return TokenLook("a function of the order of token ids", tuple(findings), obstacle, Status.UNRESOLVED)
     return TokenLook("attention over token ids with learned places", tuple(findings))
 
 

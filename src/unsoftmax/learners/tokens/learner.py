@@ -23,7 +23,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 __all__ = ["TokenLearner"]
 
 _MANY = 8  # values: as many short numbers are no chance
-_SEVERAL = "several heads with positions, or one whose scores are very strong, are not learnt"
+_SEVERAL = "several heads with positions would be answered like this too, and they are not learnt"
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class TokenLearner:
             try:
                 return self.with_positions.learn(asker, longest, rng, values, noise)
             except OutsideClass as other:
-                raise OutsideClass(other.test, f"{other.refutation.seen}; {_SEVERAL}") from other
+                raise Unresolved(f"{other.refutation.seen}; {_SEVERAL}") from other
         if meter is None:
             return constant_answers(values)
         against = self.one_head.refuted(asker, meter, rng)

@@ -50,8 +50,8 @@ class Entries:
         )
 
     def holds(self, tokens: Ids) -> Mask:
-        """Which of `tokens` each column has an entry of, (n, len(tokens))."""
-        return np.asarray((self.tokens[:, None, :] == tokens[None, :, None]).any(axis=2))
+        """Which of `tokens`, (p,) or (n, p), each column has an entry of, (n, p)."""
+        return np.asarray((self.tokens[:, None, :] == np.atleast_2d(tokens)[:, :, None]).any(axis=2))
 
     def with_one_more(self, tokens: Ids, found: Comparison) -> Entries:
         """One more entry for each column."""

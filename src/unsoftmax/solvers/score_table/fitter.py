@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,8 +14,10 @@ from unsoftmax.solvers.score_table.entries import Entries
 from unsoftmax.solvers.score_table.table import Table
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
 
-__all__ = ["Fitter", "in_doubt", "worst_of"]
+__all__ = ["Fitter", "Group", "in_doubt", "worst_of"]
 
+Group = tuple[Ids, Entries]  # owners, and as many entries of each
+Judge = Callable[[Ids, WeightedFits], tuple[Array, Array]]
 _DOUBT = 12.0  # prospects of a score that is uncertain by s are worse by e^s, at most by e^12
 
 
@@ -29,16 +32,22 @@ class Fitter(ABC):
 
     table: Table
 
-    def improve(self, owners: Ids, entries: Entries) -> None:
-        """Fits, and asks for more entries, one a round, until every fit is good or has its share."""
-        table = self.table
+    def improve(self, owners: Ids, entries: Entries, judge: Judge | None = None) -> list[Group]:
+        """Fits, and asks for more entries, one a round, until every fit is good or has its share.
+
+        judge: `losses`, or another one. Returns all owners with their entries.
+        """
+        table, judge = self.table, judge or self.losses
+        done: list[Group] = []
         for last in [False] * table.extra + [True]:
             entries, fits = self.fits(entries)
-            losses, directions = self.losses(owners, fits)
+            losses, directions = judge(owners, fits)
             self.keep(owners, fits.solutions, losses)
             poor = losses > table.limit
             if last or not poor.any():
-                return
+                return [*done, (owners, entries)]
+            if not poor.all():
+                done.append((owners[~poor], entries.part(~poor)))
             owners, entries, fits, directions = (
                 owners[poor],
                 entries.part(poor),
@@ -47,6 +56,7 @@ class Fitter(ABC):
             )
             request = self.best_requests(owners, entries, fits, directions)
             entries = entries.with_one_more(self.partners(request), table.meter.compare(request))
+        return done
 
     @abstractmethod
     def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:

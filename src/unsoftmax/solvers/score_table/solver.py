@@ -72,6 +72,7 @@ class CrossApproximation:
         if not cross.strong.all():
             KeyFitter.of(table).fit(everyone[~cross.strong])
             columns.fit(everyone[~cross.strong & others])
+            columns.compare_rivals()
         if np.isinf(cross.errors).any():
             columns.check(everyone[others])
         strong = not cross.strong.all()

@@ -8,6 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import PairReader, TokenPairMeter
+from unsoftmax.models.rivals import rivals
 from unsoftmax.solvers.score_table.cross import Cross
 
 __all__ = ["Table"]
@@ -16,6 +17,7 @@ __all__ = ["Table"]
 _LENGTHS = (1, 1, 1, 1, 3, 3, 3, 3, 15, 15, 15, 15, 63, 63, 63, 63)
 _POOL = 96  # tokens, or askers, among which an additional entry is chosen
 _PRIOR = 100.0  # how far queries may be from zero, against those of the cross
+_RIVALS = 8  # of every asking token: where it outweighs most others, random sequences show none of them
 
 
 @dataclass(eq=False)
@@ -25,6 +27,7 @@ class Table:
     losses: for every asking token, how far answers are usually off at most. token_losses: the same by the
     keys of a token. limit: loss up to which a column needs no further entry. extra: the most further entries.
     samples: tokens of sequences by which losses are estimated. pool: tokens for additional entries.
+    rivals_count: whether columns have to tell how tokens compete with the asking one.
     """
 
     reader: PairReader
@@ -39,6 +42,7 @@ class Table:
     samples: list[Ids] = field(init=False)
     pool: Ids = field(init=False)
     prior: float = 1.0
+    rivals_count: bool = False
 
     def __post_init__(self) -> None:
         size = self.meter.vocabulary
@@ -65,6 +69,15 @@ class Table:
     def own_scores(self, asking: Ids, queries: Array) -> Array:
         """keys_j·queries_j, which is subtracted from every score of the column."""
         return np.asarray(np.einsum("nr,nr->n", self.keys[asking], queries))
+
+    def rivals(self, asking: Ids, queries: Array) -> Ids:
+        """For every asking token the strong ones that compete with it, (n, k); none before they count."""
+        strong = np.flatnonzero(self.cross.strong)
+        if not self.rivals_count:
+            return np.empty((len(asking), 0), dtype=np.int64)
+        own = self.own_scores(asking, queries)
+        values = self.meter.values
+        return strong[rivals(self.keys[strong], values[strong], own, values[asking], queries, _RIVALS)]
 
     def _fit_cross(self) -> None:
         """Queries of the askers in the cross, from their whole columns."""

@@ -17,7 +17,7 @@ from unsoftmax.learners.tokens.positions.second_place import find_second_place
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
 from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
+from unsoftmax.solvers.token_refinement import LAST_STEPS, TokenFit, refine_tokens
 
 __all__ = ["PositionedHead"]
 
@@ -55,7 +55,7 @@ class PositionedHead:
             head = learn_places(sequences, head, longest, noise, rng)
         flat = FlatSequences.of([ids for ids, _ in books.batches], positions=True)
         fit = TokenFit(flat, books.numbers(readout), noise)
-        refined = refine_tokens(fit, (head,))
+        refined = refine_tokens(fit, refine_tokens(fit, (head,)).state, LAST_STEPS)
         state = refined.state
         errors, rms = fitted_errors(fit, state, longest, rng), refined.rms[-1]
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))

@@ -52,5 +52,6 @@ def count_heads(
     raise OutsideClass(
         MIXING_TEST,
         f"{evidence}; and copies of two tokens are not answered as by 2 to {MOST_HEADS} heads either: the "
-        f"best sum of heads is off by {best:.2g}, the noise of answers is {noise:.1g}",
+        f"best sum of heads is off by {best:.2g}, the noise of answers is {noise:.1g}; five and more heads "
+        "are not learnt",
     )

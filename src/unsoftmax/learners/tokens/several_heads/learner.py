@@ -19,7 +19,7 @@ from unsoftmax.learners.tokens.several_heads.values import learn_values, repair_
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.token_refinement import TokenFit, TokenState
+from unsoftmax.solvers.token_refinement import LAST_STEPS, TokenFit, TokenState, refine_tokens
 
 __all__ = ["SeveralTokenHeads"]
 
@@ -58,6 +58,7 @@ class SeveralTokenHeads:
             _complete(table, books, readout)
         fit = fitted_answers(books.read(readout), noise)
         state = _without_absent_directions(heads_of(table), fit)
+        state = refine_tokens(fit, state, LAST_STEPS).state
         model = TokenHeads(state if readout is None else vector_values(state, fit, books))
         errors = fitted_errors(fit, state, longest, rng)
         return LearnedTokens(

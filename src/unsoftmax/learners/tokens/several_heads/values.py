@@ -67,14 +67,17 @@ def learn_values(pairs: HeadPairs, asker: int) -> HeadValues:
 
 
 def repair_values(pairs: HeadPairs, learned: HeadValues, sound: Ids) -> None:
-    """Tokens that are not known yet, beside other askers out of `sound`."""
-    values, uncertain, anchor = learned.values, learned.uncertain, learned.anchor
-    sound = sound[sound != anchor]
+    """Tokens that are not known yet, beside other askers out of `sound`.
+
+    Where the anchor itself is not known any more, other tokens take its place.
+    """
+    values, uncertain = learned.values, learned.uncertain
     for _ in range(_REPAIRS):
         open_ = np.flatnonzero(np.isinf(uncertain))
-        if not len(open_) or not len(sound):
+        if not len(open_) or len(sound) < 2:
             return
-        asking = int(pairs.rng.choice(sound))
+        anchor = int(pairs.rng.choice(sound)) if learned.anchor in open_ else learned.anchor
+        asking = int(pairs.rng.choice(sound[sound != anchor]))
         beside, read = pairs.labelled(np.array([anchor]), np.array([asking]), values, uncertain)
         if not read[0] or beside.errors.max() > _UNSURE:
             continue
