@@ -59,7 +59,7 @@ class ColumnFitter(Fitter):
         A token that outweighs nearly all others shows in few sequences, which samples miss. To be called when
         the keys of all tokens are known.
         """
-        self.table.rivals_count = True
+        self.table.count_rivals()
         for owners, entries in self.groups:
             self.improve(owners, entries, self._losses_of_rivals)
 

@@ -70,6 +70,10 @@ class Table:
         """keys_j·queries_j, which is subtracted from every score of the column."""
         return np.asarray(np.einsum("nr,nr->n", self.keys[asking], queries))
 
+    def count_rivals(self) -> None:
+        """From now on columns have to tell how tokens compete with the asking one."""
+        self.rivals_count = True
+
     def rivals(self, asking: Ids, queries: Array) -> Ids:
         """For every asking token the strong ones that compete with it, (n, k); none before they count."""
         strong = np.flatnonzero(self.cross.strong)
