@@ -29,7 +29,7 @@ from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
 from unsoftmax.models.hidden_pairs import hidden_share
 from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
-from unsoftmax.outcomes import OutsideClass, Status, Stop
+from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.known_rows import checked_embeddings
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.token_targets import with_padding
@@ -42,7 +42,7 @@ _EXACT = 1e-10  # noise relative to answers, up to which they count as exact; sh
 _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
 _STRONG_EXPLAINED = 1e-5  # where some scores are too strong to show, few columns are worse than predicted
 _FRAMED = "scores are those of the frame's asking token; other tokens never ask"
-_PREFIXED = "behind a prefix only one head without positions is learnt"
+_PREFIXED = "behind a prefix, several heads or positions would be answered like this too; they are not learnt"
 _JOINT_ROUNDING = 30.0  # units of noise, to which a joint fit in float64 settles at worst
 _USEFUL = 0.1  # relative error from which a recovery is none
 _BOUND = 10.0  # of the measured errors: they are a sample ...
@@ -132,7 +132,7 @@ def _learn(
     try:
         learned, growth, note, model = _plain(view, known, view.longest, rng)
     except OutsideClass as refuted:
-        raise OutsideClass(refuted.test, f"{refuted.refutation.seen}; {_PREFIXED}") from refuted
+        raise Unresolved(f"{refuted.refutation.seen}; {_PREFIXED}") from refuted
     return replace(learned, model=FramedHeads(learned.model.heads, frame)), growth, note, model
 
 

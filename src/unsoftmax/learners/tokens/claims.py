@@ -125,7 +125,7 @@ FIXED_ASKER_CLAIM = Claim(
         Assumption("one head", "fresh sequences of many tokens in the frame"),
         Assumption("the fixed tokens weigh what they weigh as free ones", "both are measured and compared"),
     ),
-    queries=QueryCount("2V + 24", "upper", lambda size: 2 * size.width + 24),
+    queries=QueryCount("2V + 48", "upper", lambda size: 2 * size.width + 48),
     recovers="the value of every token, and its score where the frame asks",
     symmetry="a common shift of all scores; other tokens never ask, so their scores are not seen",
     verification=_verification,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.answers import Exact
 from unsoftmax.arrays import EPS, Array, Ids
 from unsoftmax.learners.tokens.books import TokenBooks
-from unsoftmax.learners.tokens.checks import ROUNDING
+from unsoftmax.learners.tokens.checks import ROUNDING, agreement
 from unsoftmax.learners.tokens.claims import FIXED_ASKER_CLAIM
 from unsoftmax.learners.tokens.learned import LearnedTokens, readout_of
 from unsoftmax.meters.tokens import TokenSequences
@@ -25,6 +26,9 @@ FRAME_TEST = Test(
 _REFERENCES = 24  # tokens by which the answer to an empty frame is found
 _EXPLAINED = 1e-6  # of the spread of values
 _FEWEST = 3  # free tokens
+_SEVERAL = (
+    "several heads whose asking token is fixed would be answered like this too, and they are not learnt"
+)
 
 
 class FramedHeads(TokenHeads):
@@ -42,7 +46,7 @@ class FramedHeads(TokenHeads):
 class FixedAsker:
     """f = (A + Σ w_t u_t)/(1 + Σ w_t) over free tokens t: the frame's tokens add the weight 1 and A.
 
-    Queries: 2V + 48, or 3V where copies are few. Recovers: w and u of every token, the fixed ones included.
+    Queries: 2V + 48. Assumes: one head, exact answers. Recovers: w and u of every token, the fixed ones included.
     Other tokens never ask, so their columns of scores are not seen.
     """
 
@@ -64,6 +68,14 @@ class FixedAsker:
             middle = plain.raw(_copies(references, counts[1]))
         y = np.stack([part if readout is None else part @ readout for part in (few, many)], axis=1)
         third = middle if readout is None else middle @ readout
+        with asker.phase("class tests"):
+            # of three tokens: copies of all count here, because the frame is not doubled with them
+            seen = agreement(TokenSequences(asker, _FEWEST, readout), y[:, 0], rng)
+        if not isinstance(seen.answers, Exact):
+            raise Unresolved(
+                "a fixed token asks, and that is learnt from exact answers; these are "
+                f"{seen.answers.name}: {seen.evidence}"
+            )
         noise = ROUNDING * EPS * float(np.abs(y).max())
         empty = _empty_frame(y[references], third, counts)
         weights, totals = _solved(y, empty, counts[0], counts[2])
@@ -76,7 +88,14 @@ class FixedAsker:
                 raise NotIdentifiable("all tokens are answered alike, so no score shows")
             if wrong < V // 20:
                 raise Unresolved(f"{wrong} of {V} tokens are answered as the frame alone, so no score shows")
-            raise OutsideClass(FRAME_TEST, f"{wrong} of {V} tokens would have a negative weight")
+            raise Unresolved(f"one head would give {wrong} of {V} tokens a negative weight; {_SEVERAL}")
+        share = 1.0 + counts[1] * weights[references]
+        off = float(np.abs((empty + counts[1] * totals[references]) / share - third).max())
+        if off > _EXPLAINED * float(np.ptp(y)):
+            raise Unresolved(
+                f"{counts[1]} copies of a token are answered {off:.2g} otherwise than {counts[0]} and "
+                f"{counts[2]} copies predict of one head; {_SEVERAL}"
+            )
         values = totals / weights
         self._check_frame(frame, weights, totals, empty, values)
         if readout is not None:
