@@ -46,7 +46,8 @@ class FramedHeads(TokenHeads):
 class FixedAsker:
     """f = (A + Σ w_t u_t)/(1 + Σ w_t) over free tokens t: the frame's tokens add the weight 1 and A.
 
-    Queries: 2V + 48. Assumes: one head, exact answers. Recovers: w and u of every token, the fixed ones included.
+    Queries: 2V + 48. Assumes: one head, exact answers.
+    Recovers: w and u of every token, the fixed ones included.
     Other tokens never ask, so their columns of scores are not seen.
     """
 
