@@ -40,6 +40,18 @@ class NonFiniteAnswers(OracleFault):
     may go on with shorter rows."""
 
 
+class VectorAnswers(OracleFault):
+    """Every answer holds `outputs` numbers, where one was expected; `queries` showed it."""
+
+    def __init__(self, message: str, outputs: int, queries: int) -> None:
+        super().__init__(message)
+        self.outputs = outputs
+        self.queries = queries
+
+    def __reduce__(self) -> tuple[type[VectorAnswers], tuple[str, int, int]]:
+        return type(self), (str(self), self.outputs, self.queries)
+
+
 class RequestRefused(OracleFault):
     """The server does not take a request of this form."""
 

@@ -103,7 +103,7 @@ def test_conformance_names_what_is_broken(oracle: _Bad, rule: str) -> None:
         (lambda X: np.full(len(X), np.nan), "NaN or infinity"),
         (lambda X: np.where(np.arange(len(X)) == 0, np.inf, 0.0), "NaN or infinity"),
         (lambda X: np.zeros(len(X) + 1), "shape"),
-        (lambda X: np.zeros((len(X), 3)), "pass outputs=3"),
+        (lambda X: np.zeros((len(X), 3, 2)), "pass row='last'"),
         (lambda X: 1.0, "shape"),
         (lambda X: None, "instead of real numbers"),
         (lambda X: "text", "instead of real numbers"),

@@ -116,7 +116,8 @@ def judge_arithmetic(answers: Array) -> Arithmetic:
 
 def _more_than_one_rounding(values: Array, seconds: Array, unit: float) -> bool:
     """Whether second differences are larger on average than one rounding of every answer makes them."""
-    steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), 1e-300)))
+    least = 1e-140  # its square is still a float64
+    steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), least)))
     expected = (steps[:, :, 0] ** 2 + 4.0 * steps[:, :, 1] ** 2 + steps[:, :, 2] ** 2) / 12.0
     return float(np.mean(seconds**2 / expected)) > _ONE_ROUNDING
 

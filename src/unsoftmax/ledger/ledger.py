@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
-from unsoftmax.errors import LedgerRefused, NonFiniteAnswers, OracleFault, UsageError
+from unsoftmax.errors import LedgerRefused, NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
 from unsoftmax.ledger.asker import Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
@@ -50,7 +50,9 @@ class Ledger(HasViews):
         input_bound: float | None = None,
         journal: Journal | None = None,
         listener: Callable[[Progress], None] | None = None,
+        before: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
+        """before: what was paid, by phase, before this ledger was opened."""
         self.oracle = oracle
         self.domain = domain_of(oracle.spec, width=width, input_bound=input_bound)
         self.width = self.domain.width
@@ -61,7 +63,7 @@ class Ledger(HasViews):
         self._journal: Journal = journal if journal is not None else MemoryJournal()
         self._listener = listener
         self._watchers: list[Callable[[str, Array, Array], None]] = []
-        self._counts: dict[str, int] = {}
+        self._counts = dict(before)
         self._sends_again = counts_retries(oracle)
         self._retries = 0
         self._replay = Replay()
@@ -171,6 +173,8 @@ class Ledger(HasViews):
             except OracleFault as fault:
                 if not np.isfinite(batch).all():  # no fault of the target's
                     raise _beyond_floats() from fault
+                if isinstance(fault, VectorAnswers) and self._position > 0:  # there were numbers before
+                    raise OracleFault(str(fault)) from fault
                 if isinstance(fault, NonFiniteAnswers):
                     none = np.full((n_queries, *([] if self.outputs is None else [self.outputs])), np.nan)
                     retries = self._sent_again() - before
@@ -188,6 +192,8 @@ class Ledger(HasViews):
             self._journal.record(self._position, entry)
             self._replay.answered(batch, answers, self.oracle.spec.max_length)
         else:
+            if self.outputs is None and entry.answers.ndim == 2:  # as the run that began it saw, and paid
+                raise VectorAnswers("the ledger holds vectors", entry.answers.shape[1], n_queries)
             self._check_replay(entry, (n_queries, length, width), asked)
             self._count(n_queries)
             if not np.isfinite(entry.answers).all():

@@ -50,12 +50,17 @@ class AnswerRow:
         readout: Array | None = None,
     ) -> None:
         self._function = function
+        self._inner = spec
         self._row = row
         self._readout = None if readout is None else np.array(readout, dtype=np.float64)
         if self._readout is not None and self._readout.ndim not in (1, 2):
             raise UsageError(f"the readout must be (m,) or (m, k), not {self._readout.shape}")
         self._outputs = self._read_outputs(spec)
         self.spec = replace(spec, outputs=self._outputs, fingerprint=self._fingerprint(spec))
+
+    def with_outputs(self, outputs: int) -> AnswerRow:
+        """The same rows, read as holding that many numbers."""
+        return AnswerRow(self._function, replace(self._inner, outputs=outputs), self._row, self._readout)
 
     def _read_outputs(self, spec: OracleSpec) -> int | None:
         if self._readout is not None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
+from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
 __all__ = [
@@ -147,17 +147,14 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     if outputs is None and answers.shape == (n_queries, 1):
         answers = answers[:, 0]
     if answers.shape != expected:
-        hint = ""
-        if outputs is None and answers.ndim == 2 and answers.shape[0] == n_queries:
-            hint = f"; for vector answers pass outputs={answers.shape[1]}"
-        if answers.ndim == 3 and answers.shape[0] == n_queries:
-            hint = (
-                f"; it answers every row: pass row='last' (first, mean, all) and outputs={answers.shape[2]}, "
-                "or a readout"
-            )
-        raise OracleFault(
-            f"the target answered {n_queries} queries with shape {answers.shape} instead of {expected}{hint}"
-        )
+        queries = "one query" if n_queries == 1 else f"{n_queries} queries"
+        seen = f"the target answered {queries} with shape {answers.shape} instead of {expected}"
+        if outputs is None and answers.ndim == 2 and len(answers) == n_queries and answers.shape[1] > 1:
+            m = answers.shape[1]
+            raise VectorAnswers(f"{seen}; for vector answers pass outputs={m}", m, n_queries)
+        if answers.ndim == 3 and len(answers) == n_queries:
+            seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
+        raise OracleFault(seen)
     bad = ~np.isfinite(answers)
     if bad.any():
         queries = bad.reshape(n_queries, -1).any(axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from unsoftmax.arrays import Array
@@ -25,6 +26,10 @@ class FunctionOracle:
     def __init__(self, function: Callable[[Array], Any], spec: OracleSpec | None = None) -> None:
         self.function = function
         self.spec = spec if spec is not None else OracleSpec(name=_name(function))
+
+    def with_outputs(self, outputs: int) -> FunctionOracle:
+        """The same callable, read as one whose answers hold that many numbers."""
+        return FunctionOracle(self.function, replace(self.spec, outputs=outputs))
 
     def __call__(self, batch: Array, /) -> Array:
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from unsoftmax.answers import Exact, Finding, Within
 from unsoftmax.arrays import Array
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import UsageError, VectorAnswers
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
@@ -29,6 +29,9 @@ from unsoftmax.recovery.token_targets import with_vocabulary
 from unsoftmax.recovery.vocabulary import vocabulary_of
 
 __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
+
+
+_SHAPE = "answer shape"  # the subject of a finding, and the phase of its queries
 
 
 class Options(TypedDict, total=False):
@@ -58,7 +61,8 @@ class Options(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Job:
-    """What a recovery is to do, as a user says it: the keywords of `recover`, checked."""
+    """What a recovery is to do, as a user says it: the keywords of `recover`, checked. seen: how the target
+    showed that it answers with vectors, where nobody said so."""
 
     width: int | None = None
     family: Family | None = None
@@ -76,6 +80,7 @@ class Job:
     row: str | None = None
     readout: object = None
     frame: TokenFrame = field(default_factory=TokenFrame)
+    seen: VectorAnswers | None = None
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -92,7 +97,7 @@ class Job:
             options: dict[str, object] = {
                 "width": self.width or oracle.spec.width,
                 "tolerance": self.tolerance,
-                "outputs": self.outputs or oracle.spec.outputs,
+                "outputs": None if self.seen is not None else self.outputs or oracle.spec.outputs,
                 "input_bound": self.input_bound,
             }
             if oracle.spec.domain is not None:
@@ -112,12 +117,14 @@ class Job:
             input_bound=self.input_bound,
             journal=journal,
             listener=self.progress,
+            before={} if self.seen is None else {_SHAPE: self.seen.queries},
         )
 
     def oracle(self, target: object) -> Oracle:
         """Where the target's answers come from, read as the user says."""
+        outputs = self.outputs if self.seen is None else self.seen.outputs
         return as_oracle(
-            target, outputs=self.outputs, vocabulary=self.vocabulary, row=self.row, readout=self.readout
+            target, outputs=outputs, vocabulary=self.vocabulary, row=self.row, readout=self.readout
         )
 
     def known(self) -> Known:
@@ -231,7 +238,26 @@ def recover_from(
     watch: Callable[[str, Array, Array], None] | None = None,
 ) -> Result:
     """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
-    every batch; see `Ledger.watch`."""
+    every batch; see `Ledger.watch`. A target whose first answers are vectors, though nobody said so, is begun
+    again with as many outputs as they have."""
+    try:
+        return _recover(target, job, prepare, kind, watch)
+    except VectorAnswers as vectors:
+        if job.outputs is not None or job.seen is not None or job.row == "all":
+            raise
+        seen = vectors
+    shape, evidence = f"vectors of {seen.outputs} numbers", "the target's first answers"
+    result = _recover(target, replace(job, seen=seen), prepare, kind, watch)
+    return replace(result, findings=(Finding(_SHAPE, shape, evidence, seen.queries), *result.findings))
+
+
+def _recover(
+    target: object,
+    job: Job,
+    prepare: Prepare | None,
+    kind: str,
+    watch: Callable[[str, Array, Array], None] | None,
+) -> Result:
     oracle, found = _reached(target, job)
     if not job.frame.empty:
         oracle = Framed(oracle, job.frame)

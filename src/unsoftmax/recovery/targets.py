@@ -178,4 +178,6 @@ def _with_outputs(oracle: Oracle, outputs: int | None) -> Oracle:
         raise UsageError(
             f"outputs={outputs}, but the target has {oracle.spec.outputs}; pass outputs={oracle.spec.outputs}"
         )
+    if isinstance(oracle, FunctionOracle | AnswerRow):
+        return oracle.with_outputs(outputs)
     return FunctionOracle(oracle, replace(oracle.spec, outputs=outputs))
