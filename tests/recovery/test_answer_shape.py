@@ -30,7 +30,9 @@ def test_outputs_need_not_be_told(seed: int, outputs: int) -> None:
     answer, sent = _counted(lambda X: hidden(X))
     result = unsoftmax.recover(answer, width=5, seed=seed)
     assert result.status is unsoftmax.Status.EXACT
-    assert hidden.distance(result.unwrap()) < 1e-9
+    found = result.unwrap()
+    assert isinstance(found, unsoftmax.MultiHead)
+    assert hidden.distance(found) < 1e-9
     assert result.queries.total == sum(sent)
     assert result.queries.by_phase["answer shape"] == sent[0]
     assert (result.findings[0].subject, result.findings[0].queries) == ("answer shape", sent[0])
@@ -44,7 +46,9 @@ def test_rows_need_no_outputs_either() -> None:
 
     result = unsoftmax.recover(every_row, width=4, row="last")
     assert result.status is unsoftmax.Status.EXACT
-    assert hidden.distance(result.unwrap()) < 1e-9
+    found = result.unwrap()
+    assert isinstance(found, unsoftmax.MultiHead)
+    assert hidden.distance(found) < 1e-9
     with pytest.raises(unsoftmax.OracleFault, match="pass row='last'"):
         unsoftmax.recover(every_row, width=4)
 
