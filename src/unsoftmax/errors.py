@@ -15,6 +15,7 @@ __all__ = [
     "RequestRefused",
     "UnsoftmaxError",
     "UsageError",
+    "VectorAnswers",
 ]
 
 
