@@ -1,12 +1,13 @@
 """Smooth and gated two-layer networks from values: right, queries, errors, seconds.
 
-python -m benchmarks.smooth_networks [--quick]
+python -m benchmarks.smooth_networks [--quick] [--case gelu] [--first 0] [--seeds 10]
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,12 +33,13 @@ def gated(d: int, units: int, outputs: int, seed: int, biased: bool) -> GatedNet
     return GatedNetwork(*parts[:3], *(part * float(biased) for part in parts[3:]))
 
 
-def row(name: str, hidden: list[Network] | list[GatedNetwork], unit: int) -> None:
+def row(name: str, make: Callable[[int], Network | GatedNetwork], seeds: range, unit: int) -> None:
     right, price, worst, seconds = 0, [], 0.0, []
-    for seed, network in enumerate(hidden):
-        start = time.perf_counter()
+    for seed in seeds:
+        network = make(seed)
+        start = time.process_time()
         result = unsoftmax.recover_network(network, seed=seed)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
         price.append(result.queries.total / unit)
         if result.model is None:
             print(f"  seed {seed}: {result.status}: {result.reason}")
@@ -46,33 +48,50 @@ def row(name: str, hidden: list[Network] | list[GatedNetwork], unit: int) -> Non
         right += int(off < 1e-8)
         worst = max(worst, off)
     print(
-        f"| {name} | {right}/{len(hidden)} | {min(price):.2f}-{max(price):.2f} | {worst:.0e} | "
-        f"{np.median(seconds):.0f} |",
+        f"| {name} | {seeds.start}-{seeds.stop - 1} | {right}/{len(seeds)} | "
+        f"{min(price):.2f}-{max(price):.2f} "
+        f"| {worst:.0e} | {np.median(seconds):.0f} |",
         flush=True,
     )
 
 
-def main(arguments: list[str] | None = None) -> None:
-    quick = "--quick" in (sys.argv[1:] if arguments is None else arguments)
-    seeds = 2 if quick else 10
-    print("| network | right (1e-8) | queries / J(d + 2), gated: / parameters | worst parameter | seconds |")
-    print("|---|---|---|---|---|")
+def cases(quick: bool) -> dict[str, tuple[str, Callable[[int], Network | GatedNetwork], int]]:
+    """Label, what makes a network from a seed, and the unit in which queries are counted."""
     d, J = (16, 24) if quick else (32, 64)
+    made: dict[str, tuple[str, Callable[[int], Network | GatedNetwork], int]] = {}
     for name in ("gelu", "silu", "tanh"):
-        row(
-            f"{name}, d={d}, J={J}, one number",
-            [plain(d, J, None, name, s) for s in range(seeds)],
-            J * (d + 2),
-        )
+        label = f"{name}, d={d}, J={J}, one number"
+        made[name] = (label, lambda seed, name=name: plain(d, J, None, name, seed), J * (d + 2))  # type: ignore[misc]
     for name in ("gelu", "softplus"):
-        row(
-            f"{name}, d={d}, J={J}, {d} outputs", [plain(d, J, d, name, s) for s in range(seeds)], J * (d + 2)
-        )
-    d, J = (16, 20) if quick else (64, 128)
+        label = f"{name}, d={d}, J={J}, {d} outputs"
+        made[f"{name}-vector"] = (label, lambda seed, name=name: plain(d, J, d, name, seed), J * (d + 2))  # type: ignore[misc]
+    w, units = (16, 20) if quick else (64, 128)
     for biased in (False, True):
-        made = [gated(d, J, d, s, biased) for s in range(2 if quick else 3)]
-        label = "with biases" if biased else "without biases"
-        row(f"SwiGLU, d={d}, J={J}, {d} outputs, {label}", made, made[0].parameters)
+        label = f"SwiGLU, d={w}, J={units}, {w} outputs, {'with' if biased else 'without'} biases"
+        made["swiglu-biased" if biased else "swiglu"] = (
+            label,
+            lambda seed, biased=biased: gated(w, units, w, seed, biased),  # type: ignore[misc]
+            gated(w, units, w, 0, biased).parameters,
+        )
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--case", action="append", choices=list(cases(True)))
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seeds", type=int)
+    options = parser.parse_args(arguments)
+    seeds = options.seeds or (2 if options.quick else 10)
+    print(
+        "| network | seeds | right (1e-8) | queries / J(d + 2), gated: / parameters | worst parameter | "
+        "CPU s |"
+    )
+    print("|---|---|---|---|---|---|")
+    for name, (label, make, unit) in cases(options.quick).items():
+        if options.case is None or name in options.case:
+            row(label, make, range(options.first, options.first + seeds), unit)
 
 
 if __name__ == "__main__":
