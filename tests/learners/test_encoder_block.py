@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from benchmarks.encoder_blocks import layer as encoder_layer
 
 import unsoftmax
 from tests.models.test_encoder_block import torch_layer
@@ -167,6 +168,46 @@ def test_hostile_blocks_are_never_a_success(
     result = unsoftmax.recover(function, width=8, outputs=8, seed=3, learner=EncoderBlockLearner(attempts=1))
     assert not result.status.recovered
     assert result.model is None
+
+
+@pytest.mark.parametrize(
+    ("bend", "seed"),
+    [
+        (lambda z: torch.nn.functional.softplus(z, beta=200.0), 1),
+        (lambda z: torch.nn.functional.softplus(z, beta=20.0), 2),
+        (lambda z: torch.nn.functional.leaky_relu(z, 1e-3), 3),
+    ],
+)
+def test_a_neuron_that_is_nearly_relu_ends_the_search(
+    bend: Callable[[torch.Tensor], torch.Tensor], seed: int
+) -> None:
+    """One of twelve neurons bends where the others have a kink, which chords could halve without end."""
+    layer = encoder_layer(8, 2, 12, "relu", seed, norm_first=False)
+
+    @torch.no_grad()
+    def answer(X: Array) -> Array:
+        x = torch.tensor(X)
+        y = layer.norm1(x + layer.self_attn(x, x, x, need_weights=False)[0])
+        hidden = layer.linear1(y)
+        active = torch.cat([bend(hidden[..., :1]), torch.relu(hidden[..., 1:])], dim=-1)
+        return np.asarray(layer.norm2(y + layer.linear2(active))[:, -1].numpy())
+
+    result = unsoftmax.recover(answer, width=8, outputs=8, family="encoder-block", seed=seed)
+    assert result.status is Status.UNRESOLVED
+    assert result.model is None
+    assert result.queries.total < 60_000
+
+
+def test_a_residual_stream_that_folds() -> None:
+    """A has negative eigenvalues here, so that one path does not lead to every input of the network."""
+    torch.manual_seed(3)
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, dtype=torch.float64
+    ).eval()
+    result = unsoftmax.recover(layer, family="encoder-block", seed=3)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    assert block_from_torch(layer).distance(result.model) < 1e-9
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])

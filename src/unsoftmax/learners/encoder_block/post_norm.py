@@ -26,7 +26,7 @@ __all__ = ["direction_responses", "find_outside", "find_post_norm"]
 
 _FAR = 1e8  # size of y for the last norm's ellipsoid
 _ELLIPSOID = 4  # answers over width for it; d + 1 unknowns
-_RAYS = 2
+_RAYS = 6
 _NEWTON = 40
 _INVERTED = 1e-11  # of r: an answer whose input was found
 _SURPLUS = 1.5  # answers over unknowns of the fit to single rows, inside the ball

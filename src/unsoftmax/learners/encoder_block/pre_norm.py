@@ -50,7 +50,7 @@ def _network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -
     def inside(points: Array) -> Array:
         share = (points**2).sum(axis=1) / d
         y = points @ basis.T * np.sqrt(rows.second_eps / (1.0 - share))[:, None]
-        x = rows.rows_of(y, np.repeat(centre[None], len(y), axis=0))[0]
+        x = rows.all_rows_of(y, centre, rng)
         return np.asarray(asks(x[:, None]) - rows.stream(x))
 
     network = FunctionAsks(inside, basis.shape[1], d, _BALL * float(np.sqrt(d)))

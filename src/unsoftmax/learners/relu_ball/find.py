@@ -10,12 +10,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_ball.chords import find_kinks
-from unsoftmax.learners.smooth_network.asks import Asks
+from unsoftmax.learners.smooth_network.asks import Asks, CountedAsks
 from unsoftmax.learners.smooth_network.find import FoundNetwork
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import RELU
-from unsoftmax.outcomes import OutsideClass, Test
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["KINK_TEST", "find_relu_network"]
@@ -25,7 +25,12 @@ KINK_TEST = Test("every kink is a hyperplane with one jump of the gradient")
 _CHORDS = 240
 _RESTARTS = 5
 _MOST_NEURONS = 16  # over width; layers have four, and hyperplanes that are none are found without end
-_FITS = 1e-6  # of the answers: a neuron that is missing, or counted twice, leaves more
+# queries over (neurons + width)(width + 1) that end the search: layers cost 1 to 3, a bend that is no kink
+# thousands, because chords halve it without end
+_MOST_QUERIES = 30
+# of the answers: points asked are off by as much where eps is known to a thousandth; a missing neuron
+# leaves more, unless no point of the sample shows it
+_FITS = 2e-5
 _QUIET = 3  # chords in a row without a new kink that end the search at random
 _OUTLIER = 1e-4  # of the answers: what known neurons leave at points that no further neuron reaches is 1e-6
 _TRIES = 2  # chords to one such point
@@ -59,16 +64,15 @@ def find_relu_network(
     those wanted.
     """
     best: FoundNetwork | None = None
-    sample = _Sample.on_shell(asks, 12 * asks.width, rng)
+    counted = CountedAsks(asks)
+    sample = _Sample.on_shell(counted, 12 * asks.width, rng)
     for _ in range(_RESTARTS):
-        neurons = _Neurons(asks.width, asks.outputs, asks.radius, faint)
-        _search(asks, neurons, noise, rng)
-        while True:
-            neurons.tidy()
-            wanted = max(_needed(asks, len(neurons.inner)), neurons.points_that_see_all())
-            if not _search_outliers(asks, neurons, noise, sample, rng) and len(sample.points) >= wanted:
-                break
-            sample = sample.grown_to(asks, wanted, rng)
+        try:
+            neurons, sample = _all_neurons(counted, noise, faint, sample, rng)
+        except Unresolved:
+            if best is None:
+                raise
+            break
         found = _fitted(neurons, noise, sample)
         if best is None or found.residual < best.residual:
             best = found
@@ -81,6 +85,20 @@ def find_relu_network(
             f"{best.network.neurons} neurons leave {best.residual:.2g} of answers of size {sample.scale:.2g}",
         )
     return best
+
+
+def _all_neurons(
+    asks: CountedAsks, noise: float, faint: float, sample: _Sample, rng: np.random.Generator
+) -> tuple[_Neurons, _Sample]:
+    """Those that random chords meet, then those that points of the sample show, which grows meanwhile."""
+    neurons = _Neurons(asks.width, asks.outputs, asks.radius, faint)
+    _search(asks, neurons, noise, rng)
+    while True:
+        neurons.tidy()
+        wanted = max(_needed(asks, len(neurons.inner)), neurons.points_that_see_all())
+        if not _search_outliers(asks, neurons, noise, sample, rng) and len(sample.points) >= wanted:
+            return neurons, sample
+        sample = sample.grown_to(asks, wanted, rng)
 
 
 @dataclass(frozen=True)
@@ -117,21 +135,30 @@ def _needed(asks: Asks, neurons: int) -> int:
     return max(int(1.5 * (J * (k + 1 + m) / m + k + 1)), int(1.6 * (J + k + 1))) + 10 + 12 * k
 
 
-def _search(asks: Asks, neurons: _Neurons, noise: float, rng: np.random.Generator) -> None:
+def _check_work(asks: CountedAsks, neurons: _Neurons) -> None:
+    """Raises where kinks are more, or take more queries, than those of any layer."""
+    J = len(neurons.inner)
+    if len(neurons.inner) > _MOST_NEURONS * asks.width:
+        raise OutsideClass(KINK_TEST, f"kinks lie on more than {J} hyperplanes, or on curved ones")
+    if asks.count > _MOST_QUERIES * (J + asks.width) * (asks.width + 1):
+        raise Unresolved(
+            f"the search for kinks ended after {asks.count} queries with {J} hyperplanes: answers bend where "
+            "no kink is, as with another activation in some neurons"
+        )
+
+
+def _search(asks: CountedAsks, neurons: _Neurons, noise: float, rng: np.random.Generator) -> None:
     """Random chords, until some in a row find nothing."""
     quiet = 0
     for _ in range(_CHORDS):
+        _check_work(asks, neurons)
         quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, None, rng)) else quiet + 1
         if quiet >= _QUIET:
             break
-        if len(neurons.inner) > _MOST_NEURONS * asks.width:
-            raise OutsideClass(
-                KINK_TEST, f"kinks lie on more than {len(neurons.inner)} hyperplanes, or on curved ones"
-            )
 
 
 def _search_outliers(
-    asks: Asks, neurons: _Neurons, noise: float, sample: _Sample, rng: np.random.Generator
+    asks: CountedAsks, neurons: _Neurons, noise: float, sample: _Sample, rng: np.random.Generator
 ) -> int:
     """How many neurons were new on chords to points that are not affine, once known neurons are taken off."""
     new, tried = 0, np.zeros(len(sample.points), dtype=int)
@@ -141,6 +168,7 @@ def _search_outliers(
         worst = int(off.argmax())
         if off[worst] < _OUTLIER * sample.scale or (tried > 0).sum() > _MOST_TRIED + 2 * new:
             return new
+        _check_work(asks, neurons)
         found = neurons.add(_along_chord(asks, neurons, noise, sample.points[worst], rng))
         tried[worst] += 1
         new += found

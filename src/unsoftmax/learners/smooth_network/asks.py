@@ -12,7 +12,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.ledger import Asker
 
-__all__ = ["Asks", "FunctionAsks", "rows_of"]
+__all__ = ["Asks", "CountedAsks", "FunctionAsks", "rows_of"]
 
 
 class Asks(Protocol):
@@ -49,6 +49,30 @@ class FunctionAsks:
 
     def __call__(self, points: Array, /) -> Array:
         return np.asarray(self.function(points), dtype=np.float64).reshape(len(points), self.outputs)
+
+
+@dataclass
+class CountedAsks:
+    """The same function; counts its points."""
+
+    asks: Asks
+    count: int = 0
+
+    @property
+    def width(self) -> int:
+        return self.asks.width
+
+    @property
+    def outputs(self) -> int:
+        return self.asks.outputs
+
+    @property
+    def radius(self) -> float:
+        return self.asks.radius
+
+    def __call__(self, points: Array, /) -> Array:
+        self.count += len(points)
+        return self.asks(points)
 
 
 def rows_of(asker: Asker) -> FunctionAsks:
