@@ -10,6 +10,7 @@ from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.forward_pass import forward_pass
+from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
@@ -23,6 +24,7 @@ _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
 # products 1 s
 _DENSE = 4000
+_HIDDEN_EPS = 1e-9  # rows of size one show an eps to its part of rounding, 1e-7 of 1e-9
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FIRST = RefinementOptions(
     iterations=25,
@@ -41,13 +43,37 @@ def refine_block(
     """The refined state, and the largest residual over the size of answers."""
     data = _sequences(asks, shape, state, rng)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
-    fit = BlockFit(shape, data)
     options = replace(_FIRST, enough=_ROUNDED * scale)
-    if rms(fit.residual(state)) > _NEAR * scale:  # far from the end eps would run away
-        state = refine(BlockFit(shape, data, free_eps=False), state, options).state
+    held = BlockFit(shape, data, free_eps=False)
+    if (
+        _hardly_shows(state) or rms(held.residual(state)) > _NEAR * scale
+    ):  # far from the end eps would run away
+        state = refine(held, state, options).state
+    fit = BlockFit(shape, (*data, *_where_eps_shows(asks, shape, state, rng)))
     final = refine(fit, state, options).state
     residual = fit.residual(final)
     return final, float(np.abs(residual).max()) / scale
+
+
+def _hardly_shows(state: BlockState) -> bool:
+    """Whether an eps is so small that usual rows do not tell it."""
+    return bool(state.log_eps.min() < np.log(_HIDDEN_EPS))
+
+
+def _where_eps_shows(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> tuple[Sequences, ...]:
+    """Single rows whose residual stream is as small as the second norm's eps, where usual rows do not tell
+    it. Errors of the stream count for more there, the smaller it is, and weights for less."""
+    if not (shape.norm_first and _hardly_shows(state)):
+        return ()
+    path = np.einsum("dhr,hrk->dk", state.outputs[:, :-1].reshape(shape.width, state.heads, -1), state.values)
+    eps = np.exp(state.log_eps)
+    rows = PreNormRows(shape, path, state.outputs[:, -1], float(eps[0]), float(eps[1]))
+    size = float(np.sqrt(eps[1]))
+    y = size * rng.standard_normal((2 * shape.width, len(shape.basis.T))) @ shape.basis.T
+    x = rows.all_rows_of(y, centre_row(rows, rng), rng)[:, None]
+    return (Sequences(x, asks(x), np.full(len(x), size)),)
 
 
 def _sequences(
@@ -104,7 +130,7 @@ def parameter_error(
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
-    data = _sequences(asks, shape, state, rng)
+    data = (*_sequences(asks, shape, state, rng), *_where_eps_shows(asks, shape, state, rng))
     step = RefinementOptions(
         iterations=1,
         damping=1e-12,
