@@ -9,7 +9,7 @@ import numpy as np
 from tests.cases.honesty_case import Case
 
 import unsoftmax
-from unsoftmax import Certificate, Network, ReluNetwork, Status
+from unsoftmax import Certificate, GatedNetwork, Network, ReluNetwork, Status
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import draw_sample
 from unsoftmax.certify.token_certificate import token_sequences
@@ -97,7 +97,7 @@ def deviations(case: Case, model: Model, batch: Array) -> Array:
     """How far the function behind the answers is from the model, beyond what rounding explains, against what
     a sequence could show."""
     predictions = model(batch)
-    values = case.function(batch[:, 0] if isinstance(model, ReluNetwork | Network) else batch)
+    values = case.function(batch[:, 0] if isinstance(model, ReluNetwork | Network | GatedNetwork) else batch)
     off = np.abs(values - predictions)
     if case.labels:  # they show on which side of zero a value lies, and nothing else
         off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))

@@ -190,3 +190,9 @@ def test_bounds_see_how_close_heads_share_their_readouts_and_w_beside_a_large_bi
         assert result.status is Status.EXACT, result.reason
         assert result.error_bound is not None
         assert case.truth.distance(result.unwrap()) <= result.error_bound
+
+
+def test_a_fit_that_runs_away_leaves_finite_rows() -> None:
+    """The fit of this layer takes the eps of a norm out of the range of floats."""
+    outcome = run(("language model: one layer", 4, 710003))
+    assert not outcome.wrong, outcome.wrong

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 import unsoftmax
 from tests.cases import tokens
 from tests.cases.honesty_case import Case, Function, Maker
-from unsoftmax import Model, Network, OracleSpec
+from unsoftmax import GatedNetwork, Model, MultiHead, Network, OracleSpec, SingleHead
 from unsoftmax.arrays import Array
 from unsoftmax.models.parts.activations import ACTIVATIONS
 
@@ -122,6 +123,87 @@ def _blocks_by_length(d: int, seed: int) -> Case:
     return Case(box, 6, box, options={"outputs": 6})
 
 
+def _beside_a_skip(vectors: bool, d: int, seed: int) -> MultiHead:
+    rng = np.random.default_rng([seed, d, 22])
+    outputs = int(rng.integers(1, d + 3)) if vectors else None
+    shape = (d,) if outputs is None else (d, outputs)
+    heads = unsoftmax.random_multi_head(d, 1 + seed % 2, seed=seed, outputs=outputs, biases=seed % 3 == 0)
+    return MultiHead(heads.heads, heads.c, rng.standard_normal(shape))
+
+
+def _skip_case(vectors: bool, d: int, seed: int) -> Case:
+    model = _beside_a_skip(vectors, d, seed)
+    options: dict[str, object] = {} if model.outputs is None else {"outputs": model.outputs}
+    return Case(lambda X: model(X), d, model, model, options=options)
+
+
+def _another_skip(d: int, seed: int) -> Case:
+    """A skip connection that is another one beyond four rows."""
+    model = _beside_a_skip(False, d, seed)
+    assert model.skip is not None
+    other = MultiHead(model.heads, model.c, (1.0 + 10.0 ** -(2 + seed % 6)) * model.skip)
+
+    def box(X: Array) -> Array:
+        return (model if X.shape[1] <= 4 else other)(X)
+
+    return Case(box, d, box)
+
+
+def _short_layer(skip: float, factor: float, d: int, seed: int) -> Case:
+    """A torch layer that computes in float32; factor: of W for three and more rows."""
+    d = 2 * max(2, d // 2)
+    torch.manual_seed(seed)
+    layer = torch.nn.MultiheadAttention(d, 1 + seed % 2, batch_first=True)
+    for part in (layer.in_proj_bias, layer.out_proj.bias):
+        torch.nn.init.normal_(part, std=0.3)
+    with torch.no_grad():
+        layer.in_proj_weight *= 2.0
+    precise = unsoftmax.from_torch(copy.deepcopy(layer).double())
+    truth = MultiHead(precise.heads, precise.c, skip * np.eye(d)) if skip else precise
+    warmer = copy.deepcopy(layer)
+    with torch.no_grad():
+        warmer.in_proj_weight[:d] *= factor
+        warmer.in_proj_bias[:d] *= factor
+    heads = [
+        SingleHead(factor * head.W, head.v, None if head.w0 is None else factor * head.w0)
+        for head in precise.heads
+    ]
+    other = MultiHead(heads, truth.c, truth.skip)
+
+    def box(X: Array) -> Array:
+        x = torch.from_numpy(X).float()
+        used = layer if X.shape[1] < 3 else warmer
+        with torch.no_grad():
+            return np.asarray((skip * x + used(x, x, x, need_weights=False)[0])[:, -1].numpy())
+
+    def function(X: Array) -> Array:
+        return (truth if X.shape[1] < 3 else other)(X)
+
+    return Case(box, d, function, truth if factor == 1.0 else None, exact=False, options={"outputs": d})
+
+
+def _short_network(d: int, seed: int) -> Case:
+    """A ReLU network that computes in float32."""
+    model = unsoftmax.random_relu_network(d, 2 + seed % 3, seed=seed, biases=True)
+    A, b, u = (torch.from_numpy(part).float() for part in (model.A, model.b, model.u))
+
+    def box(X: Array) -> Array:
+        x = torch.from_numpy(X[:, 0]).float()
+        return np.asarray((torch.relu(x @ A.T + b) @ u + float(model.c)).numpy())
+
+    oracle = unsoftmax.FunctionOracle(box, OracleSpec(width=d, max_length=1))
+    return Case(oracle, d, model, model, exact=False, options={"family": "relu-network"})
+
+
+def _gated(d: int, seed: int) -> Case:
+    d = max(d, 4)
+    rng = np.random.default_rng([seed, d, 23])
+    shapes = ((2, d), (2, d), (2, d), (2,), (2,), (d,))
+    model = GatedNetwork(*(rng.standard_normal(shape) / np.sqrt(d) for shape in shapes))
+    oracle = unsoftmax.FunctionOracle(lambda X: model(X[:, 0]), OracleSpec(width=d, max_length=1, outputs=d))
+    return Case(oracle, d, model, model, options={"family": "network"})
+
+
 def _language_model(d: int, seed: int) -> Case:
     """One layer of width 8, which is too small for the whole to be recovered; its parts are."""
     model = unsoftmax.random_language_model(8, 8, seed=seed)
@@ -145,6 +227,15 @@ KINDS: dict[str, Maker] = {
     "outside: near a post-norm block": partial(_near_a_block, False),
     "outside: another block for four rows": _blocks_by_length,
     "language model: one layer": _language_model,
+    "skip: numbers": partial(_skip_case, False),
+    "skip: vectors": partial(_skip_case, True),
+    "outside: another skip beyond four rows": _another_skip,
+    "float32: a layer": partial(_short_layer, 0.0, 1.0),
+    "float32: a layer and a skip": partial(_short_layer, 1.0, 1.0),
+    "float32: a ReLU network": _short_network,
+    "outside: float32, another W": partial(_short_layer, 0.0, 1.01),
+    "outside: float32, another W and a skip": partial(_short_layer, 1.0, 1.001),
+    "network: gated": _gated,
 }
 # a second and more each
 SLOW = frozenset(kind for kind in KINDS if "block" in kind or "tokens" in kind or "smooth" in kind)

@@ -50,6 +50,7 @@ _ROW_SIZE = 2.0
 # starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
 # ends below a tenth, a wrong one as far off as states are large
 _STARTS, _ASTRAY = 2, 0.3
+_EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _LENGTHS = (2, 3, 6, 24)
 _FRESH_LENGTHS = (2, 4, 9, 30)
@@ -245,7 +246,8 @@ class _OneLayer:
         """Rows of the sizes that attention and network see, and some small enough to show eps."""
         sizes = _ROW_SIZE * np.exp(self.rng.uniform(-1.0, 1.0, count))
         small = count // _SMALL_ROWS
-        sizes[:small] = np.exp(self.rng.uniform(np.log(0.01 * eps), 1.0, small))
+        smallest = 0.01 * float(np.clip(eps, *_EPS_OF_NORMS))
+        sizes[:small] = np.exp(self.rng.uniform(np.log(smallest), 1.0, small))
         return in_float32(sizes[:, None] * self.rng.standard_normal((count, self.prompts.width)))
 
     def _judge_rows(self, state: HiddenState, found: OneRowState) -> PartCertificate:
