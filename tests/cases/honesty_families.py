@@ -157,13 +157,13 @@ def _short_layer(skip: float, factor: float, d: int, seed: int) -> Case:
     for part in (layer.in_proj_bias, layer.out_proj.bias):
         torch.nn.init.normal_(part, std=0.3)
     with torch.no_grad():
-        layer.in_proj_weight *= 2.0
+        layer.in_proj_weight.mul_(2.0)
     precise = unsoftmax.from_torch(copy.deepcopy(layer).double())
     truth = MultiHead(precise.heads, precise.c, skip * np.eye(d)) if skip else precise
     warmer = copy.deepcopy(layer)
     with torch.no_grad():
-        warmer.in_proj_weight[:d] *= factor
-        warmer.in_proj_bias[:d] *= factor
+        warmer.in_proj_weight[:d].mul_(factor)
+        warmer.in_proj_bias[:d].mul_(factor)
     heads = [
         SingleHead(factor * head.W, head.v, None if head.w0 is None else factor * head.w0)
         for head in precise.heads
