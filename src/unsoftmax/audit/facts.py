@@ -39,9 +39,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "price": {"per_thousand": done.price_per_thousand, "total": done.cost, "currency": done.currency},
         "bill": _bill_of(done),
         "plan": None if done.plan is None else done.plan.as_json(),
-        "learner": None
-        if done.plan is None
-        else _learner(result.claim),  # a first look that ended the audit began none
+        "learner": _learner(result.claim) if done.learner_begun else None,
         "recovers": result.claim.recovers,
         "symmetry": result.claim.symmetry,
         "paper_queries": paper if result.family == "single-head" else None,
@@ -154,7 +152,7 @@ def _likeness(done: Audit) -> str:
 def assumptions(done: Audit) -> list[dict[str, Any]]:
     """Every assumption of the learner, how it was checked, and by what margin it held, where a margin was
     measured."""
-    if done.plan is None:
+    if not done.learner_begun:
         return []
     outcome = "held" if done.result.status.recovered else "see the outcome"
     claimed = done.result.claim.assumptions

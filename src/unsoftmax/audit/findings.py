@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from unsoftmax.answers import Finding
 from unsoftmax.first_look.family_from_values import UNKNOWN
-from unsoftmax.models import Model, MultiHead, SingleHead, TokenHeads, Transformer
+from unsoftmax.models import LanguageModel, Model, MultiHead, SingleHead, TokenHeads, Transformer
+from unsoftmax.models.language_model import GatedNetwork, LearnedPositions, Positions, Rotary
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
 
@@ -75,6 +76,8 @@ def _of_model(result: Result) -> list[Finding]:
         )
     if isinstance(model, TokenHeads):
         return found + _of_tokens(model)
+    if isinstance(model, LanguageModel):
+        return found + _of_decoder(model)
     if not model.ranks:  # a network without attention
         return found
     ranks = ", ".join(map(str, model.ranks))
@@ -97,6 +100,39 @@ def _of_tokens(model: TokenHeads) -> list[Finding]:
         Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", 0),
         Finding("positions", places, "whether the order of tokens before the last matters", 0),
     ]
+
+
+def _of_decoder(model: LanguageModel) -> list[Finding]:
+    """Sizes and settings of a decoder that no answer states by itself."""
+    each = [layer.attention for layer in model.layers]
+    heads = "; ".join(
+        f"{part.heads} of width {part.head_width}"
+        + (f" in {part.groups} groups that share keys and values" if part.shared_by > 1 else "")
+        for part in each
+    )
+    networks = "; ".join(
+        f"{layer.network.neurons} {layer.network.activation.name} neurons"
+        + (", gated" if isinstance(layer.network, GatedNetwork) else "")
+        for layer in model.layers
+    )
+    eps = sorted({f"{norm.eps:.3g}" for norm in model.norms}, key=float)
+    return [
+        Finding("layers", str(len(model.layers)), "as many sublayers as fit all fresh prompts", 0),
+        Finding("heads", heads, "poles behind zero rows, and what each head writes", 0),
+        Finding("network", networks, "rank of second derivatives, and profiles of all neurons", 0),
+        Finding("positions", _positions(model.positions), "as fitted to prompts of several rows", 0),
+        Finding("eps of norms", ", ".join(eps), "rows small enough to show it", 0),
+    ]
+
+
+def _positions(positions: Positions | None) -> str:
+    match positions:
+        case Rotary(theta):
+            return f"rotary, base {theta:.6g}"
+        case LearnedPositions(table):
+            return f"{len(table)} learned ones"
+        case _:
+            return "none"
 
 
 def _biased(model: Model) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from unsoftmax.answers import Finding, Subject
+from unsoftmax.answers import IDENTIFY, Finding, Subject
 from unsoftmax.audit.findings import merge_findings
 from unsoftmax.audit.learning_curve import LearningCurve, Recorder, learning_curve
 from unsoftmax.audit.planning import AuditPlan, cheapest, checked_price, make_plan
@@ -136,6 +136,11 @@ class Audit:
             if self.price_per_thousand is None
             else self.price_per_thousand * self.result.queries.total / 1000.0
         )
+
+    @property
+    def learner_begun(self) -> bool:
+        """Whether a learner was chosen or asked anything; a first look that ended the audit began none."""
+        return self.plan is not None or any(phase != IDENTIFY for phase in self.result.queries.by_phase)
 
     def _repr_html_(self) -> str:
         """The result and the findings as tables, for notebooks."""

@@ -11,7 +11,8 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.families import Family
 from unsoftmax.learners.language_model.after_attention import AfterAttention
-from unsoftmax.learners.language_model.attention_fit import AttentionFit, AttentionState, Prompted
+from unsoftmax.learners.language_model.attention_fit import DENSE, AttentionFit
+from unsoftmax.learners.language_model.attention_pass import AttentionState, Prompted
 from unsoftmax.learners.language_model.gated_network import learn_gated_network
 from unsoftmax.learners.language_model.heads import learn_heads
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
@@ -67,6 +68,7 @@ _NEAR, _USUAL_EPS = 6.0, 1e-6
 _SHORT_NEAR = 1.5  # the same where rounding counts more than eps: the least at which the output is found
 
 _FIRST = RefinementOptions(
+    dense_limit=DENSE,
     iterations=8,
     damping=1e-6,
     least_damping=1e-14,
@@ -75,6 +77,7 @@ _FIRST = RefinementOptions(
     inner_tolerance=1e-6,
 )
 _LAST = RefinementOptions(
+    dense_limit=DENSE,
     iterations=8,
     damping=1e-12,
     least_damping=1e-14,
@@ -317,7 +320,7 @@ class _OneLayer:
                 f"the fit of {what} is {worst:.2g} off on fresh prompts, where {allowed:.2g} is allowed; the "
                 "answers may be rounded, or the model is no layer of RMSNorm, rotary attention and SwiGLU"
             )
-        return PartCertificate(worst, int(errors.size), 1.0)
+        return PartCertificate(worst, errors.size // self.prompts.width, 1.0)
 
     def _bound(self, difference: float) -> float:
         """Of the difference of two fits, and of the error of the unembedding, which both share."""

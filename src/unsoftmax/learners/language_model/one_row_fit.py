@@ -133,8 +133,8 @@ class _Pass:
 
     @cached_property
     def path_factors(self) -> tuple[Array, Array]:
-        """Σ JyᵀJy over rows and the mean of zzᵀ: their Kronecker product stands for the part of JᵀJ that
-        belongs to A."""
+        """Σ |z|²·JyᵀJy over rows and the mean of zzᵀ/|z|²: their Kronecker product stands for the part of
+        JᵀJ that belongs to A. Rows far below √eps have a Jy a thousand times as large and a z as small."""
         s, d = self.state, len(self.state.value_path)
         eye = np.eye(d)
         inner = np.einsum("bk,ki->bki", self.slope * self.offered, s.gate) + np.einsum(
@@ -144,7 +144,10 @@ class _Pass:
         before = (eye - self.n[:, :, None] * self.n[:, None, :] / d) / self.size2[..., None]
         after = (eye - self.seen[:, :, None] * self.seen[:, None, :] / d) / self.size3[..., None]
         jacobian = after @ (eye + network @ before)
-        return np.einsum("boi,boj->ij", jacobian, jacobian), self.z.T @ self.z / len(self.z)
+        squares = (self.z * self.z).sum(axis=1)
+        directions = self.z / np.sqrt(squares)[:, None]
+        left = np.einsum("b,boi,boj->ij", squares, jacobian, jacobian, optimize=True)
+        return left, directions.T @ directions / len(directions)
 
 
 def _normed(unit: Array, direction: Array, size: Array) -> Array:

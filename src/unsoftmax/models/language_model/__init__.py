@@ -7,6 +7,7 @@ from unsoftmax.models.language_model.parts import (
     FeedForward,
     GatedNetwork,
     LearnedPositions,
+    Positions,
     Rotary,
 )
 from unsoftmax.models.language_model.random_models import random_gpt2, random_language_model
@@ -18,6 +19,7 @@ __all__ = [
     "GatedNetwork",
     "LanguageModel",
     "LearnedPositions",
+    "Positions",
     "Rotary",
     "random_gpt2",
     "random_language_model",

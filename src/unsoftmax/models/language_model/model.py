@@ -92,11 +92,12 @@ class LanguageModel(LayeredModel):
             raise UsageError(
                 f"the table of positions must have {d} columns, not {self.positions.table.shape[1]}"
             )
-        if any(isinstance(norm, RMSNorm) and norm.bias is not None for norm in self._norms):
+        if any(isinstance(norm, RMSNorm) and norm.bias is not None for norm in self.norms):
             raise UsageError("an RMSNorm with a bias is not supported; pass bias=None")
 
     @property
-    def _norms(self) -> list[Norm]:
+    def norms(self) -> list[Norm]:
+        """Those of all layers, in order, and the final one."""
         return [norm for layer in self.layers for norm in (layer.attention_norm, layer.network_norm)] + [
             self.final_norm
         ]
@@ -144,7 +145,7 @@ class LanguageModel(LayeredModel):
 
     @property
     def _mean_lost(self) -> bool:
-        return all_layer_norms(self._norms)
+        return all_layer_norms(self.norms)
 
     def __call__(self, batch: Array, /) -> Array:
         X = as_batch(batch, self.width)
