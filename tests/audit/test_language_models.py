@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import unsoftmax
-from unsoftmax.audit.facts import verdict
+from tests.audit.test_report import Page
+from unsoftmax.audit.facts import facts_of, verdict
+from unsoftmax.audit.report import render
 from unsoftmax.cli.app import app
 from unsoftmax.models import random_language_model
 from unsoftmax.models.language_model.distance import relative
@@ -79,3 +81,45 @@ def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
     found = {finding.subject: finding for finding in done.findings}
     assert "all 12 of a prompt take 3 requests" in found["endpoint"].evidence
     assert verdict(done).startswith("It leaks in part: the unembedding")
+
+
+def _page(done: unsoftmax.Audit) -> str:
+    return " ".join("".join(Page(render(done)).words).split())
+
+
+def test_the_page_of_a_whole_decoder_speaks_of_its_learner_and_its_parts() -> None:
+    model = random_language_model(12, 8, heads=2, groups=1, seed=3)
+    done = unsoftmax.audit_target(model)
+    found = {finding.subject: finding.value for finding in done.findings}
+    assert found["heads"] == "2 of width 6 in 1 groups that share keys and values"
+    assert found["network"] == "8 silu neurons, gated"
+    assert found["positions"] == "rotary, base 10000"
+    assert "rank" not in found
+    facts, words = facts_of(done), _page(done)
+    assert facts["learner"]["title"].startswith("a one-layer decoder")
+    assert all(each["outcome"] == "held" for each in facts["assumptions"])
+    assert "No learner was begun" not in words
+    assert "value path" in words
+    assert "unsoftmax defend" not in words + facts["advice"]
+    assert [row["requests"] for row in facts["settings"]][:2] == [12, 1.25 * 28 + 64]
+
+
+def test_the_page_of_a_deep_decoder_shows_what_leaked() -> None:
+    with CompletionsServer(DEEP, embeddings=False) as server:
+        done = unsoftmax.audit_target(server.target)
+    words = _page(done)
+    assert "RECOVERED IN PART" in words
+    assert "an invertible matrix of hidden coordinates" in words
+    assert facts_of(done)["learner"]["source"] == "arXiv 2403.06634"
+
+
+def test_the_page_of_a_closed_endpoint_begins_no_learner() -> None:
+    with CompletionsServer(DEEP, max_logprobs=5) as server:
+        done = unsoftmax.audit_target(server.target)
+    assert facts_of(done)["learner"] is None
+    assert "No learner was begun" in _page(done)
+    assert "tells too little" in done.result.advice
+
+
+def test_audits_of_token_ids_name_their_learner() -> None:
+    assert facts_of(unsoftmax.audit_target("demo:tokens?V=30&r=2"))["learner"] is not None

@@ -12,6 +12,7 @@ import numpy as np
 from unsoftmax import __version__
 from unsoftmax.answers import Labels, Subject
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.audit.endpoint_settings import settings_of
 from unsoftmax.audit.pipeline import Audit
 from unsoftmax.audit.standards import entries_for
 from unsoftmax.learners import Assumption, Claim
@@ -54,6 +55,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
             "why_not": done.curve.why_not,
         },
         "defences": None if done.defences is None else done.defences.as_json(),
+        "settings": settings_of(result),
         "standards": [entry.as_json() for entry in entries_for(result)],
         "reproduce": {
             "command": command(done),

@@ -58,6 +58,16 @@ _GENERAL = {
         "clipping); another seed; family=NAME, if you know the family."
     ),
 }
+_LANGUAGE = (
+    "Leave prompts of vectors off for untrusted clients: they turn a column space into the unembedding "
+    "itself. Tell few log-probabilities, and take no logit bias beside them, or one of a few units only. "
+    "Rounding and noise bound how precise a leak is, not whether there is one."
+)
+_CLOSED_ENDPOINT = (
+    "The endpoint tells too little for the attacks of this tool, which is no proof of safety. Ask a copy "
+    "with other settings (all log-probabilities, a logit bias, prompts of vectors) to see what those would "
+    "leak."
+)
 _EXACT_ONLY = {str(family) for family in (Family.MULTI_HEAD, Family.TRANSFORMER)}
 
 
@@ -68,6 +78,8 @@ def advice_for(result: Result) -> str:
     >>> unsoftmax.recover(lambda X: X[:, -1, 0] ** 3, width=2).advice[:27]
     'One row alone is answered b'
     """
+    if result.family == Family.LANGUAGE_MODEL.value and result.status is not Status.BUDGET_SPENT:
+        return _LANGUAGE if result.parts else _CLOSED_ENDPOINT
     if result.status.recovered:
         return (
             "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see what would "

@@ -12,7 +12,7 @@ from unsoftmax.learners.deep_decoder.claim import DEEP_MODEL
 from unsoftmax.learners.deep_decoder.learner import learn_deep_decoder, may_be_deeper
 from unsoftmax.learners.language_model.findings import findings_of
 from unsoftmax.learners.language_model.one_layer import LanguageModelFindings, learn_language_model
-from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
+from unsoftmax.learners.language_model.token_prompts import ColumnSpace, TokenPromptLearner
 from unsoftmax.learners.language_model.whole import PLAIN_MODEL, WHOLE_MODEL
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.meters.language_model.prompts import in_float32
@@ -68,6 +68,9 @@ def recover_language_model(ledger: Ledger, seed: int) -> Result:
 
 
 def _claim(found: LanguageModelFindings) -> Claim:
+    part = found.parts.get("unembedding")
+    if part is not None and isinstance(part.value, ColumnSpace):
+        return TokenPromptLearner.claim
     if "layers" in found.parts:
         return DEEP_MODEL
     return PLAIN_MODEL if "positions" in found.parts else WHOLE_MODEL

@@ -89,7 +89,9 @@ def _value_block(each: AttentionPass, g: int) -> Array:
     width = written.shape[3]
     heads = range(len(own))
     values = sum(
-        _outer_sum(written[:, :, h].transpose(0, 2, 1) @ written[:, :, k], rows[:, h, :, None] * rows[:, k, None])
+        _outer_sum(
+            written[:, :, h].transpose(0, 2, 1) @ written[:, :, k], rows[:, h, :, None] * rows[:, k, None]
+        )
         for h in heads
         for k in heads
     )
