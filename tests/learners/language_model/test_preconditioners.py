@@ -10,13 +10,14 @@ from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.learners.language_model.attention_blocks import AttentionBlocks
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
-from unsoftmax.models.language_model import random_language_model
+from unsoftmax.models.language_model import GatedNetwork, random_language_model
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 
 @pytest.mark.parametrize(("d", "heads", "groups"), [(8, 2, 1), (8, 4, 2), (12, 2, 2)])
 def test_blocks_of_attention_are_those_of_the_jacobian(d: int, heads: int, groups: int) -> None:
     layer = random_language_model(d, 8, heads=heads, groups=groups, seed=1).canonical().layers[0]
+    assert isinstance(layer.network, GatedNetwork)
     state = AttentionState(layer.attention, float(np.log(1e4)))
     after = AfterAttention(layer.network, 1e-6, 1e-6)
     rng = np.random.default_rng(0)
@@ -49,6 +50,7 @@ def test_rows_of_all_sizes_take_few_steps() -> None:
     rng = np.random.default_rng(1)
     path = rng.standard_normal((d, d)) / np.sqrt(d)
     net = layer.network
+    assert isinstance(net, GatedNetwork)
     truth = OneRowState(path, net.gate, net.up, net.down, np.log([1e-6, 1e-6, 1e-6]))
     rows = _rows(2 * truth.unknowns // (d - 1), d, rng)
     start = truth.moved(1e-3 * rng.standard_normal(truth.unknowns))
