@@ -15,6 +15,7 @@ __all__ = [
     "LARGEST_WIDTH",
     "Oracle",
     "OracleSpec",
+    "TellsOutputs",
     "check_width",
     "checked_answers",
     "counts_retries",
@@ -165,6 +166,14 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             "inside the target, pass input_bound"
         )
     return answers
+
+
+@runtime_checkable
+class TellsOutputs(Protocol):
+    """An oracle that can be read as one with vector answers."""
+
+    def with_outputs(self, outputs: int) -> Oracle:
+        """The same target, whose answers hold that many numbers."""
 
 
 def retries_of(oracle: object) -> int:

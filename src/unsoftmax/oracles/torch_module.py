@@ -83,6 +83,10 @@ class TorchOracle:
             raise UsageError(f"the readout must be ({d},) or ({d}, m), not {self._readout.shape}")
         return d, None if self._readout.ndim == 1 else self._readout.shape[1]
 
+    def with_outputs(self, outputs: int) -> TorchOracle:
+        """The same module, read as one whose answers hold that many numbers."""
+        return TorchOracle(self._module, readout=self._readout, width=self.spec.width, outputs=outputs)
+
     def __call__(self, batch: Array, /) -> Array:
         return checked_answers(self._ask(batch, self._read_last_row), len(batch), self.spec.outputs)
 

@@ -161,11 +161,13 @@ def _for_vectors(known: Known, wanted: Family | None) -> Iterator[Choice]:
     not answered affinely."""
     from unsoftmax.learners.deep_stack.learner import DeepStackLearner
     from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
+    from unsoftmax.learners.relu_network.vector_learner import VectorReluLearner
     from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
     from unsoftmax.learners.vector_answers import VectorOutputsLearner
 
     if known.max_length == 1 or wanted is Family.NETWORK:
-        yield Choice(DeepStackLearner())  # a few queries say whether it is one
+        yield Choice(VectorReluLearner())  # a few queries say whether it is one
+        yield Choice(DeepStackLearner())  # and here
         yield Choice(SmoothNetworkLearner(), (OutsideClass, Unresolved))
         yield Choice(GatedNetworkLearner(), (OutsideClass, Unresolved))
         return

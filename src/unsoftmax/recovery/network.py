@@ -14,6 +14,7 @@ from unsoftmax.models import GatedNetwork, Network, ReluNetwork
 from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
+from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["recover_network", "rows_oracle"]
 
@@ -29,12 +30,13 @@ def recover_network(
     outputs: int | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
-    """Recovers g(x) = Σ u_k φ(a_k·x + b_k) + l·x + c from a callable on arrays (n, d) -> (n,), or (n,
-    outputs).
+    """Recovers g(x) = Σ u_k φ(a_k·x + b_k) + l·x + c from a callable on arrays (n, d) -> (n,), or (n, m), or
+    from a torch module on rows.
 
-    The result is that of `recover`. Where φ is ReLU its model is a `ReluNetwork` in canonical form, and
-    `plain_network` turns it into one without linear part; where it is GELU, SiLU, tanh, sigmoid or softplus a
-    `Network`, and a `GatedNetwork` for gated units (SwiGLU, GEGLU).
+    The result is that of `recover`. Where φ is ReLU and answers are numbers its model is a `ReluNetwork` in
+    canonical form, and `plain_network` turns it into one without linear part; where answers are vectors, or φ
+    is GELU, SiLU, tanh, sigmoid or softplus, a `Network`, and a `GatedNetwork` for gated units (SwiGLU,
+    GEGLU).
     learner: `ReluNetworkLearner(polish=..., thoroughness=...)` to trade queries for digits or for narrower
     bumps, or `milli_2019()`.
 
@@ -64,6 +66,7 @@ def rows_oracle(
 ) -> FunctionOracle:
     """A callable on rows as an oracle of one-row sequences."""
     name = getattr(f, "__qualname__", type(f).__name__)
+    of_rows: Callable[[Array], Any] = getattr(as_oracle(f), "raw", f)  # modules of torch take tensors
     return FunctionOracle(
-        lambda batch: f(batch[:, 0]), OracleSpec(width=width, outputs=outputs, max_length=1, name=name)
+        lambda batch: of_rows(batch[:, 0]), OracleSpec(width=width, outputs=outputs, max_length=1, name=name)
     )

@@ -17,6 +17,7 @@ from unsoftmax.importing import import_attribute
 from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.oracles.answer_row import AnswerRow, Row, check_row
+from unsoftmax.oracles.base import TellsOutputs
 from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
 from unsoftmax.recovery.demos import demo_model
 from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
@@ -178,6 +179,6 @@ def _with_outputs(oracle: Oracle, outputs: int | None) -> Oracle:
         raise UsageError(
             f"outputs={outputs}, but the target has {oracle.spec.outputs}; pass outputs={oracle.spec.outputs}"
         )
-    if isinstance(oracle, FunctionOracle | AnswerRow):
+    if isinstance(oracle, TellsOutputs):
         return oracle.with_outputs(outputs)
     return FunctionOracle(oracle, replace(oracle.spec, outputs=outputs))

@@ -13,7 +13,7 @@ from unsoftmax.learners.relu_network.kinks import PIECES_TEST
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["Shape", "ShortAnswers", "check_pieces", "look_along_rays", "one_row_function"]
+__all__ = ["Shape", "ShortAnswers", "check_pieces", "look_along_rays", "one_row_function", "refuse_rounded"]
 
 # first looks, and further ones where both bend: kinks are rarely near, a curve bends everywhere
 _PLACES, _MORE_PLACES = 2, 6
@@ -57,7 +57,7 @@ def _bending(
     places = unit * rng.standard_normal((count, width))
     steps = _STEP * unit * rng.standard_normal((count, width))
     answers = function(np.concatenate([places, places + steps, places + 2 * steps]))
-    _refuse_rounded(answers)
+    refuse_rounded(answers)
     first, second, third = answers.reshape(3, count)
     return np.abs(first - 2.0 * second + third), 1e-12 * max(
         float(np.abs(answers).max()), float(np.finfo(float).tiny)
@@ -68,7 +68,7 @@ class ShortAnswers(Unresolved):
     """All answers are numbers of a short format."""
 
 
-def _refuse_rounded(answers: Array) -> None:
+def refuse_rounded(answers: Array) -> None:
     """Answers that all fit into fewer digits than float64 has are rounded, and a rounded function has a kink
     at every step."""
     if len(np.unique(answers)) < len(answers) // 2:

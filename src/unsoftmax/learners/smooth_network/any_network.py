@@ -14,6 +14,7 @@ from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
 from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
 from unsoftmax.learners.relu_network.row_tests import ShortAnswers
+from unsoftmax.learners.relu_network.vector_learner import VectorReluLearner
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
@@ -23,12 +24,10 @@ __all__ = ["NetworkLearner"]
 
 @dataclass(frozen=True)
 class NetworkLearner:
-    """Recovers a two-layer network with any activation: ReLU for single numbers, then smooth ones, then gated
-    ones.
+    """Recovers a two-layer network with any activation: ReLU, then smooth ones, then gated ones.
 
     Claim: that of the learner that succeeds; of `ReluNetworkLearner` before. Queries: what those before it
-    asked until a test failed, beside its own. Fails when: the network has kinks and vector answers, or is
-    none.
+    asked until a test failed, beside its own. Fails when: the function is none of these.
     """
 
     family: ClassVar[Family] = Family.NETWORK
@@ -39,18 +38,22 @@ class NetworkLearner:
         return self.kinked.claim
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
-        order: list[Learner] = [SmoothNetworkLearner(), GatedNetworkLearner()]
-        order.insert(0, self.kinked if asker.outputs is None else DeepStackLearner())
+        scalar = asker.outputs is None
+        kinked = self.kinked if scalar else VectorReluLearner(self.kinked)
+        stacks = [] if scalar else [DeepStackLearner()]
+        order: list[Learner] = [kinked, *stacks, SmoothNetworkLearner(), GatedNetworkLearner()]
         stops: list[OutsideClass | Unresolved] = []
         for learner in order:
             try:
                 return learner.learn(asker, known, rng)
             except OutsideClass as stop:
                 stops.append(stop)
-            except ShortAnswers:
-                return ComputedNetworkLearner().learn(asker, known, rng)
+            except ShortAnswers as stop:
+                if scalar:
+                    return ComputedNetworkLearner().learn(asker, known, rng)
+                stops.append(stop)
             except Unresolved as stop:
-                if learner is self.kinked:
+                if learner is kinked:
                     raise
                 stops.append(stop)
         raise stops[0]
