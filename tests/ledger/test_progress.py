@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 import unsoftmax
 
@@ -33,3 +34,25 @@ def test_verification_is_counted_before_it_begins() -> None:
     result = unsoftmax.recover("demo:single-head?d=16&r=16", progress=seen.append)
     scores = [now.expected for now in seen if now.phase == "scores" and now.expected is not None]
     assert abs(scores[-1] - result.queries.total) < 0.1 * result.queries.total
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "demo:multi-head?d=6&heads=2",
+        "demo:multi-head?d=16&heads=4",
+        torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64),
+        torch.nn.MultiheadAttention(8, 2, batch_first=True),
+        "demo:tokens?V=40&r=2&heads=2",
+    ],
+    ids=["two heads", "four heads", "vectors", "a fit behind float32", "tokens in two heads"],
+)
+def test_a_total_is_told_before_heads_and_ranks_are_known(target: object) -> None:
+    torch.manual_seed(0)
+    seen: list[unsoftmax.Progress] = []
+    result = unsoftmax.recover(target, progress=seen.append)
+    assert result.status.recovered
+    told = [(now.paid, now.expected) for now in seen if now.expected is not None]
+    assert told[0][0] <= 0.2 * result.queries.total
+    assert all(0.4 <= expected / result.queries.total <= 2.5 for _, expected in told)
+    assert told[-1] == (result.queries.total, result.queries.total)

@@ -58,6 +58,7 @@ class Ledger(HasViews):
         self.width = self.domain.width
         self.budget = _check_budget(budget)
         self._expected: int | None = None
+        self._verification = _USUAL_VERIFICATION
         self._early: list[Exchange] = []
         self._memory = BatchMemory()
         self._journal: Journal = journal if journal is not None else MemoryJournal()
@@ -116,9 +117,14 @@ class Ledger(HasViews):
         """Calls `observer(phase, batch, answers)` after every batch, replayed ones included."""
         self._watchers.append(observer)
 
-    def expect(self, total: int | None) -> None:
-        """The learner's present estimate of the whole bill, for progress."""
+    def expect(self, total: int | None, verification: int | None = None) -> None:
+        """The present estimate of the whole bill but for verification that is still to come, for progress.
+
+        verification: how much of that there usually is, where it is known better than until now.
+        """
         self._expected = total
+        if verification is not None:
+            self._verification = verification
 
     def batch_size(self, length: int) -> int:
         """How many sequences of `length` rows make a good batch: 4 MB, up to 32 MB for wide ones, within the
@@ -226,7 +232,7 @@ class Ledger(HasViews):
         that usually follows, never less than what is paid."""
         if self._expected is None:
             return None
-        to_come = max(0, _USUAL_VERIFICATION - self._counts.get(VERIFICATION, 0))
+        to_come = max(0, self._verification - self._counts.get(VERIFICATION, 0))
         return max(self._expected + to_come, self.bill.total)
 
     def _sent_again(self) -> int:

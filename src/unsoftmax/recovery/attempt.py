@@ -26,7 +26,7 @@ from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook
 from unsoftmax.float_formats import FloatFormat, smallest_format
-from unsoftmax.learners import Known, Learned, Learner
+from unsoftmax.learners import Known, Learned, Learner, Size
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.readouts.exact import read_constant, read_values
@@ -39,6 +39,7 @@ from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
+from unsoftmax.recovery.plan import usual_size
 from unsoftmax.recovery.skip import look_for_skip, with_skip
 
 if TYPE_CHECKING:
@@ -148,6 +149,7 @@ class Attempt:
             tried.append(learner)
             self._learner = learner
             self._known = _with_readout(self._asker, self._known, learner, self._learning)
+            self._foresee(learner)
             try:
                 return learner.learn(self._asker, self._known, self._learning)
             except OutsideClass as stop:
@@ -164,8 +166,20 @@ class Attempt:
             except UsageError as error:  # no option of the user's: what the target answered makes no model
                 stops.append(Unresolved(f"the answers lead to no model ({error}); another seed may help"))
 
+    def _foresee(self, learner: Learner) -> None:
+        """What a usual layer of the learner's family costs, until the learner knows better."""
+        if learner.family is Family.LANGUAGE_MODEL:
+            return  # its price depends on parts that nobody has seen yet
+        ledger = self._ledger
+        size = usual_size(learner.family, ledger.width, ledger.outputs)
+        ledger.expect(
+            ledger.bill.total + learner.claim.queries.expected(size), learner.claim.verification(size)
+        )
+
     def _judge(self, learned: Learned, answers: Answers) -> Outcome:
         self._learned = learned
+        # checks on the way are verification too, and the certificate may come on top of what was foreseen
+        self._ledger.expect(self._ledger.bill.total, learned.claim.verification(Size.of(learned.model)))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             self._verdict = verdict = judge(
                 self._asker, learned, answers, self._learning, self._checking, self._known.sequences

@@ -14,7 +14,7 @@ from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
 from unsoftmax.recovery.targets import as_oracle
 
-__all__ = ["Cost", "Plan", "plan", "plan_for"]
+__all__ = ["Cost", "Plan", "plan", "plan_for", "usual_size"]
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the table where no rank is told
 _HEADS = (2, 4, 8, 16)  # the same, of usual layers
@@ -220,6 +220,17 @@ def plan_for(
         ]
     )
     return Plan(width=width, family=str(family), claim=claim, costs=tuple(costs), paper=width + width**2)
+
+
+def usual_size(family: Family, width: int, outputs: int | None) -> Size:
+    """The size of a usual layer of a family, to estimate from before its heads and neurons are known: in
+    `progress`. Parameters of all heads together hardly depend on how many they are."""
+    heads = 1 if family is Family.SINGLE_HEAD and outputs is None else min(2, width)
+    ranks = (max(1, width // heads),) * heads
+    if family in (Family.TRANSFORMER, Family.RELU_NETWORK, Family.NETWORK, Family.ENCODER_BLOCK):
+        alone = family in (Family.RELU_NETWORK, Family.NETWORK)
+        return Size(width, () if alone else ranks, neurons=2 * width, outputs=outputs)
+    return Size(width, ranks, outputs=outputs)
 
 
 def _cost(claim: Claim, size: Size, worst: Size) -> Cost:

@@ -14,6 +14,7 @@ from unsoftmax.certify.token_certificate import certify_tokens
 from unsoftmax.certify.token_coverage import MOST_TOKENS, Coverage, cover_tokens
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
+from unsoftmax.learners.claims import Size
 from unsoftmax.learners.tokens import (
     FixedAsker,
     FramedHeads,
@@ -25,6 +26,7 @@ from unsoftmax.learners.tokens import (
 )
 from unsoftmax.learners.tokens.books import TokenBooks
 from unsoftmax.learners.tokens.checks import EQUAL_SEQUENCES
+from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
 from unsoftmax.models.hidden_pairs import hidden_share
@@ -37,6 +39,7 @@ from unsoftmax.recovery.token_targets import with_padding
 __all__ = ["recover_tokens"]
 
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
+_USUAL_RANK = 8  # for progress, before the rank is known
 _STREAM = 0x70C3A5  # keeps our randomness apart from that of targets made from the same small seed
 _EXACT = 1e-10  # noise relative to answers, up to which they count as exact; short floats have 1e-8
 _KNOWN_TOKENS = 2048  # tokens asked once where a head over known embeddings is checked
@@ -85,6 +88,8 @@ def recover_tokens(
         )
     limit = ledger.max_length
     longest = min(LONGEST - (0 if frame is None else frame.fixed), LONGEST if limit is None else limit)
+    rank = min(_USUAL_RANK, ledger.width)
+    ledger.expect(TOKEN_HEAD_CLAIM.queries.expected(Size(ledger.width, (rank,))))
     learning, checking = (np.random.default_rng([_STREAM, seed, part]) for part in (1, 2))
     evidence: _Evidence | None = None
     model: Model | None = None
@@ -156,6 +161,8 @@ def _examine(
 ) -> _Evidence:
     model = learned.model
     coverage = Coverage(0.0, 0.0, 0.0, 0)
+    unasked = max(0, model.vocabulary - most)
+    ledger.expect(ledger.bill.total, learned.claim.verification(Size(model.vocabulary)) - unasked)
     with ledger.phase(VERIFICATION):
         if longest >= 2:
             coverage = cover_tokens(ledger, model, learned.noise, longest, rng, most, learned.strong)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.claims import Size
 from unsoftmax.learners.tokens.books import RecordedBooks, TokenBooks
 from unsoftmax.learners.tokens.claims import TOKEN_HEADS_CLAIM
 from unsoftmax.learners.tokens.joint_errors import fitted_errors, vector_values
@@ -25,6 +26,7 @@ __all__ = ["SeveralTokenHeads"]
 
 _ROUNDS = 6  # of a joint fit and what it left out
 _EXPLAINED = 30.0  # units of noise; residuals of a good fit are below one, and fresh sequences judge
+_USUAL_RANK = 4  # for progress, before ranks are known
 _ABSENT = 1e-9  # relative: directions of keys this faint are rounding
 
 
@@ -48,8 +50,8 @@ class SeveralTokenHeads:
         with asker.phase("class tests"):
             count = count_heads(sequences, totals, noise, rng, why)
         pairs = HeadPairs(sequences, totals, count.heads, noise, rng)
-        paid = asker.bill.total
-        asker.expect(paid + len(values) * (4 * count.heads + 1))
+        usual = Size(len(values), (min(_USUAL_RANK, len(values)),) * count.heads)
+        asker.expect(TOKEN_HEADS_CLAIM.queries.expected(usual))
         with asker.phase("values"):
             found = learn_values(pairs, count.asker)
         with asker.phase("scores"):
