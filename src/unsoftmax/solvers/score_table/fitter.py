@@ -32,6 +32,11 @@ class Fitter(ABC):
 
     table: Table
 
+    @property
+    def limit(self) -> float:
+        """Loss up to which a fit needs no further entry."""
+        return self.table.limit
+
     def improve(self, owners: Ids, entries: Entries, judge: Judge | None = None) -> list[Group]:
         """Fits, and asks for more entries, one a round, until every fit is good or has its share.
 
@@ -43,7 +48,7 @@ class Fitter(ABC):
             entries, fits = self.fits(entries)
             losses, directions = judge(owners, fits)
             self.keep(owners, fits.solutions, losses)
-            poor = losses > table.limit
+            poor = losses > self.limit
             if last or not poor.any():
                 return [*done, (owners, entries)]
             if not poor.all():

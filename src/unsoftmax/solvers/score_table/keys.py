@@ -17,6 +17,7 @@ __all__ = ["KeyFitter"]
 
 _ASKERS = 192  # among which additional entries are chosen
 _JUDGES = 32  # of them, by which losses are estimated
+_SHARPER = 0.1  # than columns: a key enters all columns, and that of its own token with every score
 _PRIOR = 100.0  # keys of the strong tokens have variance one
 _TOKENS_AT_ONCE = 500
 
@@ -35,6 +36,10 @@ class KeyFitter(Fitter):
         """Askers are drawn."""
         known = np.flatnonzero(table.cross.strong & (table.losses <= table.limit))
         return cls(table, table.rng.choice(known, min(_ASKERS, len(known)), replace=False))
+
+    @property
+    def limit(self) -> float:
+        return _SHARPER * self.table.limit
 
     def fit(self, tokens: Ids) -> None:
         """Fits the keys of tokens, each to its entries in the columns of the cross and to more."""
