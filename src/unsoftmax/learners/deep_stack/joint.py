@@ -33,7 +33,7 @@ _PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is ta
 _EXPLAINED = 1.6  # the same over the measured rounding: right stacks leave 0.9 to 1.2
 _LOOKED = 48  # rows at which rounding is measured
 _DRAWS = 60
-_FAINT = 5.0  # standard errors: biases that are all smaller are none
+_FAINT = 5.0  # standard errors, rms, of biases that are none; correlated rounding leaves up to 2.3
 _LEVEL = 0.99
 _SAFETY = 20.0  # of one step on fresh rows: its own error, and that of the fresh answers
 # of the 99 % quantile under the covariance of a fit: roundings of one row are not independent, and few draws
@@ -157,7 +157,7 @@ def _without_faint_biases(state: StackState, others: tuple[StackState, ...]) -> 
             return None
         own = _biases(state, name)
         spread = np.sqrt(np.mean([(_biases(other, name) - own) ** 2 for other in others], axis=0))
-        if (np.abs(own) <= _FAINT * spread).all():
+        if rms(own / spread) <= _FAINT:
             faint.append(name)
     if not faint:
         return None
