@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.deep_stack.stack_fit import network_columns
+from unsoftmax.learners.deep_stack.stack_fit import network_blocks
 from unsoftmax.learners.deep_stack.stack_state import LayerState
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork, Network
 from unsoftmax.solvers.deep_stack.neurons import (
@@ -18,7 +18,8 @@ from unsoftmax.solvers.deep_stack.neurons import (
     beside,
     without_trifles,
 )
-from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions, refine
+from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["refine_collapsed"]
 
@@ -45,13 +46,13 @@ class _CollapsedFit:
         steps = [part.reshape(a.shape) for part, a in zip(np.split(step, cuts), state.arrays, strict=True)]
         return state.moved(steps)
 
-    def linearise(self, state: LayerState, /) -> DenseJacobian:
-        B, d = self.n.shape
+    def linearise(self, state: LayerState, /) -> FactoredJacobian:
+        d = self.n.shape[1]
         across = np.eye(d) - self.n[:, :, None] * self.n[:, None] / d
-        columns = network_columns(state, self.n, across)
+        blocks = network_blocks(state, self.n, across)
         if state.path is not None:
-            columns.insert(0, np.einsum("boc,bi->boci", across, self.n).reshape(B, d, -1))
-        return DenseJacobian(np.concatenate(columns, axis=2).reshape(B * d, -1))
+            blocks.insert(0, Factors(across, self.n))
+        return FactoredJacobian(sum(block.size for block in blocks), lambda: iter([blocks]))
 
 
 def refine_collapsed(collapsed: Collapsed, n: Array, c0: Array, faint: float) -> Collapsed:

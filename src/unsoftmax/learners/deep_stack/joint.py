@@ -28,6 +28,7 @@ _EPS_FACTORS = [10.0 ** (step * np.arange(-12.0, 12.5)) for step in (0.25, 0.02,
 _CHANGED = 0.25  # of an answer: what a row as small as √eps changes by
 _ROW_SIZES = (0.3, 8.0)
 _NEAR = 1e-6  # misfit of all rows from which a start needs no rows of usual size first
+_AT_ROUNDING = 3e-15  # misfit of all rows that no further step lowers
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is taken as found
 _EXPLAINED = 1.6  # the same over the measured rounding: right stacks leave 0.9 to 1.2
@@ -111,7 +112,9 @@ def refine_stack(
     fits = [_fit(stream, start, count, rng) for _ in range(2)]
     start = _with_one_eps(fits[0], start)
     begun = start if rms(fits[0].residual(start)) <= _NEAR else refine(_usual(fits[0]), start, _FIRST).state
-    state = refine(fits[0], refine(fits[0], begun, _FIRST).state, _LAST)
+    state = refine(fits[0], begun, _FIRST)
+    if state.rms[-1] > _AT_ROUNDING:
+        state = refine(fits[0], state.state, _LAST)
     again = refine(fits[1], state.state, _ONE_STEP).state
     fresh = rms(fits[1].residual(state.state))
     return FoundStack(state.state, (again,), _SAFETY, state.rms[-1], fresh, max(_PRECISE, 30.0 * rounding))

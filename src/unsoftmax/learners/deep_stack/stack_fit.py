@@ -10,11 +10,11 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_stack.stack_state import LayerState, StackState
 from unsoftmax.models.language_model.parts import FeedForward
-from unsoftmax.solvers.joint_refinement import Inverse
+from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
 
-__all__ = ["StackFit", "StackJacobian", "least_streams", "network_columns", "streams_of"]
+__all__ = ["StackFit", "least_streams", "network_blocks", "streams_of"]
 
-_NUMBERS = 4_000_000  # entries of the Jacobian that are held at a time: 32 MB
+_NUMBERS = 16_000_000  # entries of the left factors that are held at a time: 128 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,29 +72,28 @@ class _Pass:
             n, size = _norm(x, value)
             self.last, self.seen = _Step(n, size, step, np.zeros((0,))), n
 
-    def jacobian(self) -> Array:
-        """(B·d, unknowns)."""
+    def blocks(self) -> list[Factors]:
+        """Columns of all arrays in the order of a step."""
         state, B = self.state, len(self.seen)
-        d = state.width
-        eye = np.broadcast_to(np.eye(d), (B, d, d))
+        eye = np.broadcast_to(np.eye(state.width), (B, state.width, state.width))
         after = eye if self.last is None else self.last.normed(eye)
-        columns: list[list[Array]] = []
+        blocks: list[list[Factors]] = []
         by_eps = [] if self.last is None else [self.last.by_eps()]
         for layer, path, network in zip(
             reversed(state.layers), reversed(self.paths), reversed(self.networks), strict=True
         ):
             read = after @ network.slope
             by_eps.append(np.einsum("boi,bi->bo", read, network.by_eps()))
-            own = network_columns(layer, network.n, after)
+            own = network_blocks(layer, network.n, after)
             after = after + network.normed(read)
             if path is not None:
-                own.insert(0, np.einsum("boc,bi->boci", after, path.n).reshape(B, d, -1))
+                own.insert(0, Factors(after, path.n))
                 read = after @ path.slope
                 by_eps.append(np.einsum("boi,bi->bo", read, path.by_eps()))
                 after = after + path.normed(read)
-            columns.append(own)
-        joined = [each for own in reversed(columns) for each in own] + [np.stack(by_eps[::-1], axis=2)]
-        return np.concatenate(joined, axis=2).reshape(B * d, -1)
+            blocks.append(own)
+        eps = Factors(np.stack(by_eps[::-1], axis=2), np.ones((B, 1)))
+        return [each for own in reversed(blocks) for each in own] + [eps]
 
 
 def _network_slope(layer: LayerState, n: Array) -> Array:
@@ -107,23 +106,27 @@ def _network_slope(layer: LayerState, n: Array) -> Array:
     return np.asarray((part.down * by_gate[:, None]) @ part.gate + (part.down * by_up[:, None]) @ part.up)
 
 
-def network_columns(layer: LayerState, n: Array, after: Array) -> list[Array]:
-    """One array (B, d, size) for every array of the network that may move."""
-    part, (B, d) = layer.network, n.shape
+def network_blocks(layer: LayerState, n: Array, after: Array) -> list[Factors]:
+    """Columns of every array of the network that may move. after: (B, out, d), what its output does later."""
+    part, one = layer.network, np.ones((len(n), 1))
     if isinstance(part, FeedForward):
         z = n @ part.inner.T + part.inner_bias
         reach = (after @ part.outer) * part.activation.first(z)[:, None]  # (B, out, m)
-        inner = np.einsum("bom,bi->bomi", reach, n).reshape(B, d, -1)
-        outer = np.einsum("boc,bm->bocm", after, part.activation(z)).reshape(B, d, -1)
-        columns = {"inner": inner, "inner_bias": reach, "outer": outer, "outer_bias": after}
-        return [columns[name] for name in layer.names]
+        blocks = {
+            "inner": Factors(reach, n),
+            "inner_bias": Factors(reach, one),
+            "outer": Factors(after, part.activation(z)),
+            "outer_bias": Factors(after, one),
+        }
+        return [blocks[name] for name in layer.names]
     active, offered = n @ part.gate.T, n @ part.up.T
     value, slope = part.activation(active), part.activation.first(active)
     reach = after @ part.down
-    gate = np.einsum("bom,bi->bomi", reach * (slope * offered)[:, None], n).reshape(B, d, -1)
-    up = np.einsum("bom,bi->bomi", reach * value[:, None], n).reshape(B, d, -1)
-    down = np.einsum("boc,bm->bocm", after, value * offered).reshape(B, d, -1)
-    return [gate, up, down]
+    return [
+        Factors(reach * (slope * offered)[:, None], n),
+        Factors(reach * value[:, None], n),
+        Factors(after, value * offered),
+    ]
 
 
 def least_streams(state: StackState, rows: Array) -> Array:
@@ -155,49 +158,17 @@ class StackFit:
     def moved(self, state: StackState, step: Array, /) -> StackState:
         return state.moved(step)
 
-    def linearise(self, state: StackState, /) -> StackJacobian:
-        return StackJacobian(self, state)
+    def linearise(self, state: StackState, /) -> FactoredJacobian:
+        each = max(
+            1, _NUMBERS // (state.width * sum(len(layer.arrays) for layer in state.layers)) // state.width
+        )
 
+        def pieces() -> Iterator[list[Factors]]:
+            for i in range(0, len(self.rows), each):
+                blocks = _Pass(state, self.rows[i : i + each]).blocks()
+                if not self.free_eps:
+                    blocks[-1] = Factors(0.0 * blocks[-1].left, blocks[-1].right)
+                weight = 1.0 / self.sizes[i : i + each, :, None]
+                yield [Factors(weight * block.left, block.right) for block in blocks]
 
-@dataclass(frozen=True, eq=False)
-class StackJacobian:
-    """The Jacobian, made again in pieces whenever it is used: a whole one of 5,000 unknowns takes 400 MB."""
-
-    fit: StackFit
-    state: StackState
-
-    @property
-    def unknowns(self) -> int:
-        return self.state.unknowns
-
-    def _pieces(self) -> Iterator[Array]:
-        rows, sizes, d = self.fit.rows, self.fit.sizes, self.state.width
-        each = max(1, _NUMBERS // (d * self.unknowns))
-        for i in range(0, len(rows), each):
-            weight = np.repeat(1.0 / sizes[i : i + each, 0], d)[:, None]
-            columns = weight * _Pass(self.state, rows[i : i + each]).jacobian()
-            if not self.fit.free_eps:
-                columns[:, -len(self.state.eps) :] = 0.0
-            yield columns
-
-    def forward(self, step: Array, /) -> Array:
-        return np.concatenate([piece @ step for piece in self._pieces()])
-
-    def backward(self, residual: Array, /) -> Array:
-        total, at = np.zeros(self.unknowns), 0
-        for piece in self._pieces():
-            total += piece.T @ residual[at : at + len(piece)]
-            at += len(piece)
-        return total
-
-    def normal(self) -> Array:
-        total = np.zeros((self.unknowns, self.unknowns))
-        for piece in self._pieces():
-            total += piece.T @ piece
-        return total
-
-    def diagonal(self) -> Array:
-        return np.asarray(sum((piece**2).sum(axis=0) for piece in self._pieces()))
-
-    def preconditioner(self, damping: Array, /) -> Inverse | None:
-        return None
+        return FactoredJacobian(state.unknowns, pieces)

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from unsoftmax.arrays import Array, rms
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.deep_stack.neurons import Collapsed, beside
-from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions, refine
+from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
+from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["SoftLayers", "separate_layers"]
 
-_OPTIONS = RefinementOptions(iterations=40, damping=1e-3, least_damping=1e-9, improvement=1e-2)
+_OPTIONS = RefinementOptions(
+    iterations=40, damping=1e-3, least_damping=1e-9, improvement=1e-2, dense_limit=9000
+)
 _SURPLUS = 1.5  # answers over unknowns
 _TRIES = 3  # starts for every number of layers; the first, of equal shares, was right for up to three
 _SPREAD = 0.2  # of shares at the later starts
@@ -123,11 +126,12 @@ class _Fit:
         along = (self.n * self.whole).mean(axis=1, keepdims=True) + multiple
         return np.asarray((beside(out, self.n) - along * beside(self.whole, self.n) - self.c1).ravel())
 
-    def linearise(self, state: Array, /) -> DenseJacobian:
+    def linearise(self, state: Array, /) -> FactoredJacobian:
         shares, paths, constants, _ = self.split(state)
         before = self._before(shares, paths, constants)
         L, J, d, B = self.count, self.J, self.d, len(self.n)
         written = self.collapsed.written
+        across = np.eye(d) - self.n[:, :, None] * self.n[:, None] / d
         networks = [
             np.einsum("jo,bji->boi", written * shares[:, at : at + 1], self.gradients) for at in range(L)
         ]
@@ -136,33 +140,31 @@ class _Fit:
         later = [np.zeros((B, d, d)) for _ in range(L)]
         for at in range(L - 2, -1, -1):
             later[at] = later[at + 1] + readers[at + 1]
-        share_columns, path_columns, constant_columns = [], [], []
-        wrote = np.einsum("bj,ji->bji", self.values, written)
+        later = [across @ each for each in later]
+        networks = [across @ each for each in networks]
+        wrote = np.einsum("bj,ji->bij", self.values, written)
+        shared = []
         for at in range(L):
             after = before[at] + beside(self.n @ paths[at].T, self.n)
             reads = np.einsum("bji,bi->bj", self.gradients, after)
-            own = np.einsum("bj,jo->boj", reads, written)
-            share_columns.append(own + np.einsum("boi,bji->boj", later[at], wrote))
-            if self.has_paths:
-                column = np.einsum("boc,bi->boci", later[at] + networks[at], self.n)
-                place = np.arange(d)
-                column[:, place, place, :] += before[at][:, None]
-                path_columns.append(column.reshape(B, d, d * d))
-            if self.has_constants:
-                constant_columns.append(later[at])
-        columns = (
-            [np.concatenate([c - share_columns[-1] for c in share_columns[:-1]], axis=2)] if L > 1 else []
-        )
-        if L > 1:  # shares are stored neuron by neuron
-            columns = [columns[0].reshape(B, d, L - 1, J).transpose(0, 1, 3, 2).reshape(B, d, -1)]
-        columns += [c - path_columns[-1] for c in path_columns[:-1]]
-        columns += [c - constant_columns[-1] for c in constant_columns[:-1]]
+            shared.append((across @ written.T) * reads[:, None] + later[at] @ wrote)
+        one, last = np.ones((B, 1)), L - 1
+        blocks = []
+        if last:  # shares are stored neuron by neuron
+            shares_of = np.stack([each - shared[last] for each in shared[:last]], axis=3)
+            blocks.append(Factors(shares_of.reshape(B, d, J * last), one))
         if self.has_paths:
-            trace = path_columns[-1].reshape(B, d, d, d)
-            columns.append(np.einsum("bocc->bo", trace)[..., None] - beside(self.whole, self.n)[..., None])
-        joined = np.concatenate(columns, axis=2)
-        joined = joined - self.n[:, :, None] * np.einsum("bo,bok->bk", self.n, joined)[:, None] / d
-        return DenseJacobian(joined.reshape(B * d, -1))
+            seen = [later[at] + networks[at] for at in range(L)]
+            for at in range(last):
+                own = Factors(across, before[at] - before[last])
+                blocks.append(Factors(seen[at] - seen[last], self.n, own))
+        if self.has_constants and last:
+            constants_of = np.concatenate([later[at] - later[last] for at in range(last)], axis=2)
+            blocks.append(Factors(constants_of, one))
+        if self.has_paths:
+            scaled = (seen[last] @ self.n[..., None])[..., 0] + beside(before[last], self.n)
+            blocks.append(Factors((scaled - beside(self.whole, self.n))[..., None], one))
+        return FactoredJacobian(sum(block.size for block in blocks), lambda: iter([blocks]))
 
     def moved(self, state: Array, step: Array, /) -> Array:
         return np.asarray(state + step)
