@@ -44,9 +44,7 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
     opposite score, and where these are long, for all heads together on short ones. The answers' own rounding
     is in all of it, so it is in the bound.
     """
-    heads = [
-        head for head in model.heads if head.matrix.norm() > 0 or (head.w0 is not None and head.w0.any())
-    ]
+    heads = [head for head in model.heads if head.scores_anything]
     biased = any(head.w0 is not None for head in heads)
     matrices = _matrices(heads, biased)
     probes = []
@@ -93,7 +91,7 @@ def multi_head_rounding_limit(model: MultiHead, *, in_answers: bool = False) -> 
     amplify it d² times. A faint head is seen through the rounding of all of them; in answers, its errors are
     as faint as itself.
     """
-    heads = [head for head in model.heads if head.matrix.norm() > 0]
+    heads = [head for head in model.heads if head.scores_anything]
     if not heads:
         return 0.0
     biased = any(head.w0 is not None for head in heads)

@@ -195,7 +195,17 @@ class SingleHead(WithConstant):
         return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
 
     def score_strength(self) -> float:
-        return self.matrix.norm() / self.width
+        """Where a query bias alone makes the scores: that of a W with which rows of its usual size score as
+        much."""
+        size = self.matrix.norm()
+        if size == 0.0 and self.w0 is not None:
+            return float(self.w0 @ self.w0) / self.width
+        return size / self.width
+
+    @property
+    def scores_anything(self) -> bool:
+        """Whether any row gets another score than any other."""
+        return self.matrix.norm() > 0.0 or (self.w0 is not None and bool(self.w0.any()))
 
     def canonical(self) -> Self:
         """W at its numerical rank; no w0 when it is zero; W and w0 zero when v is, because they are then

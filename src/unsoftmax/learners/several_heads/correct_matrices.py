@@ -188,7 +188,7 @@ def parameter_error(respond: Responses, model: MultiHead, rng: np.random.Generat
     """A bound on the relative error of all parameters, six times what fresh pairs show; for answers that
     carry errors."""
     d = respond.width
-    heads = [head for head in model.heads if head.matrix.norm() > 0]
+    heads = [head for head in model.heads if head.scores_anything]
     matrices = [
         np.column_stack([head.W, _bias(head) / respond.unit]) if respond.biased else head.W for head in heads
     ]

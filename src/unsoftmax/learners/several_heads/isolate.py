@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.query_bias import bias_alone
 from unsoftmax.learners.several_heads.attempt import TooClose
 from unsoftmax.learners.several_heads.correct_matrices import (
     correct_directions,
@@ -58,6 +59,8 @@ class Heads:
         heads = []
         for matrix, v, rank in zip(self.matrices, self.readouts, self.ranks, strict=True):
             w0 = matrix[:, d] * respond.unit if respond.biased else None
+            if w0 is not None and bias_alone(matrix[:, :d], w0):
+                rank = 0
             heads.append(SingleHead(_factors(matrix[:, :d], rank), v, w0))
         if self.flat.any():
             heads.append(SingleHead(np.zeros((d, d)), self.flat))

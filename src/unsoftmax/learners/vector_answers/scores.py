@@ -15,6 +15,7 @@ from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
 __all__ = ["ScoreBook", "Unmixing", "measure_scores"]
 
+_ROUNDING = 1e2  # roundings of an answer that two scores of usual rows may differ by; about ten were seen
 _TARGET = 1.0  # largest score aimed at
 _LARGEST = 4.0  # score of a pair that is read: the odds lose two digits beyond
 _TRIES = 40  # changes of a size, before a row is given up
@@ -204,7 +205,7 @@ def _sizes(respond: VectorResponses, unmixing: Unmixing, rng: np.random.Generato
     bias = float(np.abs(_ask(respond, unmixing, look, a[None], np.array([0]), unit)).max())
     with_b = _ask(respond, unmixing, look, a[None], np.array([1]), unit)[:, 0, 0]
     weight = float(np.abs(with_b - _read(look.pages[0], unmixing)[:, 0, 0]).max()) / unit
-    if weight == 0.0:
+    if weight <= _ROUNDING * respond.rounding * max(1.0, bias):  # no W, as far as rows of this size show
         return 1.0, 0.25 * _TARGET / max(bias, 1e-30)
     sizes = 2.0 ** np.arange(-20.0, 21.0, 0.5) / np.sqrt(weight)
     both = bias + sizes * weight  # scores of unit rows; rows are sent at 1 / both

@@ -30,8 +30,8 @@ def values_of_heads(
     with similar scores are. A head without scores takes half of every row: what the others leave is its part.
     """
     d = respond.width
-    flat = [head for head in heads if not head.matrix.norm() and head.w0 is None]
-    scored = [head for head in heads if head.matrix.norm() or head.w0 is not None]
+    flat = [head for head in heads if not head.scores_anything]
+    scored = [head for head in heads if head.scores_anything]
     H = len(scored)
     if H * d > MOST_UNKNOWNS:
         raise Unresolved(
