@@ -73,7 +73,7 @@ def test_every_schema_is_printed_and_every_command_has_one() -> None:
     assert set(get_args(_Command)) == set(COMMANDS)
     done = CliRunner().invoke(app, ["schema", "recover"])
     assert json.loads(done.stdout) == schema_of("recover")
-    assert set(RUNS) | {"serve", "sweep-plot"} == set(COMMANDS)
+    assert set(RUNS) | {"serve", "sweep-plot"} == set(COMMANDS)  # serve: see test_servers.py
 
 
 def test_a_schema_refuses_what_lacks_an_entry_or_has_another_type(folder: Path) -> None:

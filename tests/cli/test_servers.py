@@ -14,12 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import unsoftmax
 from unsoftmax.cli.app import app
+from unsoftmax.schemas import schema_of
 from unsoftmax.serve import Faults, ModelServer
 
 HEAD = unsoftmax.random_single_head(6, 3, seed=4)
@@ -41,7 +43,7 @@ def run_here(*arguments: str) -> Any:
 
 @contextmanager
 def served(*arguments: str, **environment: str) -> Iterator[str]:
-    """`unsoftmax serve` in its own process; its address."""
+    """`unsoftmax serve` in its own process; its address. What it prints keeps to its schema."""
     command = [sys.executable, "-m", "unsoftmax", "serve", *arguments, "--port", "0", "--json"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
@@ -53,7 +55,8 @@ def served(*arguments: str, **environment: str) -> Iterator[str]:
             assert line, process.stderr
             text += line
         try:
-            yield json.loads(text)["url"]
+            jsonschema.validate(said := json.loads(text), schema_of("serve"))
+            yield said["url"]
         finally:
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=10) == 0

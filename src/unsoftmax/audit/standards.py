@@ -1,5 +1,5 @@
 """What an audit's outcome is called in the taxonomies of the trade. Ids and names are those that were
-published; each taxonomy names the version that they were taken from."""
+published; each taxonomy names the version that they were taken from. docs/standards.md names the sources."""
 
 from __future__ import annotations
 
