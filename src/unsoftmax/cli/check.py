@@ -9,7 +9,7 @@ import typer
 from unsoftmax.cli.command import command
 from unsoftmax.cli.failures import NOT_RECOVERED
 from unsoftmax.cli.options import Json, Seed, Servers, Target, Width
-from unsoftmax.cli.output import print_json
+from unsoftmax.cli.output import in_paragraph, print_json
 from unsoftmax.cli.reach import opened
 
 __all__ = ["check"]
@@ -42,12 +42,12 @@ def check(
     if as_json:
         print_json("check", found.as_json())
     else:
-        typer.echo(f"looks like  {found.looks_like}")
+        typer.echo(in_paragraph("looks like", found.looks_like))
         for finding in found.findings:
             typer.echo(f"  {finding.subject:<16}{finding.value}")
         if found.obstacle:
-            typer.echo(f"in the way  {found.obstacle}")
-        typer.echo(f"next        {found.advice}")
+            typer.echo(in_paragraph("in the way", found.obstacle))
+        typer.echo(in_paragraph("next", found.advice))
         if found.command:
             typer.echo(f"            {found.command}")
         typer.echo(f"queries     {found.queries:,}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import textwrap
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +16,8 @@ from unsoftmax.errors import UsageError
 from unsoftmax.schemas import SCHEMA_VERSION
 
 __all__ = ["in_paragraph", "print_json", "say", "writable_folder"]
+
+_NARROWEST, _WIDEST = 40, 110  # columns: lines of more are hard to read, of fewer not worth folding
 
 
 def say(text: str) -> None:
@@ -28,8 +32,22 @@ def in_paragraph(name: str, text: str, *, indent: int = 12) -> str:
     >>> print(in_paragraph("try", "another seed"))
     try         another seed
     """
-    lines = textwrap.wrap(text, 110 - indent, break_long_words=False, break_on_hyphens=False) or [""]
-    return "\n".join([f"{name:<{indent}}{lines[0]}", *[" " * indent + line for line in lines[1:]]])
+    first = f"{name:<{indent - 1}} " if name else " " * indent
+    return textwrap.fill(
+        text or " ",
+        _columns(),
+        initial_indent=first,
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _columns() -> int:
+    """Of the terminal, if there is one."""
+    if not sys.stdout.isatty():
+        return _WIDEST
+    return min(_WIDEST, max(_NARROWEST, shutil.get_terminal_size((_WIDEST, 24)).columns))
 
 
 def print_json(command: str, content: dict[str, Any]) -> None:

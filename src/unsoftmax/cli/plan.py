@@ -10,8 +10,9 @@ import typer
 
 from unsoftmax.cli.command import command
 from unsoftmax.cli.options import Budget, Json, Seed, Shape, Target
-from unsoftmax.cli.output import print_json
+from unsoftmax.cli.output import in_paragraph, print_json
 from unsoftmax.cli.stand_in import holds_model
+from unsoftmax.families import Family
 
 if TYPE_CHECKING:
     from unsoftmax.recovery.plan import Cost
@@ -70,13 +71,16 @@ def plan(
         return
     if mine is not None:
         family, cost = mine
-        typer.echo(
-            f"this target {family}, {_words(cost)}, {cost.parameters:,} parameters: usually {cost.total:,} "
-            f"queries, {cost.verification:,} of them for verification; the table is for targets that do not "
-            "tell what they are\n"
+        text = (
+            f"{family}, {_words(cost)}, {cost.parameters:,} parameters: usually {cost.total:,} queries, "
+            f"{cost.verification:,} of them for verification; the table is for targets that do not tell what "
+            "they are"
         )
-    typer.echo(f"{planned.claim.title} ({planned.claim.source})")
-    typer.echo(f"queries     {planned.claim.queries.formula}; d = {planned.width}")
+        typer.echo(in_paragraph("this target", text) + "\n")
+    of_tokens = planned.family == Family.TOKENS
+    symbol = "V" if of_tokens else "d"
+    typer.echo(in_paragraph("learner", f"{planned.claim.title} ({planned.claim.source})"))
+    typer.echo(in_paragraph("queries", f"{planned.claim.queries.formula}; {symbol} = {planned.width}"))
     typer.echo(f"{'':<24}{'parameters':>12}{'usually':>12}{'verification':>14}{'at most':>12}")
     for cost in planned.costs:
         typer.echo(
@@ -85,9 +89,11 @@ def plan(
         )
     if (attempts := planned.claim.queries.attempts) > 1:
         typer.echo(f"attempts    one usually, {attempts} at most, each up to the last column")
-    typer.echo(f"paper       {planned.paper:,} (Theorem 4.1, d + d^2, whatever the rank, no biases)")
+    every = "Theorem 4.1, d + d^2, whatever the rank, no biases"
+    every = "every token and every pair, V + V^2" if of_tokens else every
+    typer.echo(f"{'all pairs' if of_tokens else 'paper':<12}{planned.paper:,} ({every})")
     for name, formula in planned.otherwise.items():
-        typer.echo(f"{name:<11} {formula}, should it turn out to be one")
+        typer.echo(in_paragraph(name, f"{formula}, should it turn out to be one"))
     if budget is not None:
         enough = f"are usually enough up to {_words(affordable[-1])}" if affordable else "are not enough"
         typer.echo(f"budget      {budget:,} queries {enough}")
