@@ -58,6 +58,19 @@ _GENERAL = {
         "clipping); another seed; family=NAME, if you know the family."
     ),
 }
+_TOKENS = {
+    Status.OUTSIDE_CLASS: (
+        "The target failed a test that attention over token ids passes; that does not mean that it is safe. "
+        "If it puts tokens of its own around a sequence, such as CLS and SEP, ask it without, and pass "
+        "prefix=[ID] and suffix=[ID] instead. If it answers with a mean over all tokens, ask for the answer "
+        "at the last one. With a residual connection or a network on top, ask the layer itself with rows of "
+        "numbers."
+    ),
+    Status.UNRESOLVED: (
+        "Attention over token ids may fit, but these answers do not determine it well enough. Try, in this "
+        "order: answers in float64 (`module.double()`); longer sequences (longest=N); another seed."
+    ),
+}
 _LANGUAGE = (
     "Leave prompts of vectors off for untrusted clients: they turn a column space into the unembedding "
     "itself. Tell few log-probabilities, and take no logit bias beside them, or one of a few units only. "
@@ -87,6 +100,8 @@ def advice_for(result: Result) -> str:
         )
     if result.status in (Status.NOT_IDENTIFIABLE, Status.BUDGET_SPENT):
         return _GENERAL[result.status]
+    if result.family == Family.TOKENS.value:
+        return _TOKENS[result.status]
     causes = _causes(result)
     if result.parts:
         names = ", ".join(result.parts)
