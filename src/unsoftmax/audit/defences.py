@@ -279,6 +279,10 @@ _AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
 }
 
 
+# numbers that make sense, where 2 does not
+_EXAMPLES = {"prada": "0.9", "structured-rows": "0.05", "noise": "0.01", "tolerance": "0.01"}
+
+
 def _number(kind: str, value: str) -> float:
     """The number of a defence, finite and, where it counts something, whole."""
     try:
@@ -289,7 +293,7 @@ def _number(kind: str, value: str) -> float:
     if not np.isfinite(number) or (whole and number != int(number)):
         raise UsageError(
             f"the defence {kind}={value!r} needs a number{', a whole one' if whole else ''}; write for "
-            f"instance {kind}=2"
+            f"instance {kind}={_EXAMPLES.get(kind, '2')}"
         )
     return number
 

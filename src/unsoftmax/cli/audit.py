@@ -214,16 +214,20 @@ def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:
 def _describe(done: Audit) -> str:
     from unsoftmax.audit.facts import verdict
 
-    lines = [verdict(done), ""]
+    lines = [in_paragraph("", verdict(done), indent=0), ""]
     if not done.result.status.recovered:
-        lines += [f"{'reason':<16} {done.result.status}: {done.result.reason}", ""]
+        lines += [in_paragraph("reason", f"{done.result.status}: {done.result.reason}", indent=17), ""]
         lines += [in_paragraph("try", done.result.advice, indent=17), ""]
     lines += [
-        f"{finding.subject:<16} {finding.value:<22} {finding.evidence}{_price(finding.queries)}"
+        in_paragraph(
+            f"{finding.subject:<16} {finding.value:<22}",
+            f"{finding.evidence}{_price(finding.queries)}",
+            indent=40,
+        )
         for finding in done.findings
     ]
     if done.defences is not None:
-        lines += ["", f"{'defences':<16} {done.defences.advice}"]
+        lines += ["", in_paragraph("defences", done.defences.advice, indent=17)]
     lines += ["", *[f"{name:<16} {path}" for name, path in done.result.artifacts.items()]]
     return "\n".join(lines)
 

@@ -14,7 +14,7 @@ import typer
 
 from unsoftmax.cli.command import command
 from unsoftmax.cli.options import Asking, Json, LedgerPath, Target
-from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import counting_bar
 from unsoftmax.cli.stand_in import holds_model, model_behind
 
@@ -92,9 +92,10 @@ def defend(
 
 def describe(table: Defences) -> str:
     """The table for people."""
+    wide = max(len("defence"), *(len(row.label) for row in table.rows))
     lines = [
-        f"{'defence':<52} {'attack ended':<16} {'queries':>9} {'parameters':>11} {'answers':>9} "
-        f"{'users lose':>11} {'refused':>8}"
+        f"{'defence':<{wide}} {'attack ended':<13}{'queries':>9} {'parameters':>10} {'answers':>8} "
+        f"{'users lose':>10} {'refused':>7}"
     ]
     for row in table.ranked:
         ended = row.status.lower().replace("_", " ") if row.attacked else "not attacked"
@@ -102,21 +103,22 @@ def describe(table: Defences) -> str:
             "-" if value is None else f"{value:.1e}" for value in (row.parameter_error, row.functional_error)
         ]
         lines.append(
-            f"{row.label:<52} {ended:<16} {row.queries:>9,} {numbers[0]:>11} {numbers[1]:>9} "
-            f"{row.distortion:>11.1e} {row.refused:>8.1%}"
+            f"{row.label:<{wide}} {ended:<13}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
+            f"{row.distortion:>10.1e} {row.refused:>7.1%}"
         )
-    lines += [f"  {row.label}: the attack adapted by {row.adapted}" for row in table.ranked if row.adapted]
+    notes = [f"{row.label}: the attack adapted by {row.adapted}" for row in table.ranked if row.adapted]
     if any(not row.attacked for row in table.rows):
-        lines.append(
+        notes.append(
             "not attacked: there is no attack on such answers of such a model here, which is no evidence of "
             "safety"
         )
-    lines += [
+    notes += [
         "parameters, answers: relative errors of the attacker; users lose: distortion of honest answers, "
         "relative",
         f"honest users: {table.honest}",
     ]
-    return "\n".join([*lines, "", table.advice])
+    lines += ["", *(in_paragraph("", note, indent=0) for note in notes)]
+    return "\n".join([*lines, "", in_paragraph("", table.advice, indent=0)])
 
 
 def n_workers() -> int:
