@@ -36,7 +36,8 @@ _CONSTANT = "All answers are equal. Check that the target reads its input, and t
 _CURVED = (
     "One row alone is answered by a curve, so there is a network or a norm around the attention. A ReLU "
     "network on top would have been found. If the target can answer with vectors, pass outputs=m: whole "
-    "encoder blocks are recovered from those."
+    "encoder blocks are recovered from those. A network that reads one row, without attention, is recovered "
+    "by `unsoftmax.recover_network`."
 )
 _GENERAL = {
     Status.NOT_IDENTIFIABLE: (
