@@ -66,7 +66,10 @@ def start_scores(
     """limit: longest row allowed. Raises Unresolved where the outputs are too few for the heads."""
     H, d, m = values.shape
     if rows_shown(H, m) < 1:
-        raise Unresolved(f"{H} heads show through {m} outputs only, too few to read every head's weight")
+        raise Unresolved(
+            f"{H} heads show through {m} outputs only, too few to read every head's weight; pass a readout: "
+            "heads are recovered from single numbers another way"
+        )
     first, last = _moderate_lengths(queries, baseline, values, rng, limit)
     size = float(np.sqrt(first * last / d))
     if baseline.coarse or H <= _FEW_HEADS:
