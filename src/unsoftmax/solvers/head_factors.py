@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from unsoftmax.arrays import Array
 
-__all__ = ["HeadFactors", "ScoreFactors", "balanced_factors", "stacked", "with_one"]
+__all__ = ["HeadFactors", "ScoreFactors", "balanced_factors", "spectrum", "stacked", "with_one"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class ScoreFactors:
     def matrices(self) -> Array:
         """[W w0] of every head, (H, d, d+1)."""
         return np.asarray(np.einsum("hrd,hre->hde", self.K, self.Q))
+
+    @property
+    def spectra(self) -> list[Array]:
+        """Singular values of [W w0] of every head."""
+        return [spectrum(K, Q) for K, Q in zip(self.K, self.Q, strict=True)]
 
     def score_changes(self, K: Array, Q: Array) -> Array:
         """First-order changes of [W w0], (H, d, d+1), when the factors change by K and Q."""
@@ -144,6 +149,12 @@ def _truncated(matrix: Array, rank: int) -> tuple[Array, Array]:
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     root = np.sqrt(values[:rank])
     return np.asarray((left[:, :rank] * root).T), np.asarray(root[:, None] * right[:rank])
+
+
+def spectrum(K: Array, Q: Array) -> Array:
+    """Singular values of KᵀQ, which is not formed."""
+    left, right = np.linalg.qr(K.T)[1], np.linalg.qr(Q.T)[1]
+    return np.asarray(np.linalg.svd(left @ right.T, compute_uv=False))
 
 
 def balanced_factors(K: Array, Q: Array, rank: int) -> tuple[Array, Array]:

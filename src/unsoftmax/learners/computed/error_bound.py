@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.fit_progress import MANY
 from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
 from unsoftmax.solvers.two_row_fit import TwoRowFit
 
-__all__ = ["HeadErrors", "bound_errors"]
+__all__ = ["HeadErrors", "bound_errors", "few_draws"]
 
 _LEVEL = 0.99
 # Roundings of a shared row are not independent, and the plain 99 % bound covers 94 %. The largest error was
@@ -20,9 +21,15 @@ _LEVEL = 0.99
 # query gain 20, readouts a hundredth apart). `python -m benchmarks.float32_layers` prints coverage.
 _FACTOR = 1.75
 _DRAWS = 400
-# where every draw is a system of equations: errors of thousands of parameters have nearly one size
-_FEW_DRAWS = 4
+# where every draw is a system of equations: errors of thousands of parameters have nearly one size, and with
+# many every system takes half a minute
+_FEW_DRAWS, _FEWEST_DRAWS = 4, 2
 _DRAWN = RefinementOptions(inner_iterations=60, inner_tolerance=1e-2)
+
+
+def few_draws(unknowns: int) -> int:
+    """How many, where JᵀJ is not held."""
+    return _FEWEST_DRAWS if unknowns > MANY else _FEW_DRAWS
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,7 @@ def bound_errors(fit: TwoRowFit, heads: HeadFactors, bits: int, rng: np.random.G
     """fit: weighted so that residuals have one variance. Changes of W are linear in the step, so the gauge of
     K and Q does not count."""
     spread = Spread.of(fit, heads, gauge=heads.gauge, options=_DRAWN)
-    count = _DRAWS if heads.unknowns <= spread.options.dense_limit else _FEW_DRAWS
+    count = _DRAWS if heads.unknowns <= spread.options.dense_limit else few_draws(heads.unknowns)
     readouts = np.linalg.norm(heads.v, axis=1)
     sizes = np.linalg.norm(heads.matrices[:, :, :-1], axis=(1, 2))
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
-__all__ = ["report_step"]
+from unsoftmax.solvers.joint_refinement import RefinementOptions
+
+__all__ = ["MANY", "report_steps"]
 
 _log = logging.getLogger("unsoftmax.progress")
+# unknowns from which a fit takes minutes: it takes no step that hardly helps, and few draws of its errors
+MANY = 20_000
 
 
-def report_step(step: int, residual: float) -> None:
-    """A line, shown with --verbose."""
-    _log.info("fit of all parameters, step %d: residual %.2g", step, residual)
+def report_steps(what: str, options: RefinementOptions) -> Callable[[int, float], None]:
+    """A line for every step, shown with --verbose. what: which of the fits this is."""
+
+    def report(step: int, residual: float) -> None:
+        _log.info("%s, step %d of at most %d: residual %.2g", what, step, options.iterations, residual)
+
+    return report

@@ -117,7 +117,7 @@ class ComputedHeadsLearner:
         bits = self.format.mantissa_bits + 1
         recover = recover_heads if asker.outputs is None else recover_vector_heads
         with asker.phase("heads"):
-            found = recover(asker, bits, rng)
+            found = recover(asker, bits, rng, expect=lambda more: asker.expect(asker.bill.total + more))
         return Learned(
             _plain(found.model),
             _CLAIM,

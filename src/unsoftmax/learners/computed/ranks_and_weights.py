@@ -56,10 +56,11 @@ def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFacto
 def cut_ranks(fit: TwoRowFit, fitted: Refined[HeadFactors], baseline: Baseline) -> HeadFactors:
     """The lowest ranks that the answers accept."""
     heads, noise = fitted.state, baseline.noise
+    spectra = heads.spectra
     for cut in (None, *_CUTS):
         if cut is not None and cut * noise > 0.05:
             continue
-        ranks = _ranks_after(heads, None if cut is None else cut * noise)
+        ranks = _ranks_after(spectra, heads.ranks, None if cut is None else cut * noise)
         if ranks == heads.ranks:
             continue
         trimmed = refine(fit, heads.cut(ranks), _SHORT)
@@ -77,13 +78,12 @@ def explains_as_much(answers: int, whole: Refined[_State], cut: Refined[_State])
     return cut.rms[-1] ** 2 < whole.rms[-1] ** 2 * (1.0 + 3.0 * lost / free + _SETTLED)
 
 
-def _ranks_after(heads: HeadFactors, relative: float | None) -> tuple[int, ...]:
-    spectra = [np.linalg.svd(matrix, compute_uv=False) for matrix in heads.matrices]
+def _ranks_after(spectra: list[Array], ranks: tuple[int, ...], relative: float | None) -> tuple[int, ...]:
     found = [
         _rank_at_gap(values, rank) if relative is None else int((values > relative * values[0]).sum())
-        for values, rank in zip(spectra, heads.ranks, strict=True)
+        for values, rank in zip(spectra, ranks, strict=True)
     ]
-    return tuple(max(1, min(new, old)) for new, old in zip(found, heads.ranks, strict=True))
+    return tuple(max(1, min(new, old)) for new, old in zip(found, ranks, strict=True))
 
 
 def _rank_at_gap(values: Array, rank: int) -> int:

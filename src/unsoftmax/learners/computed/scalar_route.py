@@ -10,13 +10,20 @@ import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.cross_rows import fit_cross_rows
-from unsoftmax.learners.computed.fit_progress import report_step
+from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
-from unsoftmax.learners.computed.prices import PRICE_OF_NUMBERS, first_pairs
+from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, first_pairs
 from unsoftmax.learners.computed.ranks_and_weights import cut_ranks, reweighted, with_one_more_row
-from unsoftmax.learners.computed.two_row_queries import Asks, Baseline, Counted, TwoRowQueries, read_baseline
+from unsoftmax.learners.computed.two_row_queries import (
+    Asks,
+    Baseline,
+    Counted,
+    Expect,
+    TwoRowQueries,
+    read_baseline,
+)
 from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
@@ -34,6 +41,10 @@ _FIRST = RefinementOptions(
     iterations=25, damping=1e-5, improvement=2e-2, inner_iterations=60, inner_tolerance=1e-2
 )
 _LAST = RefinementOptions(damping=1e-7, improvement=3e-3, inner_iterations=60, inner_tolerance=1e-2)
+# the same with many unknowns, where a step takes half a minute: d = 384 with twelve heads is at its rounding
+# after three steps of the first fit and two of the last; further ones change W by a hundredth of its error
+_FIRST_OF_MANY = replace(_FIRST, iterations=6, improvement=0.3)
+_LAST_OF_MANY = replace(_LAST, iterations=4, improvement=3e-2)
 
 
 @dataclass(frozen=True)
@@ -57,11 +68,13 @@ class _Start:
     blocks: list[AnswerBlock]
 
 
-def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0) -> FittedHeads:
+def fit_heads(
+    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
+) -> FittedHeads:
     """bits: significant bits of the layer's numbers. effort: most general pairs of rows, in units of the
     parameters; where the start was dear, fewer are asked, and at least half of it.
     """
-    counted = Counted(asker)
+    counted = Counted(asker, expect)
     queries = TwoRowQueries(counted, bits)
     limit = queries.asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
@@ -70,14 +83,19 @@ def fit_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 
     left = effort * (PRICE_OF_NUMBERS - counted.asked / start.heads.parameters)
     most = 1.0 if baseline.coarse or start.heads.heads == 1 else _MOST_PAIRS
     pairs = float(np.clip(left, 0.5 * effort, most * effort))
+    size = start.heads.parameters
+    first = first_pairs(start.heads.heads, max(start.heads.ranks), size)
+    counted.expect(pairs * size + first + FRESH_QUERIES)
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
     heads = cut_ranks(fit, refined, baseline)
     left = rms(fit.residual(heads)) / baseline.unit_rounding
-    for _ in range(2):
+    many = heads.unknowns > MANY
+    options = _LAST_OF_MANY if many else _LAST
+    for _ in range(1 if many else 2):
         fit = reweighted(fit, heads)
-        heads = refine(fit, heads, _LAST, progress=report_step).state
+        heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state
     return FittedHeads(heads, fit, baseline, left)
 
 
@@ -99,8 +117,8 @@ def _with_general_pairs(
     heads, size = start.heads, start.heads.parameters
     blocks = []
     if heads.heads > 1:
-        count = first_pairs(heads.heads, max(heads.ranks), size)
-        blocks.append(grid_of_spread(queries, heads, count, 1.0, rng))
+        first = first_pairs(heads.heads, max(heads.ranks), size)
+        blocks.append(grid_of_spread(queries, heads, first, 1.0, rng))
         heads = fit_cross_rows(heads, start.others, blocks)
     blocks.append(grid_of_spread(queries, heads, 0.25 * pairs * size, 1.3, rng))
     heads = fit_cross_rows(heads, start.others, blocks)
@@ -113,12 +131,14 @@ def _fitted_with_rows_to_spare(
     fit: TwoRowFit, heads: HeadFactors, baseline: Baseline, rng: np.random.Generator
 ) -> Refined[HeadFactors]:
     """Fits at the ranks found, and with one row more a head for as long as the answers are not explained."""
-    options = replace(_FIRST, iterations=60, damping=1e-3, improvement=1e-3) if baseline.coarse else _FIRST
+    options = _FIRST_OF_MANY if heads.unknowns > MANY else _FIRST
     if baseline.coarse:
+        options = replace(_FIRST, iterations=60, damping=1e-3, improvement=1e-3)
         heads = with_one_more_row(with_one_more_row(heads, rng), rng)
-    refined = refine(fit, heads, options, progress=report_step)
+    progress = report_steps("fit of all parameters", options)
+    refined = refine(fit, heads, options, progress=progress)
     for _ in range(2):
         if baseline.coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:
             break
-        refined = refine(fit, with_one_more_row(refined.state, rng), options, progress=report_step)
+        refined = refine(fit, with_one_more_row(refined.state, rng), options, progress=progress)
     return refined

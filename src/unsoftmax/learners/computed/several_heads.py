@@ -12,7 +12,7 @@ from unsoftmax.learners.computed.attempts import first_believed
 from unsoftmax.learners.computed.error_bound import HeadErrors, bound_errors
 from unsoftmax.learners.computed.fresh_check import FreshCheck, check_fresh
 from unsoftmax.learners.computed.scalar_route import FittedHeads, fit_heads
-from unsoftmax.learners.computed.two_row_queries import Asks
+from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.head_factors import HeadFactors
 
@@ -59,14 +59,18 @@ def as_model(heads: HeadFactors) -> MultiHead:
     return MultiHead(singles, heads.c)
 
 
-def recover_heads(asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0) -> RecoveredHeads:
+def recover_heads(
+    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
+) -> RecoveredHeads:
     """All heads up to their order, with honest bounds. Raises Unresolved, naming the obstacle, where that
     cannot be done.
 
     Queries: about 3.5 to 5 times the parameters for wide layers; the search for plateaus costs some hundreds
     more, which shows in small ones.
     """
-    return first_believed(lambda: _judged(asker, fit_heads(asker, bits, rng, effort), bits, rng), bits)
+    return first_believed(
+        lambda: _judged(asker, fit_heads(asker, bits, rng, effort, expect), bits, rng), bits
+    )
 
 
 def _judged(asker: Asks, fitted: FittedHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:

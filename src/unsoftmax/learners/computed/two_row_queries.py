@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,7 @@ __all__ = [
     "Asks",
     "Baseline",
     "Counted",
+    "Expect",
     "TwoRowQueries",
     "ask_sequences",
     "random_basis",
@@ -26,6 +28,9 @@ __all__ = [
 ]
 
 _COARSE = 1e-4  # noise: float16 layers have 1e-3, bfloat16 ones 4e-3, float32 ones below 1e-6
+
+
+Expect = Callable[[int], None]  # told how many queries are still to come, for progress
 
 
 class Asks(Protocol):
@@ -45,9 +50,14 @@ class Asks(Protocol):
 class Counted:
     """An asker that counts what passes through it, for learners that keep to a price."""
 
-    def __init__(self, asker: Asks) -> None:
-        self._asker = asker
+    def __init__(self, asker: Asks, expect: Expect | None = None) -> None:
+        self._asker, self._expect = asker, expect
         self.asked = 0
+
+    def expect(self, more: float) -> None:
+        """So many queries are still to come."""
+        if self._expect is not None:
+            self._expect(int(more))
 
     @property
     def width(self) -> int:

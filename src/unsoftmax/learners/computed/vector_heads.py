@@ -6,10 +6,10 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.attempts import first_believed
-from unsoftmax.learners.computed.error_bound import HeadErrors
+from unsoftmax.learners.computed.error_bound import HeadErrors, few_draws
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
-from unsoftmax.learners.computed.two_row_queries import Asks
+from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.learners.computed.vector_route import FittedVectorHeads, fit_vector_heads
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
@@ -20,18 +20,19 @@ __all__ = ["recover_vector_heads"]
 # Outputs of one sequence share the rounding of its weights, so the plain 99 % bound is too small: the largest
 # error was 1.6 times it over 40 layers of width 8, 1.4 times over 50 of width 16.
 _FACTOR = 2.0
-# few where every draw is a system of equations: errors of thousands of parameters have nearly one size
-_DRAWS, _FEW_DRAWS = 200, 4
+_DRAWS = 200
 _DRAWN = RefinementOptions(inner_iterations=40, inner_tolerance=2e-2)
 
 
 def recover_vector_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0
+    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
 ) -> RecoveredHeads:
     """All heads up to their order. Queries: about 7.6 times the parameters over the outputs. Raises
     Unresolved, naming the obstacle, where that cannot be done.
     """
-    return first_believed(lambda: _judged(asker, fit_vector_heads(asker, bits, rng, effort), bits, rng), bits)
+    return first_believed(
+        lambda: _judged(asker, fit_vector_heads(asker, bits, rng, effort, expect), bits, rng), bits
+    )
 
 
 def _judged(asker: Asks, fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
@@ -54,7 +55,7 @@ def _errors(fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> H
     """99 % bounds from the covariance of the fit, relative to W, V and the constants."""
     heads = fitted.heads
     spread = Spread.of(fitted.fit, heads, gauge=heads.gauge, options=_DRAWN)
-    count = _DRAWS if heads.unknowns <= spread.options.dense_limit else _FEW_DRAWS
+    count = _DRAWS if heads.unknowns <= spread.options.dense_limit else few_draws(heads.unknowns)
     sizes = np.linalg.norm(heads.matrices[:, :, :-1], axis=(1, 2))
     values = np.linalg.norm(heads.values, axis=(1, 2))
     largest = max(float(np.linalg.norm(heads.c)), float(values.max()))

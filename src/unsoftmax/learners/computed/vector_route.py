@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
-from unsoftmax.learners.computed.fit_progress import report_step
+from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.output_spaces import read_values
 from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_VECTORS
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
@@ -15,12 +15,14 @@ from unsoftmax.learners.computed.two_row_queries import (
     Asks,
     Baseline,
     Counted,
+    Expect,
     TwoRowQueries,
     random_sequences,
     read_baseline,
 )
 from unsoftmax.learners.computed.vector_scores import rows_shown
 from unsoftmax.learners.computed.vector_start import ScoreStart, start_scores
+from unsoftmax.solvers.head_factors import spectrum
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
@@ -49,8 +51,7 @@ _SHORT = RefinementOptions(
     inner_iterations=60,
     inner_tolerance=3e-2,
 )
-# unknowns from which products are dear: there is no first fit, and the first steps see every second sequence
-_MANY = 20_000
+# with many unknowns there is no first fit, and the first steps see every second sequence
 _THINNED = 2
 _ROUGH = RefinementOptions(
     iterations=20,
@@ -86,10 +87,10 @@ class FittedVectorHeads:
 
 
 def fit_vector_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0
+    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
 ) -> FittedVectorHeads:
     """bits: significant bits of the layer's numbers. effort: scales the price."""
-    counted = Counted(asker)
+    counted = Counted(asker, expect)
     queries = TwoRowQueries(counted, bits)
     d, limit = queries.width, asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(d)), limit), spare=1 + max(4, d // 8))
@@ -98,7 +99,7 @@ def fit_vector_heads(
     blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
     heads = _first_heads(start, values, baseline)
     shown = rows_shown(heads.heads, heads.outputs)
-    if heads.unknowns <= _MANY:
+    if heads.unknowns <= MANY:
         least = int(_LEAST_GENERAL * heads.parameters / heads.outputs)
         blocks += _general(queries, start.size, least, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
@@ -108,6 +109,7 @@ def fit_vector_heads(
         count = int(price * parameters) - FRESH_QUERIES - counted.asked
         if part and count < part * counted.asked:
             break
+        counted.expect(max(count, 0) + FRESH_QUERIES)
         blocks += _general(queries, start.size, max(count, 0), shown, rng, limit)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
@@ -115,7 +117,7 @@ def fit_vector_heads(
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
     for _ in range(2):
         fit = _reweighted(fit, heads)
-        heads = refine(fit, heads, _LAST, progress=report_step).state
+        heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
     return FittedVectorHeads(heads, fit, baseline, left)
 
 
@@ -131,8 +133,8 @@ def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorH
     """At the ranks that the fit itself shows; in coarse arithmetic, at the lowest that it accepts."""
     if baseline.coarse:
         return _lowest_ranks(fit, refine(fit, heads, _FIRST))
-    if heads.unknowns > _MANY:
-        heads = refine(fit.sampled(_THINNED), heads, _ROUGH, progress=report_step).state
+    if heads.unknowns > MANY:
+        heads = refine(fit.sampled(_THINNED), heads, _ROUGH, progress=report_steps("rough fit", _ROUGH)).state
     return _with_lower_ranks(fit, heads, baseline, _FIRST)
 
 
@@ -140,13 +142,14 @@ def _with_lower_ranks(
     fit: SequenceFit, heads: VectorHeads, baseline: Baseline, options: RefinementOptions
 ) -> VectorHeads:
     """Fitted, and cut where the answers are explained as well without what is cut."""
-    refined = refine(fit, heads, options, progress=report_step)
+    progress = report_steps("fit of all parameters", options)
+    refined = refine(fit, heads, options, progress=progress)
     left = refined.rms[-1] * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
     cut = _cut(refined.state, baseline.noise)
     same = cut.ranks == heads.ranks and cut.value_ranks == heads.value_ranks
     if baseline.coarse or same or left > _SETTLED:
         return refined.state
-    trimmed = refine(fit, cut, options, progress=report_step)
+    trimmed = refine(fit, cut, options, progress=progress)
     return trimmed.state if explains_as_much(fit.answers, refined, trimmed) else refined.state
 
 
@@ -205,13 +208,15 @@ def _value_ranks(values: Array, baseline: Baseline) -> list[int]:
 def _cut(heads: VectorHeads, noise: float) -> VectorHeads:
     """Without singular values that are rounding, or that stand behind a wide gap."""
     return heads.cut(
-        [_rank(matrix, rank, noise) for matrix, rank in zip(heads.matrices, heads.ranks, strict=True)],
-        [_rank(value, rank, noise) for value, rank in zip(heads.values, heads.value_ranks, strict=True)],
+        [_rank(values[:rank], noise) for values, rank in zip(heads.spectra, heads.ranks, strict=True)],
+        [
+            _rank(spectrum(U, T)[:rank], noise)
+            for U, T, rank in zip(heads.U, heads.T, heads.value_ranks, strict=True)
+        ],
     )
 
 
-def _rank(matrix: Array, rank: int, noise: float) -> int:
-    values = np.linalg.svd(matrix, compute_uv=False)[:rank]
+def _rank(values: Array, noise: float) -> int:
     kept = max(1, int((values > _ROUNDING_OF_FACTORS * noise * values[0]).sum()))
     ratios = values[: kept - 1] / values[1:kept]
     far = (ratios > 20.0) & (values[1:kept] < 1e-3 * values[0])
