@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import copy
+import sys
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,11 @@ class Case:
     vector: bool
     seeds: int
     dtype: torch.dtype = torch.float32
+
+    @property
+    def name(self) -> str:
+        arithmetic = str(self.dtype).removeprefix("torch.")
+        return f"{arithmetic} d={self.width} H={self.heads} {'vectors' if self.vector else 'numbers'}"
 
 
 GRID = (
@@ -74,7 +80,8 @@ def run(case: Case, seed: int) -> dict[str, Any]:
     double = TorchOracle(copy.deepcopy(layer).double(), readout=readout)
     truth = truth_of(layer, readout)
     price = learning / truth.parameters * (case.width if case.vector else 1)
-    row: dict[str, Any] = {"status": str(result.status), "price": price, "seconds": spent}
+    row: dict[str, Any] = {"seed": seed, "status": str(result.status), "price": price, "seconds": spent}
+    row["reason"] = result.reason
     if result.model is not None and result.error_bound is not None:
         exact = truth if case.heads > 1 else _alone(truth)
         error = result.model.distance(exact)
@@ -126,6 +133,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--most", type=int, default=None, help="at most so many seeds of every kind")
     parser.add_argument("--largest", type=int, default=None, help="no layers wider than this")
+    parser.add_argument("--only", nargs="+", help="rows of the table, such as 'float32 d=16 H=2 numbers'")
     options = parser.parse_args()
     torch.set_num_threads(1)
     columns = ("layer", "answers", "WITHIN_BOUND", "queries, median / most", "error, median / worst")
@@ -134,18 +142,21 @@ def main() -> None:
     for case in GRID:
         if case.width > (16 if options.fast else options.largest or case.width):
             continue
+        if options.only and case.name not in options.only:
+            continue
         seeds = min(case.seeds, 3 if options.fast else case.seeds, options.most or case.seeds)
         rows = [run(case, seed) for seed in range(options.first, options.first + seeds)]
         print(_line(case, rows), flush=True)
+        for row in rows:
+            if not row.get("covered"):
+                print(f"seed {row['seed']}: {row['status']}, {row['reason']}", file=sys.stderr, flush=True)
 
 
 def _line(case: Case, rows: list[dict[str, Any]]) -> str:
     good = [row for row in rows if "error" in row]
-    name = str(case.dtype).removeprefix("torch.")
     unit = "p/m" if case.vector else "p"
     cells = [
-        f"{name} d={case.width} H={case.heads}",
-        "vectors" if case.vector else "numbers",
+        *case.name.rsplit(" ", 1),
         f"{sum(row['status'] == 'WITHIN_BOUND' for row in rows)} of {len(rows)}",
         f"{np.median([row['price'] for row in rows]):.2f} / {max(row['price'] for row in rows):.2f} {unit}",
     ]
