@@ -34,6 +34,9 @@ _ENOUGH_FOR_A_PRECONDITIONER = (
 _WIDE = 3000  # unknowns of a head from which its block is not held: 70 MB, and seconds to factorise
 # unknowns from which products with J are computed in float32: steps need three digits, and take half the time
 _SHORT_PRODUCTS = 20_000
+# cosine of a readout and a row, in such products: usual ones are 1/√d, and a start of a readout that is off
+# by a hundredth leaves a hundredth of that
+_STILL = 1e-3
 
 
 @dataclass(frozen=True)
@@ -99,10 +102,38 @@ def predict_block(heads: HeadFactors, block: AnswerBlock) -> Array:
     return total
 
 
-def _at(heads: HeadFactors, block: AnswerBlock, h: int) -> HeadAt:
-    keys, queries = block.A @ heads.K[h].T, block.asking @ heads.Q[h].T
-    share = expit(block.crossed(keys, queries))
-    return HeadAt(keys, queries, share, share * (1.0 - share) * (block.A @ heads.v[h])[:, None])
+@dataclass(frozen=True)
+class _BlockAt:
+    """All heads on a block. shares (n_a, H, n_b), or (n, H, 1) of a list. moving: heads whose scores move
+    answers. The others' readouts are orthogonal to the first rows, as those of all but one head are where one
+    is isolated.
+    """
+
+    heads: tuple[HeadAt, ...]
+    shares: Array
+    moving: tuple[int, ...]
+
+    @classmethod
+    def of(cls, heads: HeadFactors, block: AnswerBlock, still: float) -> Self:
+        """still: cosine of readouts and first rows up to which they count as orthogonal."""
+        along = block.A @ heads.v.T
+        sizes = np.outer(np.linalg.norm(block.A, axis=1), np.linalg.norm(heads.v, axis=1))
+        moving = tuple(np.flatnonzero((np.abs(along) > still * sizes).any(axis=0)).tolist())
+        shares = np.empty((len(block.A), heads.heads, block.answers.shape[1]), dtype=block.A.dtype)
+        states = []
+        for h in range(heads.heads):
+            keys, queries = block.A @ heads.K[h].T, block.asking @ heads.Q[h].T
+            share = expit(block.crossed(keys, queries))
+            shares[:, h] = share
+            states.append(HeadAt(keys, queries, share, share * (1.0 - share) * along[:, h : h + 1]))
+        return cls(tuple(states), shares, moving)
+
+
+def _through(rows: Array, factors: Array, chosen: Sequence[int]) -> list[Array]:
+    """Rows (n, e) through the factors (H, r, e) of the chosen heads, (n, r) of each."""
+    some = factors[list(chosen)]
+    found = rows @ some.reshape(-1, some.shape[2]).T
+    return [found[:, i : i + some.shape[1]] for i in range(0, found.shape[1], some.shape[1])]
 
 
 @dataclass(frozen=True)
@@ -126,8 +157,8 @@ class TwoRowFit:
     def linearise(self, heads: HeadFactors) -> TwoRowLinearisation:
         dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
         blocks, cast = tuple(block.cast(dtype) for block in self.blocks), heads.cast(dtype)
-        at = tuple(tuple(_at(cast, block, h) for h in range(heads.heads)) for block in blocks)
-        return TwoRowLinearisation(blocks, cast, at)
+        still = _STILL if dtype is np.float32 else 0.0
+        return TwoRowLinearisation(blocks, cast, tuple(_BlockAt.of(cast, block, still) for block in blocks))
 
     def moved(self, heads: HeadFactors, step: Array) -> HeadFactors:
         return heads.moved(step).balanced()
@@ -139,7 +170,7 @@ class TwoRowLinearisation:
 
     blocks: tuple[AnswerBlock, ...]
     heads: HeadFactors
-    at: tuple[tuple[HeadAt, ...], ...]
+    at: tuple[_BlockAt, ...]
 
     @property
     def unknowns(self) -> int:
@@ -148,13 +179,14 @@ class TwoRowLinearisation:
     def forward(self, step: Array) -> Array:
         K, Q, v, c = self.heads.split(step.astype(self.heads.K.dtype, copy=False))
         parts = []
-        for block, states in zip(self.blocks, self.at, strict=True):
+        for block, at in zip(self.blocks, self.at, strict=True):
             total = block.on_b(block.B @ v.sum(axis=0) + c).copy()
-            for h, state in enumerate(states):
-                score = block.crossed(block.A @ K[h].T, state.queries) + block.crossed(
-                    state.keys, block.asking @ Q[h].T
-                )
-                total += state.slope * score + state.share * (block.A @ v[h])[:, None]
+            total += np.matmul((block.A @ v.T)[:, None], at.shares)[:, 0]
+            keys, queries = _through(block.A, K, at.moving), _through(block.asking, Q, at.moving)
+            for h, key, query in zip(at.moving, keys, queries, strict=True):
+                state = at.heads[h]
+                left, right = np.hstack([key, state.keys]), np.hstack([state.queries, query])
+                total += state.slope * block.crossed(left, right)
             parts.append((block.weights * total).ravel())
         return np.concatenate(parts).astype(np.float64, copy=False)
 
@@ -163,30 +195,32 @@ class TwoRowLinearisation:
         residual = residual.astype(heads.K.dtype, copy=False)
         K, Q, v, c = (*(np.zeros(part.shape) for part in (heads.K, heads.Q, heads.v)), 0.0)
         start = 0
-        for block, states in zip(self.blocks, self.at, strict=True):
+        for block, at in zip(self.blocks, self.at, strict=True):
             size = block.answers.size
             part = residual[start : start + size].reshape(block.answers.shape) * block.weights
             start += size
             c += float(part.sum())
-            shared = block.B.T @ block.summed_over_a(part)
-            for h, state in enumerate(states):
-                sloped = part * state.slope
-                if block.grid:
-                    K[h] += (sloped @ state.queries).T @ block.A
-                    Q[h] += (sloped.T @ state.keys).T @ block.asking
-                else:
-                    K[h] += (sloped * state.queries).T @ block.A
-                    Q[h] += (sloped * state.keys).T @ block.asking
-                v[h] += block.A.T @ (part * state.share).sum(axis=1) + shared
+            v += np.matmul(at.shares, part[:, :, None])[:, :, 0].T @ block.A
+            v += block.B.T @ block.summed_over_a(part)
+            keys, queries = [], []
+            for h in at.moving:
+                sloped, state = part * at.heads[h].slope, at.heads[h]
+                keys.append(sloped @ state.queries if block.grid else sloped * state.queries)
+                queries.append(sloped.T @ state.keys if block.grid else sloped * state.keys)
+            if at.moving:
+                moving = list(at.moving)
+                K[moving] += (np.hstack(keys).T @ block.A).reshape(-1, *K.shape[1:])
+                Q[moving] += (np.hstack(queries).T @ block.asking).reshape(-1, *Q.shape[1:])
         return heads.joined(K, Q, v, c)
 
     def normal(self) -> Array:
         H, size = self.heads.heads, self.heads.per_head
         total = np.zeros((self.unknowns, self.unknowns))
-        for block, states in zip(self.blocks, self.at, strict=True):
+        for block, at in zip(self.blocks, self.at, strict=True):
             for h in range(H):
                 for k in range(h + 1):
-                    part = head_products(block.A, block.B, block.weights, states[h], states[k], block.grid)
+                    pair = at.heads[h], at.heads[k]
+                    part = head_products(block.A, block.B, block.weights, *pair, block.grid)
                     total[h * size : (h + 1) * size, k * size : (k + 1) * size] += part
                     if k < h:
                         total[k * size : (k + 1) * size, h * size : (h + 1) * size] += part.T
@@ -211,10 +245,10 @@ class TwoRowLinearisation:
         """JᵀJ of every head by itself; long lists are sampled."""
         size = self.heads.per_head
         found = [np.zeros((size, size)) for _ in range(self.heads.heads)]
-        for block, states in zip(self.blocks, self.at, strict=True):
+        for block, at in zip(self.blocks, self.at, strict=True):
             step = 1 if block.grid else max(1, len(block.A) // _ENOUGH_FOR_A_PRECONDITIONER)
             part = block if step == 1 else block.every(step)
-            for h, state in enumerate(states):
+            for h, state in enumerate(at.heads):
                 thinned = state if step == 1 else state.every(step)
                 found[h] += head_products(part.A, part.B, part.weights, thinned, thinned, part.grid)
         return found
@@ -227,18 +261,17 @@ class TwoRowLinearisation:
     def wide_heads(self) -> list[WideHead]:
         """JᵀJ of every head by itself, nearly."""
         found = [WideHead.empty(self.heads) for _ in range(self.heads.heads)]
-        for block, states in zip(self.blocks, self.at, strict=True):
-            found = [
-                head.with_more(block.A, block.B, block.weights, state, block.grid)
-                for head, state in zip(found, states, strict=True)
-            ]
+        for block, at in zip(self.blocks, self.at, strict=True):
+            asking = block.asking.T @ block.asking / max(len(block.B), 1)
+            for h in at.moving:
+                found[h] = found[h].with_more(block.A, asking, block.weights, at.heads[h], block.grid)
         return found
 
     @cached_property
     def _shared_readouts(self) -> SharedReadouts:
         found = SharedReadouts()
-        for block, states in zip(self.blocks, self.at, strict=True):
-            shares = np.stack([state.share for state in states])
+        for block, at in zip(self.blocks, self.at, strict=True):
+            shares = at.shares.swapaxes(0, 1)
             found.add(block.group, (block.A, block.B), block.weights, shares, block.grid)
         return found
 

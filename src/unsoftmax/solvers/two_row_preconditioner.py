@@ -17,7 +17,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import cho_factor, cho_solve
-from unsoftmax.solvers.head_factors import HeadFactors, with_one
+from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import Inverse
 from unsoftmax.solvers.two_row_normal import HeadAt
 
@@ -66,15 +66,17 @@ class WideHead:
         queries, first, keys, asking = (np.zeros((n, n)) for n in (r, d, r, d + 1))
         return cls(queries, first, keys, asking, 0.0)
 
-    def with_more(self, A: Array, B: Array, weights: Array, at: HeadAt, grid: bool) -> Self:
-        """With the sums over one more block of answers."""
+    def with_more(self, A: Array, asking: Array, weights: Array, at: HeadAt, grid: bool) -> Self:
+        """With the sums over one more block of answers. asking: mean of [b; 1][b; 1]ᵀ over the block's asking
+        rows, which stands for the mean weighted by squared slopes: it is the same for all heads.
+        """
         squares = (weights * at.slope) ** 2
         of_first, of_last = squares.sum(axis=1), squares.sum(axis=0 if grid else 1)
         return type(self)(
             self.queries + _moment(at.queries, of_last),
             self.first + _moment(A, of_first),
             self.keys + _moment(at.keys, of_first),
-            self.asking + _moment(with_one(B), of_last),
+            self.asking + float(squares.sum()) * asking,
             self.mass + float(squares.sum()),
         )
 

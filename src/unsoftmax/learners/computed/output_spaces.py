@@ -24,6 +24,9 @@ _ACROSS = (
 )
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
 _CHUNK = 4  # directions asked at a time
+# smallest singular value of all heads' output spaces side by side, from which they take the sum of the values
+# apart; nearer spaces, as those of heads with nearly equal values, would multiply errors by its inverse
+_APART = 0.03
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
 _MOVES = (0.2, 0.06, 0.02)
@@ -133,7 +136,9 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
         ranks = _ranks(rows[kept], jumps[kept], plateaus.noise)
         if not baseline.coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
             parts = _signed(jumps[kept], rows[kept], baseline)
-            return _checked(_from_outputs(parts, ranks, baseline), parts, rows[kept], plateaus.noise)
+            spaces = _output_spaces(parts, ranks)
+            if np.linalg.norm(np.concatenate(spaces), -2) > _APART:
+                return _checked(_from_outputs(spaces, baseline), parts, rows[kept], plateaus.noise)
     if kept.sum() < d:
         raise _Unreadable("heads switch while the first row moves")
     parts = _signed(jumps[kept], rows[kept], baseline)
@@ -173,9 +178,13 @@ def _checked(values: Array, parts: Array, rows: Array, noise: float) -> Array:
     return values
 
 
-def _from_outputs(parts: Array, ranks: list[int], baseline: Baseline) -> Array:
+def _output_spaces(parts: Array, ranks: list[int]) -> list[Array]:
+    """Orthonormal rows T_h that span the outputs of every head."""
+    return [np.linalg.svd(parts[:, h], full_matrices=False)[2][:rank] for h, rank in enumerate(ranks)]
+
+
+def _from_outputs(spaces: list[Array], baseline: Baseline) -> Array:
     """Output spaces T_h side by side take Σ V_h apart."""
-    spaces = [np.linalg.svd(parts[:, h], full_matrices=False)[2][:rank] for h, rank in enumerate(ranks)]
     inverse = np.linalg.pinv(np.concatenate(spaces))  # (m, Σ ranks)
     found, start = [], 0
     for space in spaces:

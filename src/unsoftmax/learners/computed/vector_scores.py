@@ -56,19 +56,24 @@ def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> Head
     last = block.rows[:, -1]
     rows = block.rows[:, :-1] - last[:, None]
     wanted = block.answers - baseline.c - last @ baseline.v_sum
-    weights, wrong = _weights(rows, values, wanted[:, None])
+    weights, wrong = _weights(rows, values, wanted[:, None], _cut(baseline))
     scores, errors, trust = _scores_of(weights[:, 0], wrong[:, 0], baseline)
     return HeadScores(rows, with_one(last), scores, errors, trust)
 
 
-def _weights(rows: Array, values: Array, wanted: Array) -> tuple[Array, Array]:
+def _cut(baseline: Baseline) -> float:
+    """Heads with values 1e-2 apart differ in 1e-2 of what they show; ten roundings are noise."""
+    return min(1e-4, 10.0 * baseline.noise)
+
+
+def _weights(rows: Array, values: Array, wanted: Array, cut: float) -> tuple[Array, Array]:
     """rows (G, n, d), each with k answers wanted (G, k, m): weights (G, k, H, n), and their expected
-    errors.
+    errors. cut: relative singular value of what the heads show, from which it counts.
     """
     (G, n, d), (H, _, m) = rows.shape, values.shape
     shown = rows.reshape(-1, d) @ values.transpose(1, 0, 2).reshape(d, -1)
     shown = shown.reshape(G, n, H, m).transpose(0, 2, 1, 3).reshape(G, H * n, m)
-    inverse = np.linalg.pinv(shown.transpose(0, 2, 1), rcond=1e-4)  # (G, Hn, m)
+    inverse = np.linalg.pinv(shown.transpose(0, 2, 1), rcond=cut)  # (G, Hn, m)
     weights = wanted @ inverse.transpose(0, 2, 1)
     off = np.linalg.norm(wanted - weights @ shown, axis=2) / np.sqrt(max(m - H * n, 1))
     wrong = off[:, :, None] * np.linalg.norm(inverse, axis=2)[:, None]
@@ -100,7 +105,7 @@ def table_of_scores(
     batch = np.concatenate([sums, last], axis=2).reshape(-1, n + 1, A.shape[1])
     block = ask_sequences(queries, batch, group)
     wanted = block.answers.reshape(len(groups), len(B), -1) - baseline.c - B @ baseline.v_sum
-    weights, wrong = _weights(groups, values, wanted)
+    weights, wrong = _weights(groups, values, wanted, _cut(baseline))
     scores, errors, _ = _scores_of(weights, wrong, baseline)
 
     def arranged(part: Array) -> Array:
