@@ -41,12 +41,12 @@ from unsoftmax.answers.kinds import (
     limits_in_words,
 )
 from unsoftmax.answers.looks_exact import CANCELS
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
-__all__ = ["Identified", "identify", "look_at_arithmetic", "look_nearby"]
+__all__ = ["Identified", "identify", "look_at_arithmetic", "look_nearby", "values_cancel"]
 
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
@@ -59,6 +59,9 @@ _SAME_RAY = 90
 _CURVED = 6.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
+_LINES_BESIDE = 6  # single rows on so many lines are compared with pairs of rows
+# of what another row changes: opposite readouts in float32 leave 1e-6, functions that bend more than 1e-2
+_CANCELLED = 1e-4
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 _SHORT_ROWS = (
     64.0  # norm of rows where longer ones overflow: scores of the usual size are then far below 65504
@@ -161,7 +164,8 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
     if seen.format is None and seen.bends:
         nearby = look_nearby(asker, rng.spawn(1)[0], farthest)
         if nearby.format is not None:
-            return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=True)
+            bends = not values_cancel(asker, rng.spawn(1)[0], farthest)
+            return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
         return found
     return Identified(Computed(seen.format, seen.noise), seen.sentence)
@@ -183,6 +187,18 @@ def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -
 def look_nearby(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
     """Whether every step inside a target rounds whose single rows are not answered affinely, from 60 rows."""
     return judge_nearby(asker.ask(nearby_rows(asker.width, rng, longest)))
+
+
+def values_cancel(asker: Asker, rng: np.random.Generator, longest: float) -> bool:
+    """Whether single rows are off lines only because what they show cancels, as behind heads with opposite
+    readouts: by a small part of what another row changes. 30 queries; none where rows are asked alone."""
+    if asker.max_length == 1:
+        return False
+    rows = arithmetic_rows(asker.width, rng, longest)[-3 * _LINES_BESIDE :]
+    off = np.diff(asker.ask(rows).reshape(_LINES_BESIDE, 3, -1), 2, axis=1)
+    alone, before = rows[::3], rows[1::3]
+    change = asker.ask(np.concatenate([before, alone], axis=1)) - asker.ask(alone)
+    return bool(rms(off) < _CANCELLED * rms(change))
 
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:

@@ -20,7 +20,7 @@ from unsoftmax.answers import (
     looks_exact,
 )
 from unsoftmax.answers.along_rays import random_rows
-from unsoftmax.answers.identify import look_at_arithmetic, look_nearby
+from unsoftmax.answers.identify import look_at_arithmetic, look_nearby, values_cancel
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
@@ -272,7 +272,8 @@ def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Kn
             return known
         seen, bends = look_at_arithmetic(asker, rng, longest), False
         if seen.format is None:
-            seen, bends = look_nearby(asker, rng, longest), True
+            seen = look_nearby(asker, rng, longest)
+            bends = seen.format is not None and not values_cancel(asker, rng, longest)
         if seen.format is None:
             return known
         answers = Computed(seen.format, seen.noise)

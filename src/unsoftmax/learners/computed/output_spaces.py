@@ -84,8 +84,8 @@ def read_values(
             except _Unreadable as reason:
                 reasons.append(str(reason))
     raise Unresolved(
-        "the plateaus of saturated scores do not add up to the values of single heads "
-        f"({'; '.join(dict.fromkeys(reasons))})"
+        "the plateaus of saturated scores do not add up to the values of single heads, as when two heads "
+        f"have nearly equal or opposite values ({'; '.join(dict.fromkeys(reasons))})"
     )
 
 

@@ -90,7 +90,7 @@ def fit_heads(
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
     heads = cut_ranks(fit, refined, baseline)
-    left = rms(fit.residual(heads)) / baseline.unit_rounding
+    left = rms(fit.residual(heads)) / baseline.rounding_of(heads.v, bits)
     many = heads.unknowns > MANY
     options = _LAST_OF_MANY if many else _LAST
     for _ in range(1 if many else 2):

@@ -20,8 +20,9 @@ __all__ = ["RecoveredHeads", "as_model", "recover_heads"]
 
 _USELESS = 0.3  # a relative error bound above it describes no recovered parameters
 # residual of the fit over the rounding of a unit row. Right fits of coarse layers left 0.4 to 1.1, wrong ones
-# 2.1 and more; those of fine layers leave up to 8 where scores are strong, and wrong ones hundreds.
-_EXPLAINED, _EXPLAINED_COARSE = 30.0, 1.6
+# 2.1 and more; those of fine layers leave up to 8 where scores are strong, fits that stopped early 17 and
+# more, and wrong ones hundreds.
+_EXPLAINED, _EXPLAINED_COARSE = 12.0, 1.6
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,11 @@ __all__ = [
     "unit",
 ]
 
+# units of the format that single rows may be off by: layers of width 8 to 384 were off by 1 to 16
+_MOST_NOISE = 500.0
+# right fits of readouts that cancel leave 1.0 to 1.6 of the rounding of each head, and one that stopped early
+# left 17: four of it count as much as the twelve of a single row that are believed elsewhere
+_OF_EACH = 1.0 / 3.0
 _COARSE = 1e-4  # noise: float16 layers have 1e-3, bfloat16 ones 4e-3, float32 ones below 1e-6
 
 
@@ -171,6 +176,13 @@ class Baseline:
         """Rounding of the answer to a row of length one in a usual direction."""
         return self.noise * float(np.linalg.norm(self.v_sum) / np.sqrt(len(self.v_sum)))
 
+    def rounding_of(self, values: Array, bits: int) -> float:
+        """The same for heads with these readouts or values. Where they cancel in a single row their rounding
+        may cancel, too, and several rows show more of it.
+        """
+        each = float(np.linalg.norm(values) / np.sqrt(len(self.v_sum)))
+        return max(self.unit_rounding, _OF_EACH * 2.0**-bits * each)
+
     @property
     def largest(self) -> float:
         """Of the readouts' entries, or of the rows of their matrix."""
@@ -224,4 +236,9 @@ def read_baseline(
     outputs = answers.size / len(answers)
     freedom = max(len(rows) - d - 1, 1)
     noise = max(2.0 * float(np.sqrt((left**2).sum() / outputs / freedom)) / size, 2.0**-queries.bits)
+    if noise > _MOST_NOISE * 2.0**-queries.bits:
+        raise Unresolved(
+            f"single rows are answered to {noise:.1g} of their size only: the readouts of the heads cancel, "
+            "as opposite ones do, and their sum is mostly rounding"
+        )
     return Baseline(np.asarray(found[:-1]), np.asarray(found[-1] * radius), noise, rows, answers)

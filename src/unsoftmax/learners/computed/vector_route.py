@@ -114,7 +114,8 @@ def fit_vector_heads(
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
     fit = SequenceFit.of(blocks)
-    left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
+    left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
+    left /= baseline.rounding_of(heads.values, bits)
     for _ in range(2):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
