@@ -10,6 +10,7 @@ from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+from unsoftmax.solvers.two_row_preconditioner import SharedReadouts
 
 
 def _heads(rng: np.random.Generator, d: int = 5, H: int = 2) -> HeadFactors:
@@ -102,3 +103,42 @@ def test_a_wide_layer_is_refined_by_products_alone() -> None:
     )
     off = np.linalg.norm(found.state.matrices - truth.matrices) / np.linalg.norm(truth.matrices)
     assert off < 1e-4
+
+
+def test_the_normal_matrix_of_all_readouts_is_right_where_shares_do_not_depend_on_the_rows() -> None:
+    rng = np.random.default_rng(5)
+    silent = HeadFactors.of([1e-9 * np.ones((5, 6))] * 2, rng.standard_normal((2, 5)), 0.0, [1, 1])
+    fit = TwoRowFit.of(_blocks(rng))
+    jacobian = _jacobian(fit, silent)
+    of_readouts = np.r_[tuple(silent.per_head * (h + 1) - 5 + np.arange(5) for h in range(2))]
+    readouts = SharedReadouts()
+    for block in fit.blocks:
+        shares = np.full((2, *block.answers.shape), 0.5)
+        readouts.add(block.group, (block.A, block.B), block.weights, shares, block.grid)
+    exact = (jacobian.T @ jacobian)[np.ix_(of_readouts, of_readouts)]
+    np.testing.assert_allclose(readouts.normal, exact, atol=1e-6)
+
+
+def test_many_unknowns_are_fitted_with_rows_that_show_one_head_each() -> None:
+    """Products then leave out the scores of heads that a block does not show; the fit is as exact."""
+    rng = np.random.default_rng(6)
+    d, H, rank = 64, 4, 40
+    truth = HeadFactors.of(
+        list(rng.standard_normal((H, d, d + 1)) / d), rng.standard_normal((H, d)) / 8, 0.1, [rank] * H
+    )
+    assert truth.unknowns > 20_000
+    blocks = []
+    for h in range(H):
+        others = np.linalg.svd(np.delete(truth.v, h, axis=0))[2][: H - 1]
+        A = rng.standard_normal((70, d))
+        A, B = A - A @ others.T @ others, rng.standard_normal((90, d))
+        blocks.append(AnswerBlock.of(A, B, predict_block(truth, AnswerBlock.of(A, B, A @ B.T, "")), f"{h}"))
+    A, B = rng.standard_normal((2, 150, d))
+    blocks.append(AnswerBlock.of(A, B, predict_block(truth, AnswerBlock.of(A, B, A @ B.T, "")), "all"))
+    fit = TwoRowFit.of(blocks)
+    start = truth.moved(1e-3 * rng.standard_normal(truth.unknowns))
+    linear = fit.linearise(start)
+    x, y = rng.standard_normal(truth.unknowns), rng.standard_normal(fit.answers)
+    assert linear.forward(x) @ y == pytest.approx(x @ linear.backward(y), rel=1e-3)
+    refined = refine(fit, start, RefinementOptions(iterations=6, damping=1e-7, inner_iterations=40))
+    assert refined.rms[-1] < 1e-3 * refined.rms[0]

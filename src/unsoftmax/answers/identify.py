@@ -46,7 +46,14 @@ from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Asker
 
-__all__ = ["Identified", "identify", "look_at_arithmetic", "look_nearby", "values_cancel"]
+__all__ = [
+    "BesideOthers",
+    "Identified",
+    "identify",
+    "look_at_arithmetic",
+    "look_beside_others",
+    "look_nearby",
+]
 
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
@@ -125,6 +132,11 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     near = _look_near(asker, rng, farthest)
     if near.values == 1:
         text = f"every row up to a norm of {3.7 * near.size:.3g} is answered {near.all[0]:.6g}"
+        short = smallest_format(near.all) is not None
+        beside = look_beside_others(asker, rng.spawn(1)[0], farthest) if short else None
+        if beside is not None and beside.alike and beside.stored is not None:
+            text = f"{text}, and pairs of rows otherwise, in {beside.stored} numbers: what heads show cancels"
+            return Identified(Computed(beside.stored, beside.stored.unit), text)
         return Identified(Constant(float(near.all[0])), text)
     if near.values == 2 and (found := _labels(asker, rng, near, farthest)) is not None:
         return found
@@ -164,7 +176,8 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
     if seen.format is None and seen.bends:
         nearby = look_nearby(asker, rng.spawn(1)[0], farthest)
         if nearby.format is not None:
-            bends = not values_cancel(asker, rng.spawn(1)[0], farthest)
+            beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
+            bends = beside is None or not beside.straight
             return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
         return found
@@ -189,16 +202,41 @@ def look_nearby(asker: Asker, rng: np.random.Generator, longest: float) -> Arith
     return judge_nearby(asker.ask(nearby_rows(asker.width, rng, longest)))
 
 
-def values_cancel(asker: Asker, rng: np.random.Generator, longest: float) -> bool:
-    """Whether single rows are off lines only because what they show cancels, as behind heads with opposite
-    readouts: by a small part of what another row changes. 30 queries; none where rows are asked alone."""
+@dataclass(frozen=True)
+class BesideOthers:
+    """Single rows beside pairs: by how much they are off lines, by how much they differ, and by how much a
+    further row changes answers (root mean squares). stored: the format of the pairs' answers."""
+
+    off: float
+    differ: float
+    change: float
+    stored: FloatFormat | None
+
+    @property
+    def straight(self) -> bool:
+        """Single rows are off lines only because what they show cancels, as behind heads with opposite
+        readouts."""
+        return self.off < _CANCELLED * self.change
+
+    @property
+    def alike(self) -> bool:
+        """All single rows get one answer, up to a small part of what a further row changes."""
+        return self.differ < _CANCELLED * self.change
+
+
+def look_beside_others(asker: Asker, rng: np.random.Generator, longest: float) -> BesideOthers | None:
+    """30 queries; None where rows are asked alone."""
     if asker.max_length == 1:
-        return False
-    rows = arithmetic_rows(asker.width, rng, longest)[-3 * _LINES_BESIDE :]
-    off = np.diff(asker.ask(rows).reshape(_LINES_BESIDE, 3, -1), 2, axis=1)
-    alone, before = rows[::3], rows[1::3]
-    change = asker.ask(np.concatenate([before, alone], axis=1)) - asker.ask(alone)
-    return bool(rms(off) < _CANCELLED * rms(change))
+        return None
+    rows = arithmetic_rows(asker.width, rng, longest)[: 3 * _LINES_BESIDE]  # the short ones
+    singles = asker.ask(rows).reshape(_LINES_BESIDE, 3, -1)
+    pairs = asker.ask(np.concatenate([rows[1::3], rows[::3]], axis=1)).reshape(_LINES_BESIDE, -1)
+    return BesideOthers(
+        rms(np.diff(singles, 2, axis=1)),
+        rms(singles - singles.mean(axis=(0, 1))),
+        rms(pairs - singles[:, 0]),
+        smallest_format(pairs),
+    )
 
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:

@@ -20,7 +20,7 @@ from unsoftmax.answers import (
     looks_exact,
 )
 from unsoftmax.answers.along_rays import random_rows
-from unsoftmax.answers.identify import look_at_arithmetic, look_nearby, values_cancel
+from unsoftmax.answers.identify import look_at_arithmetic, look_beside_others, look_nearby
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
@@ -272,8 +272,14 @@ def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Kn
             return known
         seen, bends = look_at_arithmetic(asker, rng, longest), False
         if seen.format is None:
-            seen = look_nearby(asker, rng, longest)
-            bends = seen.format is not None and not values_cancel(asker, rng, longest)
+            nearby, beside = (
+                look_nearby(asker, rng, longest),
+                look_beside_others(asker, rng.spawn(1)[0], longest),
+            )
+            if nearby.format is None and beside is not None and beside.alike and seen.stored is not None:
+                seen = replace(seen, format=seen.stored)  # what the heads show cancels in single rows
+            else:
+                seen, bends = nearby, beside is None or not beside.straight
         if seen.format is None:
             return known
         answers = Computed(seen.format, seen.noise)
