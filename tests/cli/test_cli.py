@@ -179,3 +179,17 @@ def test_help_is_light() -> None:
 def test_version_and_readme_agree() -> None:
     assert run("--version").stdout.strip() == f"unsoftmax {unsoftmax.__version__}"
     assert np.isfinite(float(unsoftmax.__version__.split(".")[0]))
+
+
+@pytest.mark.parametrize(("columns", "widest"), [(60, 60), (200, 110)])
+def test_long_lines_fold_at_the_terminals_width(
+    columns: int, widest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unsoftmax.cli.output import in_paragraph
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    lines = in_paragraph("learned positions", "some words " * 40).split("\n")
+    assert widest - 10 < max(map(len, lines)) <= widest
+    assert lines[0].startswith("learned positions some")
+    assert all(line[:12].isspace() and not line[12].isspace() for line in lines[1:])

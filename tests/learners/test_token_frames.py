@@ -177,3 +177,31 @@ def test_wrong_frames_are_told() -> None:
             unsoftmax.recover(framed_only, vocabulary=50, **told)
     with pytest.raises(UsageError, match="token ids"):
         unsoftmax.recover(unsoftmax.random_single_head(4), suffix=[2])
+
+
+@pytest.mark.parametrize(
+    ("heads", "dtype", "named"),
+    [(2, torch.float64, "several heads"), (1, torch.float32, "float32"), (2, torch.float32, "float32")],
+)
+def test_a_text_scorer_whose_first_token_asks_is_named_where_it_is_not_learnt(
+    heads: int, dtype: torch.dtype, named: str
+) -> None:
+    torch.manual_seed(heads)
+    table, out = torch.nn.Embedding(60, 6, dtype=dtype), torch.nn.Linear(6, 1, dtype=dtype)
+    layer = torch.nn.MultiheadAttention(6, heads, batch_first=True, dtype=dtype)
+
+    def scorer(ids: Any) -> Any:
+        with torch.no_grad():
+            rows = table(torch.from_numpy(np.ascontiguousarray(ids)))
+            return out(layer(rows, rows, rows)[0][:, 0])[:, 0].numpy()
+
+    result = unsoftmax.recover(scorer, vocabulary=60, prefix=[3])
+    assert result.status is Status.UNRESOLVED, result.reason
+    assert named in result.reason
+
+
+def test_two_heads_behind_a_prefix_are_named() -> None:
+    two = unsoftmax.random_token_heads(50, 3, heads=2, seed=1)
+    result = unsoftmax.recover(lambda ids: two(ids), vocabulary=50, prefix=[1])
+    assert result.status is Status.UNRESOLVED
+    assert "behind a prefix, several heads" in result.reason

@@ -55,3 +55,12 @@ def test_sinusoidal_positions_are_learned_ones() -> None:
     assert result.status.recovered, result.reason
     ids = rng.integers(0, 60, (200, 9))
     assert np.abs(result.model(ids) - answer(ids)).max() <= result.error_bound * result.model.spread
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_several_heads_with_positions_are_named_and_not_refused(seed: int) -> None:
+    model = unsoftmax.random_token_heads(40, 2, heads=2, longest=6, seed=seed)
+    result = recovered(model, 40, seed=seed, max_length=6)
+    assert result.status is Status.UNRESOLVED
+    assert "several heads with positions" in result.reason
+    assert "float64" in result.advice

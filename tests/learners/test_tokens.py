@@ -11,6 +11,7 @@ import unsoftmax
 from tests.cases.tokens import OUTSIDE, VOCABULARY
 from unsoftmax import Status, TokenHeads
 from unsoftmax.ledger import Ledger
+from unsoftmax.models.rivals import rivals
 from unsoftmax.oracles import FunctionOracle, OracleSpec, TokenIds
 from unsoftmax.recovery.tokens import recover_tokens
 
@@ -58,6 +59,20 @@ def test_strong_scores_are_recovered_as_far_as_they_show(scale: float, seed: int
     assert worst_error(model, result.model) <= min(1e-6, result.error_bound)
     if "too strong to show" in result.reason:
         assert result.status is Status.WITHIN_BOUND
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_bounds_of_strong_scores_hold_beside_the_tokens_that_compete(seed: int) -> None:
+    """Every token asks behind the few that it does not outweigh, which random sequences rarely hold."""
+    model = unsoftmax.random_token_heads(400, 8, scale=8.0, seed=seed)
+    result = recovered(model, 400, seed=seed)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    (head,) = model.heads
+    own = np.einsum("vk,vk->v", head.keys, head.queries)
+    for tokens in rivals(head.keys, head.values, own, head.values, head.queries, 4).T:
+        ids = np.stack([tokens, np.arange(400)], axis=1)
+        worst = float(np.abs(model(ids) - result.model(ids)).max()) / model.spread
+        assert worst <= min(1e-6, result.error_bound)
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

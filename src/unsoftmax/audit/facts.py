@@ -15,6 +15,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.endpoint_settings import settings_of
 from unsoftmax.audit.pipeline import Audit
 from unsoftmax.audit.standards import entries_for
+from unsoftmax.families import Family
 from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import SingleHead
 from unsoftmax.models.heads import heads_of
@@ -100,9 +101,10 @@ def verdict(done: Audit) -> str:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
-        box = f"a {found.family} model of width {result.width}" + (
-            f" ({heads}, rank {ranks})" if ranks else ""
-        )
+        takes_ids = found.family == Family.TOKENS.value
+        box = f"attention over {result.width:,} token ids" if takes_ids else ""
+        box = box or f"a {found.family} model of width {result.width}"
+        box += f" ({heads}, rank {ranks})" if ranks else ""
         if isinstance(result.answers, Labels):
             box += ", up to the scale of its answers, which labels do not show,"
         if result.status is Status.EXACT:

@@ -155,6 +155,8 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             raise VectorAnswers(f"{seen}; for vector answers pass outputs={m}", m, n_queries)
         if answers.ndim == 3 and len(answers) == n_queries:
             seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
+        elif outputs is not None and answers.shape == (n_queries,):
+            seen += "; its answers are single numbers: leave outputs out"
         raise OracleFault(seen)
     bad = ~np.isfinite(answers)
     if bad.any():

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from unsoftmax.arrays import Array, Ids, expit
-from unsoftmax.meters.tokens import PairRequest
+from unsoftmax.meters.tokens import Comparison, PairRequest
 from unsoftmax.solvers.score_table.entries import Entries
 from unsoftmax.solvers.score_table.fitter import Fitter, Group, in_doubt, worst_of
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
@@ -129,6 +129,10 @@ class ColumnFitter(Fitter):
     def partners(request: PairRequest) -> Ids:
         return request.tokens
 
+    def compare(self, request: PairRequest) -> Comparison:
+        found = super().compare(request)
+        return replace(found, errors=np.hypot(found.errors, self.table.key_bars(request.tokens)))
+
     def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
         keys, prior = self.table.keys, self.table.prior
         design = keys[entries.tokens] - keys[entries.references]
@@ -190,6 +194,7 @@ class ColumnFitter(Fitter):
                 np.repeat(fits.deviations(apart)[:, 0], size),
             )
             bars = in_doubt(table.meter.prospect(request).reshape(n, size), doubts)
+            bars = np.hypot(bars, table.key_bars(pool))
             heavy = (third_scores > 0.0)[:, None, None]  # then the entry is a difference to the third token
             design = fits.whitened(np.where(heavy, offsets - apart, offsets))
             gain = np.einsum("npr,nr->np", design, target) ** 2 / (np.sum(design**2, axis=2) + bars**2)

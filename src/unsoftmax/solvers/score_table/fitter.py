@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, Ids
-from unsoftmax.meters.tokens import PairRequest
+from unsoftmax.meters.tokens import Comparison, PairRequest
 from unsoftmax.solvers.score_table.entries import Entries
 from unsoftmax.solvers.score_table.table import Table
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
@@ -60,8 +60,12 @@ class Fitter(ABC):
                 directions[poor],
             )
             request = self.best_requests(owners, entries, fits, directions)
-            entries = entries.with_one_more(self.partners(request), table.meter.compare(request))
+            entries = entries.with_one_more(self.partners(request), self.compare(request))
         return done
+
+    def compare(self, request: PairRequest) -> Comparison:
+        """One query for each pair."""
+        return self.table.meter.compare(request)
 
     @abstractmethod
     def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:

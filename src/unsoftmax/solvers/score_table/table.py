@@ -17,6 +17,7 @@ __all__ = ["Table"]
 _LENGTHS = (1, 1, 1, 1, 3, 3, 3, 3, 15, 15, 15, 15, 63, 63, 63, 63)
 _POOL = 96  # tokens, or askers, among which an additional entry is chosen
 _PRIOR = 100.0  # how far queries may be from zero, against those of the cross
+_KEY_BAR = 16.0  # times its loss over the spread: at best a score moves answers by a quarter of that
 _RIVALS = 8  # of every asking token: where it outweighs most others, random sequences show none of them
 
 
@@ -75,13 +76,15 @@ class Table:
         self.rivals_count = True
 
     def rivals(self, asking: Ids, queries: Array) -> Ids:
-        """For every asking token the strong ones that compete with it, (n, k); none before they count."""
-        strong = np.flatnonzero(self.cross.strong)
+        """For every asking token those that compete with it, (n, k); none before they count."""
         if not self.rivals_count:
             return np.empty((len(asking), 0), dtype=np.int64)
-        own = self.own_scores(asking, queries)
-        values = self.meter.values
-        return strong[rivals(self.keys[strong], values[strong], own, values[asking], queries, _RIVALS)]
+        own, values = self.own_scores(asking, queries), self.meter.values
+        return rivals(self.keys, values, own, values[asking], queries, _RIVALS)
+
+    def key_bars(self, tokens: Ids) -> Array:
+        """How far scores may be off by the keys of weak tokens; nothing for strong ones."""
+        return np.asarray(_KEY_BAR * self.token_losses[tokens] / self.meter.spread)
 
     def _fit_cross(self) -> None:
         """Queries of the askers in the cross, from their whole columns."""
