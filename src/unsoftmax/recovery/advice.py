@@ -62,10 +62,10 @@ _GENERAL = {
 _TOKENS = {
     Status.OUTSIDE_CLASS: (
         "The target failed a test that attention over token ids passes; that does not mean that it is safe. "
-        "If it puts tokens of its own around a sequence, such as CLS and SEP, ask it without, and pass "
-        "prefix=[ID] and suffix=[ID] instead. If it answers with a mean over all tokens, ask for the answer "
-        "at the last one. With a residual connection or a network on top, ask the layer itself with rows of "
-        "numbers."
+        "If it puts tokens of its own around a sequence, such as CLS and SEP, cut the first and the last id "
+        "off in a function around it, and pass prefix=[ID] and suffix=[ID]. If it answers with a mean over "
+        "all tokens, ask for the answer at the last one. With a residual connection or a network on top, ask "
+        "the layer itself with rows of numbers."
     ),
     Status.UNRESOLVED: (
         "Attention over token ids may fit, but these answers do not determine it well enough. Try, in this "
