@@ -4,6 +4,7 @@ answered. Norms and residual connections may be missing, and a linear readout ma
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from typing import ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,7 +20,13 @@ from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 __all__ = ["BlockNetwork", "EncoderBlock"]
 
 BlockNetwork: TypeAlias = Network | GatedNetwork
-_FLAGS = ("norm_first", "norm_last", "no_skip", "readout")  # tensors of a file that belong to no part
+_FLAGS = (
+    "norm_first",
+    "norm_last",
+    "no_skip",
+    "first_row",
+    "readout",
+)  # tensors of a file that belong to no part
 Part = TypeVar("Part")
 
 
@@ -32,7 +39,8 @@ class EncoderBlock(Model):
 
     skip: whether x is added to the attention's output. readout: where norms come first, what stands for y in
     the answer: y·readout, (d, m), and a network with m outputs. None: y itself. A linear classifier behind a
-    block is a readout; zeros are a network without a residual connection.
+    block is a readout; zeros are a network without a residual connection. first_row: whether the first row
+    asks instead of the last one, as behind a class token (see `with_first_row`); then x is that row.
 
     >>> from unsoftmax.models.random import random_multi_head
     >>> network = Network(np.eye(4), np.eye(4))
@@ -83,6 +91,7 @@ class EncoderBlock(Model):
         self.norm_first = bool(norm_first)
         self.skip = bool(skip)
         self.readout = matrix
+        self.first_row = False
 
     @property
     def width(self) -> int:
@@ -110,9 +119,14 @@ class EncoderBlock(Model):
             count += self.width
         return count
 
+    def _asking_last(self, batch: Array) -> Array:
+        """The sequences with the row that asks at their end."""
+        X = as_batch(batch, self.width)
+        return X[:, ::-1] if self.first_row else X
+
     def after_attention(self, batch: Array) -> Array:
         """(B, d): x + attention before anything that follows it; without x where there is no skip."""
-        X = as_batch(batch, self.width)
+        X = self._asking_last(batch)
         tokens = self.first(X) if self.norm_first and self.first is not None else X
         mixed = self.attention(tokens)
         return np.asarray(X[:, -1] + mixed if self.skip else mixed)
@@ -132,13 +146,13 @@ class EncoderBlock(Model):
     def sensitivity(self, batch: Array) -> Array:
         """What an answer could show at most: behind a last norm its gain and bias, else all that adds up to
         it."""
-        X = as_batch(batch, self.width)
+        X = self._asking_last(batch)
         if not self.norm_first and self.second is not None:
             bias = 0.0 if self.second.bias is None else float(np.abs(self.second.bias).max())
             spread = self._score_spread(X)
             return np.asarray(spread * (np.sqrt(self.width) * float(np.abs(self.second.gain).max()) + bias))
         tokens = self.first(X) if self.norm_first and self.first is not None else X
-        y = self.after_attention(X)
+        y = self.after_attention(batch)
         middle = self.second if self.norm_first else self.first
         seen = y if middle is None else middle(y)
         added = self.attention.sensitivity(tokens)
@@ -154,6 +168,12 @@ class EncoderBlock(Model):
         """One plus the largest difference of scores in each sequence: their rounding grows with it."""
         scores = self.attention.scores(X)
         return np.asarray(1.0 + np.ptp(scores, axis=1).max(axis=-1))
+
+    def with_first_row(self) -> Self:
+        """The same block, asked by the first row of a sequence instead of the last one."""
+        block = copy(self)
+        block.first_row = True
+        return block
 
     def score_strength(self) -> float:
         return 1.0 if self.norm_first and self.first is not None else self.attention.score_strength()
@@ -174,7 +194,7 @@ class EncoderBlock(Model):
         kinds = [
             [type(part) for part in (block.first, block.second, block.network)] for block in (self, other)
         ]
-        plain = [(block.norm_first, block.skip, block.outputs) for block in (self, other)]
+        plain = [(block.norm_first, block.skip, block.first_row, block.outputs) for block in (self, other)]
         if plain[0] != plain[1] or kinds[0] != kinds[1]:
             return 1.0
         mine, theirs = canonical_block(self), canonical_block(other)
@@ -201,6 +221,8 @@ class EncoderBlock(Model):
         parts["norm_first" if self.norm_first else "norm_last"] = np.zeros(0)
         if not self.skip:
             parts["no_skip"] = np.zeros(0)
+        if self.first_row:
+            parts["first_row"] = np.zeros(0)
         if self.readout is not None:
             parts["readout"] = self.readout
         return parts
@@ -241,7 +263,7 @@ class EncoderBlock(Model):
         )
         attention = MultiHead.from_tensors(groups["attention"])
         first, second = _norm(groups["first"]), _norm(groups["second"])
-        return cls(
+        block = cls(
             attention,
             network,
             first,
@@ -250,6 +272,7 @@ class EncoderBlock(Model):
             skip="no_skip" not in tensors,
             readout=tensors.get("readout"),
         )
+        return block.with_first_row() if "first_row" in tensors else block
 
     def __repr__(self) -> str:
         normed = self.first is not None or self.second is not None

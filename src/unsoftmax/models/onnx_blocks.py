@@ -28,9 +28,9 @@ def block_onnx_model(block: EncoderBlock) -> Any:
     rows = "sequences"
     if block.norm_first and block.first is not None:
         rows = graph.norm(block.first, rows)
-    last_row = graph.constant(np.array(-1))
-    asking = graph.add("Gather", rows, last_row, axis=1)
-    plain = [graph.add("Gather", "sequences", last_row, axis=1)] if block.skip else []
+    asking_row = graph.constant(np.array(0 if block.first_row else -1))
+    asking = graph.add("Gather", rows, asking_row, axis=1)
+    plain = [graph.add("Gather", "sequences", asking_row, axis=1)] if block.skip else []
     heads = [graph.head(head, asking, rows) for head in block.attention.heads]
     constant = np.broadcast_to(np.asarray(block.attention.c, dtype=np.float64), (block.width,))
     y = graph.add("Sum", *plain, *heads, graph.constant(constant))

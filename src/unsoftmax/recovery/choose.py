@@ -214,6 +214,10 @@ def _learner_of(family: Family) -> Learner:
             from unsoftmax.learners.smooth_network.learner import SmoothNetworkLearner
 
             return SmoothNetworkLearner()
+        case Family.ENCODER_BLOCK:
+            from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
+
+            return EncoderBlockLearner()
         case _:
             raise UsageError(f"the family '{family}' is not recovered from rows and numbers")
 

@@ -16,7 +16,7 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.learner import begun, check_asker
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import Stop, Unresolved
 
 __all__ = ["ComputedBlockLearner"]
 
@@ -80,12 +80,18 @@ class ComputedBlockLearner:
             )
         asks = stored_sequences(asker, self.format)
         with asker.phase("order of norms"):
-            check_asker(asker, rng)
+            check_asker(asker)
+            if asker.outputs != asker.width:
+                raise Unresolved(
+                    f"the block computes in {self.format}, answers hold {asker.outputs or 1} numbers where "
+                    f"rows have {asker.width}; such blocks are recovered in float64 only (torch: "
+                    "module.double())"
+                )
             begin = _start_of(asks, asker.width, self.format, rng)
         reasons: list[str] = []
         for _ in range(_ATTEMPTS):
             start = begun(asker, begin, reasons)
-            if start is None:
+            if isinstance(start, Stop):
                 continue
             shape, state = start
             with asker.phase("joint fit"):

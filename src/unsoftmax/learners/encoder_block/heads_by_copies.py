@@ -19,7 +19,7 @@ from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["CopiedResponses", "FoundHeads", "copied_responses", "find_heads"]
+__all__ = ["CopiedResponses", "FoundHeads", "copied_responses", "find_heads", "whole_path"]
 
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(9.0)  # of the radius: how far keys may be from the asking row
@@ -38,6 +38,11 @@ class FoundHeads:
     values: Array
     scores: Array
     rank: int
+
+
+def whole_path(path: Array) -> FoundHeads:
+    """One head that stands for all of them, where single rows are asked: path (m, p), and no scores."""
+    return FoundHeads(path[None], np.zeros((1, path.shape[1], path.shape[1] + 1)), min(path.shape))
 
 
 def find_heads(

@@ -14,9 +14,10 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads
+from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads, whole_path
 from unsoftmax.learners.encoder_block.pre_norm import is_smooth
 from unsoftmax.learners.encoder_block.responses import ExactResponses
+from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
 from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.learners.encoder_block.value_path import has_skip, value_path
@@ -57,19 +58,23 @@ def find_without_norms(
         )
     back = np.asarray(np.linalg.inv(alone), dtype=np.float64)
     network = one_row_network(asks, width, rng).after(back, np.zeros(width))
-    if network.outputs is None or network.outputs < width:
-        raise Unresolved(
-            f"answers have {network.outputs or 1} numbers, and rows {width}: the network behind attention "
-            "hides what single heads add"
-        )
-    _check_inverse(network, rng)
-    heads = _heads([_responses(asks, alone, path, network, steps) for steps in _STEPS], width, rng)
     shape = BlockShape(True, False, network.activation, width, normed=False, skip=skip)
+    try:
+        _check_inverse(network, rng)
+    except Unresolved as stop:
+        parts = one_row_parts(asks, shape, _state(network, whole_path(path)), rng)
+        raise stop.with_parts(parts) from None
+    heads = _heads([_responses(asks, alone, path, network, steps) for steps in _STEPS], width, rng)
     return shape, _state(network, heads)
 
 
 def _check_inverse(network: Network, rng: np.random.Generator) -> None:
     """Raises where answers do not show y at most rows."""
+    if network.U.shape[1] < network.width:
+        raise Unresolved(
+            f"answers hold {network.U.shape[1]} numbers where rows have {network.width}: the network behind "
+            "attention hides what single heads add"
+        )
     sizes = np.linalg.svd(network.jacobian(rng.standard_normal((_SEEN, network.width))), compute_uv=False)
     if float(np.mean(sizes[:, -1] > _FLAT * sizes[:, 0])) < 0.5:
         raise Unresolved(

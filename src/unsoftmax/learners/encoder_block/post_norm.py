@@ -9,7 +9,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
-from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads
+from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads, whole_path
 from unsoftmax.learners.encoder_block.last_norm import last_norm_of
 from unsoftmax.learners.encoder_block.last_norm_scale import scaled
 from unsoftmax.learners.encoder_block.norm_eps import norm_eps
@@ -89,8 +89,7 @@ def _refined_outside(
     """Everything but the heads, fitted to single rows: what a length of y is read from must be known to
     1e-11."""
     d, k = shape.width, shape.basis.shape[1]
-    whole = FoundHeads(rows.path[None], np.zeros((1, d, d + 1)), k)  # one head that stands for all of them
-    state = _state(rows, middle, whole)
+    state = _state(rows, middle, whole_path(rows.path))
     free = state.outputs.size + state.inner.size + state.outer.size + state.gains.size
     count = int(_SURPLUS * free / k) + 20
     u = rng.standard_normal((count, k))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads
+from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads, whole_path
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row, read_rows
 from unsoftmax.learners.encoder_block.responses import ExactResponses
+from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
 from unsoftmax.learners.encoder_block.tokens import SphereTokens
 from unsoftmax.learners.relu_ball.find import find_relu_network
@@ -16,9 +19,10 @@ from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.models import Network
-from unsoftmax.models.parts import GELU, RELU
+from unsoftmax.models.parts import RELU
+from unsoftmax.outcomes import Unresolved
 
-__all__ = ["find_any_network", "find_pre_norm", "is_smooth", "state_of"]
+__all__ = ["find_any_network", "find_pre_norm", "is_smooth", "pre_norm_network", "state_of"]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
 _BENT = (
@@ -26,23 +30,48 @@ _BENT = (
 )
 _NO_RANK = 1e-5  # of the weights: singular values of a linear part below are errors of the start
 _ASKING = 2048.0  # size of asking rows: behind it the network changes by its steepness over this
+_NARROW_ASKING = 2.0**20  # where y is not seen whole, so that the network's change cannot be taken off
 
 
 def find_pre_norm(
-    asks: AsksSequences, width: int, centred: bool, rng: np.random.Generator
+    asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
-    """A start for the joint refinement, good to about 1e-6."""
-    shape = BlockShape(True, centred, GELU, width)
-    rows = read_rows(asks, shape, rng)
-    network = _network(asks, rows, rng)
-    shape = BlockShape(True, centred, network.activation, width)
-    heads = find_heads(
-        _responses(asks, rows, network), SphereTokens(shape.basis.shape[1], float(np.sqrt(width))), rng
+    """A start for the joint refinement, good to about 1e-6. readout: (m, d), where the answers are not the
+    residual stream itself."""
+    rows = read_rows(asks, shape, readout, rng)
+    network = pre_norm_network(asks, rows, rng)
+    shape = replace(shape, activation=network.activation)
+    tokens = SphereTokens(shape.basis.shape[1], float(np.sqrt(shape.width)))
+    try:
+        heads = find_heads(_responses(asks, rows, network), tokens, rng)
+    except Unresolved as stop:
+        if readout is None:
+            raise
+        raise Unresolved(_hidden(len(readout), stop.reason)).with_parts(
+            one_row_parts(asks, shape, state_of(rows, network, whole_path(rows.path)), rng)
+        ) from None
+    return shape, state_of(rows, network, _behind_readout(rows, heads))
+
+
+def _hidden(answers: int, reason: str) -> str:
+    return (
+        f"a linear readout of {answers} numbers follows the block, which hides what single heads add "
+        f"({reason}); more numbers than heads are needed"
     )
-    return shape, state_of(rows, network, heads)
 
 
-def _network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> Network:
+def _behind_readout(rows: PreNormRows, heads: FoundHeads) -> FoundHeads:
+    """Heads with their whole outputs V_h, where C·V_h was seen: all that C hides is first given to all heads
+    alike."""
+    if rows.readout is None:
+        return heads
+    back = np.linalg.pinv(rows.readout)
+    seen = np.asarray(back @ heads.values)
+    hidden = rows.path - back @ (rows.readout @ rows.path)
+    return replace(heads, values=seen + hidden / len(seen))
+
+
+def pre_norm_network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> Network:
     """The network on the seen coordinates of its input, which any y near zero reaches."""
     d, basis = rows.shape.width, rows.shape.basis
     centre = centre_row(rows, rng)
@@ -51,9 +80,10 @@ def _network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -
         share = (points**2).sum(axis=1) / d
         y = points @ basis.T * np.sqrt(rows.second_eps / (1.0 - share))[:, None]
         x = rows.all_rows_of(y, centre, rng)
-        return np.asarray(asks(x[:, None]) - rows.stream(x))
+        return np.asarray(asks(x[:, None]) - rows.passed(x))
 
-    network = FunctionAsks(inside, basis.shape[1], d, _BALL * float(np.sqrt(d)))
+    outputs = d if rows.readout is None else len(rows.readout)
+    network = FunctionAsks(inside, basis.shape[1], outputs, _BALL * float(np.sqrt(d)))
     return find_any_network(network, rng)
 
 
@@ -79,8 +109,12 @@ def is_smooth(network: FunctionAsks, rng: np.random.Generator) -> tuple[bool, fl
 
 
 def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> ExactResponses:
-    """What keys add to y of a large asking row, tokens given by seen coordinates on the sphere."""
-    d, basis = rows.shape.width, rows.shape.basis
+    """What keys add to y of a large asking row, as far as answers show it; tokens given by seen coordinates
+    on the sphere."""
+    d, basis, readout = rows.shape.width, rows.shape.basis, rows.readout
+    narrow = readout is not None and len(readout) < d
+    size = _NARROW_ASKING if narrow else _ASKING
+    back = None if readout is None else np.linalg.pinv(readout)
 
     def seen(y: Array) -> Array:
         coordinates = y @ basis
@@ -88,13 +122,14 @@ def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> Exac
         return np.asarray(coordinates / size)
 
     def respond(keys: Array, asking: Array) -> Array:
-        last = _ASKING * asking @ basis.T
-        answers = asks(np.concatenate([_ASKING * keys @ basis.T, last[:, None]], axis=1))
-        alone = rows.stream(last)
-        y = alone
+        last = size * asking @ basis.T
+        answers = asks(np.concatenate([size * keys @ basis.T, last[:, None]], axis=1))
+        alone, passed = rows.stream(last), rows.passed(last)
+        added = np.zeros_like(passed)
         for _ in range(8):  # the network moves by a thousandth of what y does
-            y = answers - network(seen(y))
-        return np.asarray(y - alone)
+            y = alone + (added if back is None else added @ back.T)
+            added = answers - network(seen(y)) - passed
+        return np.asarray(added)
 
     return ExactResponses(respond)
 
@@ -107,7 +142,8 @@ def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockSta
     inner = np.column_stack([network.A, network.b])
     outer = np.column_stack([network.U.T, np.asarray(network.c)])
     eps = np.log(np.array([rows.eps, rows.second_eps]))
-    return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)))
+    readout = np.empty((0, 0)) if rows.readout is None else rows.readout
+    return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)), readout)
 
 
 def _without_linear(network: Network, radius: float) -> Network:

@@ -1,14 +1,15 @@
 """Pre-norm blocks, one row at a time: the value path A, the constant c and both eps, and the network's input
 set at will.
 
-A single row x is answered with y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h. Where rows are
-huge, both norms only see directions: there A is measured first, then c from how answers approach their limit.
+A single row x is answered with C·y + network(second(y)), y = x + A·first(x) + c, A = Σ_h V_h; C is the
+identity, or a linear readout such as a classifier. Where rows are huge, both norms only see directions: there
+C is measured first, then A, then c from how answers approach their limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -20,18 +21,33 @@ from unsoftmax.learners.encoder_block.norm_eps import norm_eps
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["PreNormRows", "asked_beside", "centre_row", "least_misfit", "read_rows"]
+__all__ = [
+    "PreNormRows",
+    "asked_beside",
+    "centre_row",
+    "least_misfit",
+    "pre_norm_path",
+    "read_readout",
+    "read_rows",
+]
 
 _Rows = TypeVar("_Rows")
 
 _FAR = 300.0  # size of rows at which the value path is read: eps changes a norm by less than 1e-9
+_NARROW_FAR = 6.0  # the same behind fewer answers than columns
 _STEP = 2e-3  # of that size: rounding 1e-13/2e-3 meets truncation (2e-3)⁴ at about 1e-10
+_NARROW_STEP = 5e-4
+_EPS_ROUNDS = 4
+_LEAST_EPS = 1e-12
 _PATH_ROWS = 3
 _PATH_TRIES = 40
+_PATH_SURPLUS = 1.6  # equations over unknowns of the path, behind fewer answers than columns
+_HUGE = (1e7, 2e7)  # what else is answered changes by 1e-7 between them: 1e-14 of the readout
 _AGREES = 1e-7  # rows without a kink nearby agree to 1e-9
 _RAYS = 4
 _ATTEMPTS = 12
 _EPS_RAYS = 6
+_NARROW_EPS_FLOOR = 1e-6  # the constant is known to 1e-9 there, and y is as small as √eps
 _EPS_FLOOR = 1e-10  # error of the network's answers where y is as small as √eps
 _INVISIBLE = 3e-9
 _SIZES = np.array([3.0, 5.0, 9.0, 16.0, 30.0, 60.0])
@@ -49,13 +65,14 @@ _GOOD_MISFIT, _GOOD_ATTEMPTS = 1e-8, 3  # a kink between the sizes of a ray leav
 @dataclass(frozen=True)
 class PreNormRows:
     """What single rows tell. path: (d, k), A on seen coordinates. constant: (d,), without mean where norms
-    are centred."""
+    are centred. readout: (m, d), C; None for the identity."""
 
     shape: BlockShape
     path: Array
     constant: Array
     eps: float
     second_eps: float
+    readout: Array | None = None
 
     def normed(self, rows: Array) -> tuple[Array, Array]:
         """(seen coordinates of the first norm, the size it divides by)."""
@@ -66,6 +83,11 @@ class PreNormRows:
     def stream(self, rows: Array) -> Array:
         """y of single rows."""
         return np.asarray(rows + self.normed(rows)[0] @ self.path.T + self.constant)
+
+    def passed(self, rows: Array) -> Array:
+        """What of y is answered beside the network."""
+        y = self.stream(rows)
+        return y if self.readout is None else np.asarray(y @ self.readout.T)
 
     def rows_of(self, y: Array, starts: Array) -> tuple[Array, Array]:
         """Rows x with stream(x) = y, by Newton's method with halved steps; and how far each is off."""
@@ -119,41 +141,110 @@ class PreNormRows:
         return self.rows_of(y, y - self.constant - self.normed(y)[0] @ self.path.T)[0]
 
 
-def read_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> PreNormRows:
-    """Path, constant and both eps; about 40 d queries."""
-    path = _value_path(asks, shape, rng)
-    rows = PreNormRows(shape, path, np.zeros(shape.width), 1e-5, 1e-5)
-    rows = _constant(asks, rows, rng)
-    return _second_eps(asks, rows, rng)
+def read_rows(
+    asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
+) -> PreNormRows:
+    """Path, constant and both eps; about 40 d queries. readout: (m, d), None for the identity."""
+    path, eps = pre_norm_path(asks, shape, readout, rng)
+    rows = PreNormRows(shape, path, np.zeros(shape.width), 1e-5 if eps is None else eps, 1e-5, readout)
+    rows = _constant(asks, rows, eps is None, rng)
+    return _second_eps(asks, rows, _EPS_FLOOR if eps is None else _NARROW_EPS_FLOOR, rng)
 
 
-def _value_path(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> Array:
+def read_readout(asks: AsksSequences, width: int) -> Array:
+    """C (m, d): huge rows of two sizes have the same direction, and all else that is answered stays as it
+    is."""
+    near, far = asks(np.concatenate([size * np.eye(width) for size in _HUGE])[:, None]).reshape(2, width, -1)
+    return np.asarray((far - near).T / (_HUGE[1] - _HUGE[0]))
+
+
+def pre_norm_path(
+    asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
+) -> tuple[Array, float | None]:
     """A from derivatives: of a single row b, and of three copies of it beside b, where every row gets a
-    quarter."""
+    quarter. Behind fewer answers than columns only what the network adds to the slopes, which is more for
+    shorter rows, shows all of A; the first eps is found together with it there."""
     d, basis = shape.width, shape.basis
-    designs: list[Array] = []
-    found: list[Array] = []
+    narrow = readout is not None and len(readout) < d
+    size, step = (_NARROW_FAR, _NARROW_STEP) if narrow else (_FAR, _STEP)
+    found: list[_Slopes] = []
     path: Array = np.zeros((d, basis.shape[1]))
-    for _ in range(_PATH_TRIES):
+    eps, needed = 0.0, _PATH_ROWS
+    for _ in range(needed + _PATH_TRIES):
         b = rng.standard_normal(d) @ basis @ basis.T
-        b *= _FAR * np.sqrt(d) / np.linalg.norm(b)
-        alone = _derivative(lambda rows: asks(rows[:, None]), b)
-        copies = _derivative(partial(asked_beside, asks, b), b) * (4.0 / 3.0)
-        seen = b @ basis / np.linalg.norm(b @ basis)
-        designs.append((basis.T - np.outer(seen, seen @ basis.T)) * np.sqrt(d) / np.linalg.norm(b @ basis))
-        found.append(np.asarray(np.linalg.solve(alone - copies, copies), dtype=np.float64))
-        if len(designs) < _PATH_ROWS:
+        b *= size * np.sqrt(d) / np.linalg.norm(b)
+        alone = _derivative(lambda rows: asks(rows[:, None]), b, step)
+        copies = _derivative(partial(asked_beside, asks, b), b, step) * (4.0 / 3.0)
+        found.append(_Slopes(alone - copies, copies, b @ basis, basis))
+        needed = max(_PATH_ROWS, int(np.ceil(_PATH_SURPLUS * d / len(alone))) + 1)
+        if len(found) < needed:
             continue
-        path = np.asarray(np.linalg.lstsq(np.hstack(designs).T, np.hstack(found).T, rcond=1e-9)[0].T)
-        off = [
-            _FAR * float(np.abs(path @ design - there).max())
-            for design, there in zip(designs, found, strict=True)
-        ]
+        path, eps = _narrow_path_of(found) if narrow else (_path_of(found), 0.0)
+        off = [size * each.off(path, eps) for each in found]
         if max(off) < _AGREES * max(1.0, float(np.abs(path).max())):
             break
-        worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
-        del designs[worst], found[worst]
-    return np.asarray(path)
+        del found[int(np.argmax(off))]  # a kink within the differences: this row tells nothing
+    return np.asarray(path), eps if narrow else None
+
+
+@dataclass(frozen=True)
+class _Slopes:
+    """At one row: outer (m, d) of the answer by y, copies (m, d), which is outer·A·inner, and the row's seen
+    coordinates (k,)."""
+
+    outer: Array
+    copies: Array
+    seen: Array
+    basis: Array
+
+    def inner(self, eps: float) -> Array:
+        """(k, d): slopes of the first norm."""
+        d, square = len(self.basis), float(self.seen @ self.seen)
+        size = square / d + eps
+        return np.asarray(
+            (self.basis.T - np.outer(self.seen, self.basis @ self.seen) / (d * size)) / np.sqrt(size)
+        )
+
+    def inner_by_eps(self, eps: float) -> Array:
+        """How they change with eps."""
+        d, size = len(self.basis), float(self.seen @ self.seen) / len(self.basis) + eps
+        along = np.outer(self.seen, self.basis @ self.seen) / (d * size)
+        return np.asarray((1.5 * along - 0.5 * self.basis.T) / size**1.5)
+
+    def off(self, path: Array, eps: float) -> float:
+        """How far a path is from explaining the copies, in units of the path's own slopes."""
+        if self.outer.shape[0] >= self.outer.shape[1]:
+            return float(np.abs(path @ self.inner(eps) - self.through()).max())
+        left = self.outer @ path @ self.inner(eps) - self.copies
+        return float(np.abs(np.linalg.lstsq(self.outer, left, rcond=None)[0]).max())
+
+    def through(self) -> Array:
+        """A·inner, where the answers show all of y."""
+        return np.asarray(np.linalg.lstsq(self.outer, self.copies, rcond=None)[0])
+
+
+def _path_of(slopes: list[_Slopes]) -> Array:
+    """A (d, k) by least squares, column by column."""
+    inner = np.hstack([each.inner(0.0) for each in slopes])
+    there = np.hstack([each.through() for each in slopes])
+    return np.asarray(np.linalg.lstsq(inner.T, there.T, rcond=1e-9)[0].T)
+
+
+def _narrow_path_of(slopes: list[_Slopes]) -> tuple[Array, float]:
+    """A and eps: all entries together, because no row shows a whole column."""
+    d, k = slopes[0].basis.shape
+    path, eps = np.zeros((d, k)), 0.0
+    for round_ in range(_EPS_ROUNDS):
+        design = np.concatenate([np.kron(each.outer, each.inner(eps).T) for each in slopes])
+        by_eps = np.concatenate([(each.outer @ path @ each.inner_by_eps(eps)).ravel() for each in slopes])
+        there = np.concatenate([each.copies.ravel() for each in slopes])
+        scale = np.append(
+            np.full(d * k, np.linalg.norm(design) / np.sqrt(d * k)), np.linalg.norm(by_eps) + 1e-300
+        )
+        solved = np.linalg.lstsq(np.column_stack([design, by_eps]) / scale, there, rcond=1e-13)[0] / scale
+        path = solved[:-1].reshape(d, k)
+        eps = eps + float(solved[-1]) if round_ else eps
+    return path, max(eps, _LEAST_EPS)
 
 
 def asked_beside(asks: AsksSequences, b: Array, rows: Array) -> Array:
@@ -162,20 +253,24 @@ def asked_beside(asks: AsksSequences, b: Array, rows: Array) -> Array:
     return asks(np.concatenate([np.repeat(rows[:, None], 3, axis=1), last], axis=1))
 
 
-def _derivative(function: Callable[[Array], Array], b: Array) -> Array:
-    """(d, d) derivatives along unit rows, by central differences of two steps."""
+def _derivative(function: Callable[[Array], Array], b: Array, step: float) -> Array:
+    """(m, d) derivatives along unit rows, by central differences of two steps."""
     d = len(b)
-    h = _STEP * float(np.linalg.norm(b)) / np.sqrt(d)
+    h = step * float(np.linalg.norm(b)) / np.sqrt(d)
     eye = np.eye(d)
     answers = function(np.concatenate([b + s * h * eye for s in (1.0, -1.0, 2.0, -2.0)])).reshape(4, d, -1)
     one, two = (answers[0] - answers[1]) / (2.0 * h), (answers[2] - answers[3]) / (4.0 * h)
     return np.asarray(((4.0 * one - two) / 3.0).T)
 
 
-def _constant(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
+def _constant(
+    asks: AsksSequences, rows: PreNormRows, free_eps: bool, rng: np.random.Generator
+) -> PreNormRows:
     """c and eps from rays y = τ·v: answers less y approach a limit, with c's error as the part that falls
     like 1/τ."""
-    return least_misfit(lambda: _constant_from_rays(asks, rows, rng), _MISFIT, "pre-norm", allowed=1e-3)
+    return least_misfit(
+        lambda: _constant_from_rays(asks, rows, free_eps, rng), _MISFIT, "pre-norm", allowed=1e-3
+    )
 
 
 def least_misfit(
@@ -200,51 +295,52 @@ def least_misfit(
 
 
 def _constant_from_rays(
-    asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator
+    asks: AsksSequences, rows: PreNormRows, free_eps: bool, rng: np.random.Generator
 ) -> tuple[PreNormRows, float]:
     shape, d = rows.shape, rows.shape.width
     basis, k = shape.basis, shape.basis.shape[1]
-    rays = rng.standard_normal((_RAYS, k))
+    m = d if rows.readout is None else len(rows.readout)
+    count = max(_RAYS, int(np.ceil(_RAYS * k / (2 * m))))
+    rays = rng.standard_normal((count, k))
     rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
     misfit, tangents = np.inf, np.empty(0)
     for round_ in range(14):
         if round_ < _TANGENT_ROUNDS:
-            tangents = _tangents(asks, rows, rays)  # (R, d, k): derivatives of the network on the sphere
+            tangents = _tangents(asks, rows, rays)  # (R, m, k): derivatives of the network on the sphere
         sizes = _SIZES if round_ > 1 else _SIZES * (30.0 if round_ == 0 else 4.0)
         y = (sizes[:, None, None] * rays @ basis.T).reshape(-1, d)
         x = rows.far_rows(y)
-        answers = asks(x[:, None]) - rows.stream(x)
-        answers = answers.reshape(len(sizes), _RAYS, d)
-        variance = ((x @ basis) ** 2).sum(axis=1).reshape(len(sizes), _RAYS) / d
-        columns = k + 1 + 2 * _RAYS * d
-        design = np.zeros((len(sizes), _RAYS, d, columns))
+        answers = (asks(x[:, None]) - rows.passed(x)).reshape(len(sizes), count, m)
+        variance = ((x @ basis) ** 2).sum(axis=1).reshape(len(sizes), count) / d
+        columns = k + 1 + 2 * count * m
+        design = np.zeros((len(sizes), count, m, columns))
         design[..., :k] = tangents[None] / sizes[:, None, None, None]
-        drift = -0.5 * rays @ rows.path.T @ basis  # how y moves with eps, times the variance of x
-        design[..., k] = (
-            np.einsum("rdk,rk->rd", tangents, drift)[None] / (sizes[:, None] * variance)[..., None]
-        )
-        eye = np.eye(d)
-        for r in range(_RAYS):
-            start = k + 1 + 2 * r * d
-            design[:, r, :, start : start + d] = eye
-            design[:, r, :, start + d : start + 2 * d] = eye / sizes[:, None, None] ** 2
+        if free_eps:
+            drift = -0.5 * rays @ rows.path.T @ basis  # how y moves with eps, times the variance of x
+            moves = np.einsum("rmk,rk->rm", tangents, drift)
+            design[..., k] = moves[None] / (sizes[:, None] * variance)[..., None]
+        eye = np.eye(m)
+        for r in range(count):
+            start = k + 1 + 2 * r * m
+            design[:, r, :, start : start + m] = eye
+            design[:, r, :, start + m : start + 2 * m] = eye / sizes[:, None, None] ** 2
         flat, right = design.reshape(-1, columns), answers.reshape(-1)
-        weight = np.repeat(1.0 / np.sqrt(1.0 + sizes), _RAYS * d)
+        weight = np.repeat(1.0 / np.sqrt(1.0 + sizes), count * m)
         scale = np.linalg.norm(flat * weight[:, None], axis=0) + 1e-300
         solved = np.linalg.lstsq(flat * weight[:, None] / scale, right * weight, rcond=1e-13)[0] / scale
         misfit = float(np.abs(flat @ solved - right).max())
-        eps = (
-            float(np.clip(rows.eps + solved[k], 0.1 * rows.eps, 10.0 * rows.eps)) if round_ > 1 else rows.eps
-        )
+        eps = rows.eps
+        if free_eps and round_ > 1:
+            eps = float(np.clip(eps + solved[k], 0.1 * eps, 10.0 * eps))
         moved = basis @ solved[:k]
-        rows = PreNormRows(shape, rows.path, rows.constant + moved, eps, rows.second_eps)
+        rows = replace(rows, constant=rows.constant + moved, eps=eps)
         if round_ > 3 and float(np.abs(moved).max()) < 1e-12 * np.sqrt(d):
             break
     return rows, misfit
 
 
 def _tangents(asks: AsksSequences, rows: PreNormRows, rays: Array) -> Array:
-    """(R, d, k): how the network's answer changes along the sphere, at the end of each ray."""
+    """(R, m, k): how the network's answer changes along the sphere, at the end of each ray."""
     d, basis = rows.shape.width, rows.shape.basis
     found = []
     for v in rays:
@@ -253,33 +349,40 @@ def _tangents(asks: AsksSequences, rows: PreNormRows, rays: Array) -> Array:
             [np.cos(_TANGENT) * v + s * np.sin(_TANGENT) * np.sqrt(d) * across for s in (1.0, -1.0)]
         )
         x = rows.far_rows(_LIMIT_SIZE * turned @ basis.T)
-        answers = (asks(x[:, None]) - rows.stream(x)).reshape(2, len(across), d)
+        answers = (asks(x[:, None]) - rows.passed(x)).reshape(2, len(across), -1)
         slopes = (answers[0] - answers[1]) / (2.0 * np.sin(_TANGENT) * np.sqrt(d))
         found.append(slopes.T @ across)
     return np.array(found)
 
 
-def _second_eps(asks: AsksSequences, rows: PreNormRows, rng: np.random.Generator) -> PreNormRows:
+def _second_eps(
+    asks: AsksSequences, rows: PreNormRows, floor: float, rng: np.random.Generator
+) -> PreNormRows:
     """The second eps from rays through y = 0; and the first one, where far rows could not tell it."""
     shape, d = rows.shape, rows.shape.width
-    rays = rng.standard_normal((_EPS_RAYS, shape.basis.shape[1]))
+    count = (
+        _EPS_RAYS
+        if rows.readout is None
+        else int(np.ceil(_EPS_RAYS * np.sqrt(max(1.0, d / len(rows.readout)))))
+    )
+    rays = rng.standard_normal((count, shape.basis.shape[1]))
     rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
     centre = centre_row(rows, rng)
 
     def network(seen: Array) -> Array:
         y = seen @ shape.basis.T
         x = rows.all_rows_of(y, centre, rng)
-        return asks(x[:, None]) - rows.stream(x)
+        return asks(x[:, None]) - rows.passed(x)
 
     scale = float(np.abs(network(rays)).max())
     eps = norm_eps(
-        lambda seen: np.column_stack([network(seen), np.full(len(seen), scale)]), rays, floor=_EPS_FLOOR
+        lambda seen: np.column_stack([network(seen), np.full(len(seen), scale)]), rays, floor=floor
     )
     first = 10.0 ** np.round(np.log10(rows.eps))
     eps1 = first if abs(rows.eps / first - 1.0) < 0.02 else rows.eps
     if rows.eps < _INVISIBLE:  # far rows cannot tell it; norms of one block usually share it
         eps1 = eps
-    return PreNormRows(shape, rows.path, rows.constant, float(eps1), eps)
+    return replace(rows, eps=float(eps1), second_eps=eps)
 
 
 def centre_row(rows: PreNormRows, rng: np.random.Generator) -> Array:

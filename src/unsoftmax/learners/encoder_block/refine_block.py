@@ -38,10 +38,14 @@ _FIRST = RefinementOptions(
 
 
 def refine_block(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    rng: np.random.Generator,
+    lengths: tuple[int, ...] = _LENGTHS,
 ) -> tuple[BlockState, float]:
-    """The refined state, and the largest residual over the size of answers."""
-    data = _sequences(asks, shape, state, rng)
+    """The refined state, and the largest residual over the size of answers. lengths: of the sequences."""
+    data = _sequences(asks, shape, state, rng, lengths)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
     options = replace(_FIRST, enough=_ROUNDED * scale)
     held = BlockFit(shape, data, free_eps=False)
@@ -77,14 +81,18 @@ def _where_eps_shows(
 
 
 def _sequences(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    rng: np.random.Generator,
+    lengths: tuple[int, ...],
 ) -> tuple[Sequences, ...]:
-    """Lengths 1, 2, 4 and 8; rows of many sizes, from where eps rules the norms to where it does not
+    """Rows of many sizes, from where eps rules the norms to where it does not
     matter."""
     d, outputs = shape.width, len(state.readout) or shape.width
-    count = int(np.ceil(_SURPLUS * state.unknowns / outputs / len(_LENGTHS))) + 8
+    count = int(np.ceil(_SURPLUS * state.unknowns / outputs / len(lengths))) + 8
     groups = []
-    for length in _LENGTHS:
+    for length in lengths:
         rows = rng.standard_normal((_POOL * count, length, d))
         rows *= _row_sizes(shape, state, len(rows), length, rng)
         rows = rows_that_tell(shape, state, rows, count)
@@ -122,7 +130,11 @@ def _row_sizes(
 
 
 def parameter_error(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    rng: np.random.Generator,
+    lengths: tuple[int, ...] = _LENGTHS,
 ) -> float:
     """A bound on the relative error of the parameters: how far one step on fresh sequences alone would move
     them.
@@ -130,7 +142,7 @@ def parameter_error(
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
-    data = (*_sequences(asks, shape, state, rng), *_where_eps_shows(asks, shape, state, rng))
+    data = (*_sequences(asks, shape, state, rng, lengths), *_where_eps_shows(asks, shape, state, rng))
     step = RefinementOptions(
         iterations=1,
         damping=1e-12,

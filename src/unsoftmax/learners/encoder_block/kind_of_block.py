@@ -1,0 +1,116 @@
+"""Which kind of block a target is, by a few queries: which row asks, what large rows do, and how to begin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.float_formats import smallest_format
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.no_norms import find_without_norms
+from unsoftmax.learners.encoder_block.post_norm import find_post_norm
+from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
+from unsoftmax.learners.encoder_block.pre_norm_rows import read_readout
+from unsoftmax.learners.encoder_block.single_row_parts import path_parts
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.models.parts import GELU
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["Start", "first_row_asks", "reversed_rows", "start_of"]
+
+Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
+
+_SAME_ORDER = 1e-9  # of the answers: sums over rows in another order are off by 1e-15
+_NEAR, _LARGE = 1e3, 1e6  # sizes of rows
+_GROWS = 30.0  # answers to rows a thousand times larger: behind a last norm they stay as they are
+_PASSED = 1e-4  # of large rows: norms let through nothing else that grows with them
+
+
+def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
+    """Whether the first row asks, and not the last one. Raises unless answers have float64 digits, one of
+    both asks, and the order of the others does not matter."""
+    rows = rng.standard_normal((4, width))
+    orders = [[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3]]
+    answers = asks(np.stack([rows[order] for order in orders]))
+    if (short := smallest_format(answers)) is not None:
+        raise Unresolved(
+            f"all answers are {short.value} numbers: a block is recovered from differences that their "
+            "rounding hides; ask the same block in float64 (torch: module.double())"
+        )
+    plain = answers[0]
+    limit = _SAME_ORDER * float(np.abs(plain).max())
+    middle, first, last, again = (float(np.abs(there - plain).max()) > limit for there in answers[1:])
+    if again:
+        raise Unresolved(
+            "one sequence, asked twice, was answered differently, as with dropout that is on; switch it off "
+            "(torch: module.eval())"
+        )
+    if middle or (first and last):
+        raise Unresolved(
+            "the order of the rows matters beside the one that asks, as with positions that are added to "
+            "rows, with windows, or with a second layer behind a causal mask: such a block is not recovered; "
+            "take positions out, or subtract them from the rows that you send"
+        )
+    if not first and not last:
+        raise Unresolved(
+            "answers are the same for every order of rows, as those of a mean over rows are; a block is "
+            "recovered from one of its rows (row='last', where the target answers every row)"
+        )
+    return first
+
+
+def reversed_rows(asks: AsksSequences) -> AsksSequences:
+    """The same target, asked with its rows in reverse order."""
+    return lambda batch: asks(batch[:, ::-1].copy())
+
+
+def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start:
+    """How to begin where the last row asks: with a norm that comes last, with norms that come first, or
+    without norms."""
+    a, b = rng.standard_normal((2, width))
+    far = np.stack([_NEAR * a, _LARGE * a, _LARGE * b, _LARGE * (a + b)])
+    near, large, other, both = asks(far[:, None])
+    if not float(np.abs(large).max()) > _GROWS * float(np.abs(near).max()):
+        if len(near) != width:
+            _refuse_probabilities(asks(far[:, None] / _LARGE))
+            return lambda: _behind_a_norm(asks, width, len(near), rng)
+        return lambda: find_post_norm(asks, width, rng)
+    sizes = [float(np.abs(each).max()) for each in (large, other, both)]
+    if float(np.abs(large + other - both).max()) > _PASSED * max(sizes):
+        return lambda: find_without_norms(asks, width, rng)
+    identity = len(near) == width and float(np.abs(large / _LARGE - a).max()) <= _PASSED * np.abs(a).max()
+    readout = None if identity else read_readout(asks, width)
+    shape = BlockShape(True, _centred(asks, width, readout, rng), GELU, width)
+    return lambda: find_pre_norm(asks, shape, readout, rng)
+
+
+def _refuse_probabilities(answers: Array) -> None:
+    """Raises where answers may be probabilities."""
+    if float(answers.min()) > 0.0 and float(answers.max()) < 1.0:
+        raise Unresolved(
+            "all answers lie between 0 and 1, as probabilities do; pass their logits instead, log(p / (1 - "
+            "p)), or log-probabilities where there are several"
+        )
+
+
+def _centred(asks: AsksSequences, width: int, readout: Array | None, rng: np.random.Generator) -> bool:
+    """Whether a shift of all columns passes straight through, as behind LayerNorm."""
+    rows = rng.standard_normal((1, 3, width))
+    moved = rows.copy()
+    moved[:, -1] += 0.7
+    before, after = asks(np.concatenate([rows, moved]))
+    shift = 0.7 * (np.ones(width) if readout is None else readout.sum(axis=1))
+    return float(np.abs(after - before - shift).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))
+
+
+def _behind_a_norm(
+    asks: AsksSequences, width: int, answers: int, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    """A norm comes last, and answers show a few combinations of its columns: only the value path is read."""
+    raise Unresolved(
+        f"a LayerNorm follows the attention, and answers hold {answers} numbers where rows have {width}, as "
+        "behind a classifier; such a block is recovered whole where all of its columns are answered"
+    ).with_parts(path_parts(asks, width, rng))

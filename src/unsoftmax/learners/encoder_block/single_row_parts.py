@@ -1,0 +1,87 @@
+"""Parts of a block whose heads are not recovered: what single rows, and copies of rows, tell alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from unsoftmax.arrays import EPS, Array
+from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, mean_free_basis
+from unsoftmax.learners.encoder_block.value_path import PathAsks, value_path
+from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
+from unsoftmax.models import EncoderBlock
+from unsoftmax.outcomes import Unresolved
+
+__all__ = ["one_row_parts", "path_parts"]
+
+_FITS = 1e-9  # largest residual of single rows, over the size of answers
+_FRESH = 64  # single rows of the certificate
+_SAFETY = 20.0  # of the difference of two paths from different rows, each off by about as much
+_BEST = 1e-9  # of a path from differences of answers
+_WORST = 1e-4  # two paths that differ by more tell nothing
+_GAUGE = "the sum over all heads; what each of them adds is not separated"
+
+
+def one_row_parts(
+    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+) -> Mapping[str, RecoveredPart[Any]]:
+    """Everything but the heads, fitted to single rows and held against fresh ones; empty where that fails.
+
+    state: with one head that stands for all of them.
+    """
+    state, off = refine_block(asks, shape, state, rng, lengths=(1,))
+    if off > _FITS:
+        return {}
+    bound = parameter_error(asks, shape, state, rng, lengths=(1,))
+    model = state.model(shape)
+    rows = rng.standard_normal((_FRESH, 1, shape.width)) * np.exp(rng.uniform(-1.5, 1.5, (_FRESH, 1, 1)))
+    answers = asks(rows)
+    scale = float(np.abs(answers).max())
+    error = float(np.abs(model(rows) - answers).max())
+    if error > _FITS * scale:
+        return {}
+    return _parts_of(model.canonical(), max(bound, EPS), PartCertificate(error, _FRESH, scale))
+
+
+def _parts_of(
+    model: EncoderBlock, bound: float, certificate: PartCertificate
+) -> dict[str, RecoveredPart[Any]]:
+    network = (
+        "order and reflection of neurons; the gain and bias of the norm before it are in its first layer"
+    )
+    found = {
+        "value-path": (np.asarray(model.attention.v), _GAUGE),
+        "network": (
+            model.network,
+            network if model.second is not None else "order and reflection of neurons",
+        ),
+    }
+    if model.second is not None and model.readout is not None:
+        found["readout"] = (model.readout, "none")
+    return {
+        name: RecoveredPart(name, value, bound, gauge, certificate) for name, (value, gauge) in found.items()
+    }
+
+
+def path_parts(asks: AsksSequences, width: int, rng: np.random.Generator) -> Mapping[str, RecoveredPart[Any]]:
+    """The value path through anything that follows the attention, without the mean of its outputs, which a
+    LayerNorm hides; empty where derivatives do not agree on one."""
+    basis = mean_free_basis(width)
+    try:
+        first, second = (value_path(asks, basis, rng) for _ in range(2))
+    except Unresolved:
+        return {}
+    apart = float(np.linalg.norm(first - second) / np.linalg.norm(first))
+    if not apart < _WORST:
+        return {}
+    alone, copies = PathAsks(asks)(rng, width)
+    off = float(np.abs((alone - copies) @ basis @ first - copies).max())
+    certificate = PartCertificate(off, 8 * width, float(np.abs(copies).max()))
+    value: Array = np.asarray((basis @ (0.5 * (first + second))).T)
+    gauge = f"{_GAUGE}; without the mean of its outputs, which a LayerNorm hides"
+    part = RecoveredPart("value-path", value, max(_SAFETY * apart, _BEST), gauge, certificate)
+    return {"value-path": part}
