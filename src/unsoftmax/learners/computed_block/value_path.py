@@ -11,7 +11,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside
+from unsoftmax.learners.encoder_block.pre_norm_path import asked_beside
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 

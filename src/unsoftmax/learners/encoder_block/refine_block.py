@@ -87,8 +87,7 @@ def _sequences(
     rng: np.random.Generator,
     lengths: tuple[int, ...],
 ) -> tuple[Sequences, ...]:
-    """Rows of many sizes, from where eps rules the norms to where it does not
-    matter."""
+    """Rows of many sizes, from where eps rules the norms to where it does not matter."""
     d, outputs = shape.width, len(state.readout) or shape.width
     count = int(np.ceil(_SURPLUS * state.unknowns / outputs / len(lengths))) + 8
     groups = []

@@ -13,7 +13,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.learners.encoder_block.pre_norm_rows import asked_beside
+from unsoftmax.learners.encoder_block.pre_norm_path import asked_beside
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["PathAsks", "has_skip", "value_path"]
