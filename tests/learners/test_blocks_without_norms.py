@@ -11,7 +11,7 @@ import pytest
 import unsoftmax
 from unsoftmax.arrays import Array
 from unsoftmax.models import EncoderBlock, MultiHead, Network, SingleHead
-from unsoftmax.models.parts import GELU, RELU, Activation
+from unsoftmax.models.parts import GELU, RELU, Activation, LayerNorm, RMSNorm
 from unsoftmax.outcomes import Status
 
 
@@ -132,3 +132,45 @@ def test_what_only_looks_like_a_block_is_never_recovered(
     result = unsoftmax.recover(lambda X: hostile(block, X), width=8, outputs=8)
     assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS), result
     assert result.model is None
+
+
+def _normed_attention(norm: LayerNorm | RMSNorm, seed: int) -> EncoderBlock:
+    """x + attention(norm(x)), and no network."""
+    block = bare_block(8, 2, 4, RELU, seed)
+    return EncoderBlock(block.attention, Network(np.empty((0, 8)), np.empty((0, 8))), norm)
+
+
+@pytest.mark.parametrize(("kind", "eps"), [(LayerNorm, 1e-5), (RMSNorm, 3e-4)])
+def test_attention_behind_a_norm_without_a_network(kind: type[LayerNorm] | type[RMSNorm], eps: float) -> None:
+    rng = np.random.default_rng(4)
+    bias = rng.standard_normal(8) if kind is LayerNorm else None
+    hidden = _normed_attention(kind(rng.uniform(0.5, 1.5, 8), bias, eps), 4)
+    result = unsoftmax.recover(lambda X: hidden(X), width=8, outputs=8)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    assert result.error_bound is not None
+    assert hidden.distance(result.model) <= result.error_bound < 1e-9
+
+
+def test_a_norm_behind_attention_without_a_network_leaves_the_value_path() -> None:
+    block, norm = bare_block(8, 2, 4, RELU, 2), LayerNorm(np.linspace(0.5, 1.5, 8), np.ones(8))
+    result = unsoftmax.recover(lambda X: norm(block.after_attention(X)), width=8, outputs=8)
+    assert result.status is Status.UNRESOLVED
+    assert "a norm follows the attention" in result.reason
+    part, path = result.parts["value-path"], np.asarray(block.attention.v)
+    path = path - path.mean(axis=1, keepdims=True)
+    assert np.linalg.norm(part.value - path) < part.error_bound * np.linalg.norm(path)
+
+
+def test_attention_behind_a_norm_with_something_else_is_never_recovered() -> None:
+    block = _normed_attention(LayerNorm(np.ones(8)), 4)
+
+    def bent(X: Array) -> Array:
+        return np.asarray(block(X) + 1e-7 * np.tanh(X[:, -1]) ** 2)
+
+    def half(X: Array) -> Array:
+        norm = LayerNorm(np.ones(4))
+        return np.asarray(X[:, -1] + block.attention(np.concatenate([norm(X[..., :4]), X[..., 4:]], axis=-1)))
+
+    for target in (bent, half):
+        assert not unsoftmax.recover(target, width=8, outputs=8).status.recovered

@@ -62,7 +62,7 @@ def _pre_norm(block: Block) -> Block:
         if isinstance(network, Network):
             network = network.within(np.sqrt(d))
     readout = block.readout
-    if block.second is None and isinstance(network, Network):
+    if isinstance(network, Network) and (block.second is None or _constant(network)):
         return _without_second_norm(block, attention, network)
     if isinstance(block.second, LayerNorm):
         passed = np.ones(d) if readout is None else readout.sum(axis=0)
@@ -73,6 +73,10 @@ def _pre_norm(block: Block) -> Block:
     return type(block)(
         attention, network.canonical(), *norms, norm_first=True, skip=block.skip, readout=readout
     )
+
+
+def _constant(network: Network) -> bool:
+    return network.neurons == 0 and (network.linear is None or not network.linear.any())
 
 
 def _without_second_norm(block: Block, attention: MultiHead, network: Network) -> Block:

@@ -109,7 +109,9 @@ class Network(RowNetwork):
         """(n, m, d): derivatives of the outputs by the entries of each row."""
         X = self._rows(rows)
         slopes = self.activation.first(self.hidden(X))
-        found = np.einsum("nj,jm,jd->nmd", slopes, self.U.reshape(self.neurons, -1), self.A, optimize=True)
+        found = np.einsum(
+            "nj,jm,jd->nmd", slopes, self.U.reshape(self.neurons, self.outputs or 1), self.A, optimize=True
+        )
         return np.asarray(found if self.linear is None else found + self.linear.reshape(self.width, -1).T)
 
     def after(self, matrix: Array, shift: Array) -> Self:
@@ -156,7 +158,7 @@ class Network(RowNetwork):
         """
         if self.linear is None:
             return self
-        slope, outer = self.activation.reflection.slope, self.U.reshape(self.neurons, -1)
+        slope, outer = self.activation.reflection.slope, self.U.reshape(self.neurons, self.outputs or 1)
         linear = self.linear.reshape(self.width, -1)
         scale = float(np.abs(self.A.T @ np.abs(outer)).max(initial=0.0))
         flips = np.zeros(self.neurons)
@@ -177,7 +179,7 @@ class Network(RowNetwork):
         """Sum of what all neurons, the linear part and the constant add at most."""
         X = self._rows(batch)
         reach = np.abs(X) @ np.abs(self.A).T + np.abs(self.b)
-        size = np.linalg.norm(self.U.reshape(self.neurons, -1), axis=1)
+        size = np.linalg.norm(self.U.reshape(self.neurons, self.outputs or 1), axis=1)
         found = reach @ size + np.max(np.abs(self._c), initial=0.0)
         if self.linear is not None:
             found = found + np.linalg.norm(X, axis=1) * np.linalg.norm(self.linear)
@@ -228,7 +230,7 @@ class Network(RowNetwork):
         from unsoftmax.models.neuron_distance import neuron_distance
 
         self._same_family(other)
-        if self.activation.name != other.activation.name:
+        if self.activation.name != other.activation.name and (self.neurons or other.neurons):
             return 1.0
         return neuron_distance(self.neurons_seen, other.neurons_seen)
 

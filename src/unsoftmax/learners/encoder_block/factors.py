@@ -94,7 +94,7 @@ def block_factors(
         bias = np.broadcast_to(np.eye(d), (n, d, d)) * one
         tail = [Factor(part, np.ones((n, 1))) for part in (first_gain, second_gain, bias)]
     heads = [_head_factors(state, there, by_y, h) for h in range(state.heads)]
-    return [
+    factors = [
         *(head[0] for head in heads),
         *(head[1] for head in heads),
         *(head[2] for head in heads),
@@ -104,6 +104,7 @@ def block_factors(
         Factor(eps * one, np.ones((n, 1))),
         *tail,
     ]
+    return [factor for factor in factors if factor.size]
 
 
 def _head_factors(state: BlockState, there: Pass, by_y: Array, h: int) -> tuple[Factor, Factor, Factor]:

@@ -10,23 +10,28 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.no_network import find_without_network
 from unsoftmax.learners.encoder_block.no_norms import find_without_norms
 from unsoftmax.learners.encoder_block.post_norm import find_post_norm
 from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
 from unsoftmax.learners.encoder_block.pre_norm_rows import read_readout
-from unsoftmax.learners.encoder_block.single_row_parts import path_parts
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.models.parts import GELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["Start", "first_row_asks", "reversed_rows", "start_of"]
+__all__ = ["BehindNorm", "Start", "first_row_asks", "reversed_rows", "start_of"]
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
 _SAME_ORDER = 1e-9  # of the answers: sums over rows in another order are off by 1e-15
 _NEAR, _LARGE = 1e3, 1e6  # sizes of rows
 _GROWS = 30.0  # answers to rows a thousand times larger: behind a last norm they stay as they are
+_ODD = 1e-5  # of answers to large rows: the constant before a norm leaves 1e-6 of them
 _PASSED = 1e-4  # of large rows: norms let through nothing else that grows with them
+
+
+class BehindNorm(Unresolved):
+    """A norm stands where only the value path can be read through it."""
 
 
 def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
@@ -56,8 +61,9 @@ def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) ->
         )
     if not first and not last:
         raise Unresolved(
-            "answers are the same for every order of rows, as those of a mean over rows are; a block is "
-            "recovered from one of its rows (row='last', where the target answers every row)"
+            "answers are the same for every order of rows, as with a mean over rows, or with a class token "
+            "that the target adds itself; a block is recovered from one of the rows that are sent (row="
+            "'last', where the target answers every row)"
         )
     return first
 
@@ -76,7 +82,18 @@ def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start
     if not float(np.abs(large).max()) > _GROWS * float(np.abs(near).max()):
         if len(near) != width:
             _refuse_probabilities(asks(far[:, None] / _LARGE))
-            return lambda: _behind_a_norm(asks, width, len(near), rng)
+            raise BehindNorm(
+                f"a LayerNorm follows the attention, and answers hold {len(near)} numbers where rows have "
+                f"{width}, as behind a classifier; such a block is recovered whole where its own columns are "
+                "answered"
+            )
+        opposite = asks(-far[1:3, None])
+        sums = large + opposite[0], other + opposite[1]
+        if float(np.abs(sums[0] - sums[1]).max()) <= _ODD * float(np.abs(large).max()):
+            raise BehindNorm(
+                "a norm follows the attention, or precedes it without a residual connection, and no network "
+                "follows: opposite large rows have opposite answers; such a layer is not recovered whole"
+            )
         return lambda: find_post_norm(asks, width, rng)
     sizes = [float(np.abs(each).max()) for each in (large, other, both)]
     if float(np.abs(large + other - both).max()) > _PASSED * max(sizes):
@@ -84,7 +101,22 @@ def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start
     identity = len(near) == width and float(np.abs(large / _LARGE - a).max()) <= _PASSED * np.abs(a).max()
     readout = None if identity else read_readout(asks, width)
     shape = BlockShape(True, _centred(asks, width, readout, rng), GELU, width)
+    if _without_network(asks, np.stack([a, b]), readout):
+        if readout is None:
+            return lambda: find_without_network(asks, shape, rng)
+        raise Unresolved(
+            "a linear readout follows x + attention(norm(x)), without a network between them; such a layer "
+            "is recovered where its own columns are answered"
+        )
     return lambda: find_pre_norm(asks, shape, readout, rng)
+
+
+def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) -> bool:
+    """Whether opposite large rows have opposite answers, up to a constant."""
+    up, down = asks(np.concatenate([_NEAR * rows, -_NEAR * rows])[:, None]).reshape(2, len(rows), -1)
+    sums = up + down
+    beside = up - _NEAR * (rows if readout is None else rows @ readout.T)
+    return float(np.abs(sums[0] - sums[1]).max()) <= _ODD * float(np.abs(beside).max())
 
 
 def _refuse_probabilities(answers: Array) -> None:
@@ -104,13 +136,3 @@ def _centred(asks: AsksSequences, width: int, readout: Array | None, rng: np.ran
     before, after = asks(np.concatenate([rows, moved]))
     shift = 0.7 * (np.ones(width) if readout is None else readout.sum(axis=1))
     return float(np.abs(after - before - shift).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))
-
-
-def _behind_a_norm(
-    asks: AsksSequences, width: int, answers: int, rng: np.random.Generator
-) -> tuple[BlockShape, BlockState]:
-    """A norm comes last, and answers show a few combinations of its columns: only the value path is read."""
-    raise Unresolved(
-        f"a LayerNorm follows the attention, and answers hold {answers} numbers where rows have {width}, as "
-        "behind a classifier; such a block is recovered whole where all of its columns are answered"
-    ).with_parts(path_parts(asks, width, rng))

@@ -12,8 +12,9 @@ from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import sequences_of
-from unsoftmax.learners.encoder_block.kind_of_block import first_row_asks, reversed_rows, start_of
+from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, first_row_asks, reversed_rows, start_of
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.learners.encoder_block.single_row_parts import path_parts
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
@@ -89,7 +90,10 @@ class EncoderBlockLearner:
             asks = sequences_of(asker)
             first_row = first_row_asks(asks, asker.width, rng)
             asks = reversed_rows(asks) if first_row else asks
-            find = start_of(asks, asker.width, rng)
+            try:
+                find = start_of(asks, asker.width, rng)
+            except BehindNorm as stop:
+                raise stop.with_parts(path_parts(asks, asker.width, rng)) from None
         reasons: list[str] = []
         for _ in range(self.attempts):
             start = begun(asker, find, reasons)

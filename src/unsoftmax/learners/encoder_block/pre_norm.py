@@ -22,7 +22,14 @@ from unsoftmax.models import Network
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["find_any_network", "find_pre_norm", "is_smooth", "pre_norm_network", "state_of"]
+__all__ = [
+    "find_any_network",
+    "find_pre_norm",
+    "is_smooth",
+    "pre_norm_network",
+    "pre_norm_responses",
+    "state_of",
+]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
 _BENT = (
@@ -43,7 +50,7 @@ def find_pre_norm(
     shape = replace(shape, activation=network.activation)
     tokens = SphereTokens(shape.basis.shape[1], float(np.sqrt(shape.width)))
     try:
-        heads = find_heads(_responses(asks, rows, network), tokens, rng)
+        heads = find_heads(pre_norm_responses(asks, rows, network), tokens, rng)
     except Unresolved as stop:
         if readout is None:
             raise
@@ -108,7 +115,7 @@ def is_smooth(network: FunctionAsks, rng: np.random.Generator) -> tuple[bool, fl
     return bool(np.median(bends) > _BENT * np.median(slopes)), steep, float(np.abs(answers).max())
 
 
-def _responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> ExactResponses:
+def pre_norm_responses(asks: AsksSequences, rows: PreNormRows, network: Network) -> ExactResponses:
     """What keys add to y of a large asking row, as far as answers show it; tokens given by seen coordinates
     on the sphere."""
     d, basis, readout = rows.shape.width, rows.shape.basis, rows.readout

@@ -165,8 +165,8 @@ def least_misfit(
     assert best is not None
     if best[0] > allowed:
         raise Unresolved(
-            f"answers to rows far out do not approach a limit as those of a {kind} block do (misfit "
-            f"{best[0]:.1g})"
+            f"answers to rows far out do not approach a limit as those of one {kind} layer do; a second "
+            "layer, or attention without a norm beside a network with one, would explain that"
         )
     return best[1]
 

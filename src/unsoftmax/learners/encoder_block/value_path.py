@@ -71,7 +71,10 @@ def value_path(asks: AsksSequences, basis: Array, rng: np.random.Generator) -> A
             return np.asarray(path)
         worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
         del designs[worst], found[worst]
-    raise Unresolved("derivatives of copied rows do not agree on one value path")
+    raise Unresolved(
+        "derivatives of copied rows do not agree on one value path, as with a second layer of attention, or "
+        "with a norm in front of the attention and another one behind it"
+    )
 
 
 def _slopes(answers: Array, step: float) -> Array:
