@@ -23,6 +23,7 @@ __all__ = ["EncoderBlockLearner", "begun", "check_asker", "obstacle"]
 
 _LONGEST = 9  # rows of a sequence that the learner sends: eight copies of a key, and the asking row
 _LEAST_WIDTH = 6
+_USEFUL = 0.1  # error of the parameters from which a fit is none, and another start may arrive
 _FITS = (
     1e-9  # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
 )
@@ -109,6 +110,9 @@ class EncoderBlockLearner:
                 continue
             with asker.phase("error bound"):
                 bound = parameter_error(asks, shape, state, rng)
+            if bound > _USEFUL:
+                reasons.append("the joint fit leaves some parameters open")
+                continue
             model = state.model(shape).canonical()
             return Learned(model.with_first_row() if first_row else model, self.claim, error_bound=bound)
         raise Unresolved(

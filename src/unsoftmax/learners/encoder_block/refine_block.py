@@ -26,6 +26,7 @@ _NEAR = 1e-4  # of the answers: a start this good needs no first round
 _DENSE = 4000
 _HIDDEN_EPS = 1e-9  # rows of size one show an eps to its part of rounding, 1e-7 of 1e-9
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
+_FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-6,
@@ -48,6 +49,8 @@ def refine_block(
     data = _sequences(asks, shape, state, rng, lengths)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
     options = replace(_FIRST, enough=_ROUNDED * scale)
+    if 0 < len(state.readout) < shape.width:  # a part of every V starts from a guess
+        options = replace(options, iterations=_FROM_AFAR, improvement=_SLOWLY)
     held = BlockFit(shape, data, free_eps=False)
     if (
         _hardly_shows(state) or rms(held.residual(state)) > _NEAR * scale
