@@ -165,3 +165,13 @@ def test_what_only_looks_like_a_classified_block_is_never_recovered(
     target = answers_of(Classifier(torch_layer(5, norm_first=True, activation="relu"), logits))
     result = unsoftmax.recover(lambda X: hostile(target(X).copy(), X), width=8, outputs=logits)
     assert not result.status.recovered, result
+
+
+def test_what_the_asking_row_adds_by_itself_is_not_taken_for_the_value_path() -> None:
+    module = Classifier(torch_layer(5, norm_first=True, activation="relu"), 2)
+    target, block = answers_of(module), block_from_torch(module.layer)  # type: ignore[arg-type]
+    assert block.first is not None
+    beside = 0.3 * np.random.default_rng(0).standard_normal((8, 2))
+    result = unsoftmax.recover(lambda X: target(X) + block.first(X[:, -1]) @ beside, width=8, outputs=2)
+    assert not result.status.recovered
+    assert "value-path" not in result.parts

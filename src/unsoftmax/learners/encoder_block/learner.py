@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import sequences_of
 from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, first_row_asks, reversed_rows, start_of
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
-from unsoftmax.learners.encoder_block.single_row_parts import path_parts
+from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts, path_parts, with_one_head
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
@@ -96,15 +96,16 @@ class EncoderBlockLearner:
             except BehindNorm as stop:
                 raise stop.with_parts(path_parts(asks, asker.width, rng)) from None
         reasons: list[str] = []
+        parts: Mapping[str, Any] = {}
         for _ in range(self.attempts):
             start = begun(asker, find, reasons)
             if isinstance(start, Stop):
                 if start.parts:  # another start would find no more
                     raise start
                 continue
-            shape, state = start
+            shape, begin = start
             with asker.phase("joint fit"):
-                state, off = refine_block(asks, shape, state, rng)
+                state, off = refine_block(asks, shape, begin, rng)
             if off > _FITS:
                 reasons.append(f"the joint fit leaves {off:.1g} of the answers")
                 continue
@@ -115,10 +116,13 @@ class EncoderBlockLearner:
                 continue
             model = state.model(shape).canonical()
             return Learned(model.with_first_row() if first_row else model, self.claim, error_bound=bound)
+        if isinstance(start, tuple) and start[0].norm_first:
+            with asker.phase("parts"):
+                parts = one_row_parts(asks, start[0], with_one_head(start[1]), rng)
         raise Unresolved(
             f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the block may "
             "have another network, or rows and neurons of very different sizes"
-        )
+        ).with_parts(parts)
 
 
 def begun(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,20 +11,31 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
-from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, mean_free_basis
+from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors, mean_free_basis
 from unsoftmax.learners.encoder_block.value_path import PathAsks, value_path
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.models import EncoderBlock
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["one_row_parts", "path_parts"]
+__all__ = ["one_row_parts", "path_parts", "with_one_head"]
 
 _FITS = 1e-9  # largest residual of single rows, over the size of answers
 _FRESH = 64  # single rows of the certificate
+_SLOPES, _STEP = 8, 1e-4  # rows and step of slopes: scores move them by the step's square
+_COPIES_AGREE = 1e-5
 _SAFETY = 20.0  # of the difference of two paths from different rows, each off by about as much
 _BEST = 1e-9  # of a path from differences of answers
 _WORST = 1e-4  # two paths that differ by more tell nothing
 _GAUGE = "the sum over all heads; what each of them adds is not separated"
+
+
+def with_one_head(state: BlockState) -> BlockState:
+    """One head that stands for all of them, without scores: single rows see no more."""
+    H, r, p = state.values.shape
+    path = np.einsum("mhr,hrp->mp", state.outputs[:, :-1].reshape(-1, H, r), state.values)
+    queries, keys, values, outputs = head_factors(path[None], np.zeros((1, p, p + 1)), min(path.shape))
+    outputs = np.column_stack([outputs, state.outputs[:, -1]])
+    return replace(state, queries=queries, keys=keys, values=values, outputs=outputs)
 
 
 def one_row_parts(
@@ -42,9 +54,21 @@ def one_row_parts(
     answers = asks(rows)
     scale = float(np.abs(answers).max())
     error = float(np.abs(model(rows) - answers).max())
-    if error > _FITS * scale:
+    if error > _FITS * scale or _copies_off(asks, model, rng) > _COPIES_AGREE:
         return {}
     return _parts_of(model.canonical(), max(bound, EPS), PartCertificate(error, _FRESH, scale))
+
+
+def _copies_off(asks: AsksSequences, model: EncoderBlock, rng: np.random.Generator) -> float:
+    """How far the slopes of three copies of a row beside it, where every row gets a quarter of the weight,
+    are from those of the model: what the asking row adds by itself shows alone, but not here."""
+    b, along = rng.standard_normal((2, _SLOPES, model.width))
+    moved = [
+        np.concatenate([np.repeat((b + sign * _STEP * along)[:, None], 3, axis=1), b[:, None]], axis=1)
+        for sign in (1.0, -1.0)
+    ]
+    slopes = [answer(moved[0]) - answer(moved[1]) for answer in (asks, model)]
+    return float(np.abs(slopes[0] - slopes[1]).max() / np.abs(slopes[0]).max())
 
 
 def _parts_of(
