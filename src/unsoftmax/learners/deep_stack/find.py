@@ -59,7 +59,8 @@ def find_stack(
         collapsed, read = _explained(jets, kinked, rng)
     else:
         jets = _best_reading(stream, rng, _SHORT_TERMS if short else (_JET_TERMS,), 1, bound)
-        collapsed, read = _collapsed(layer, jets, rng, order=4 if short else 2)
+        coarse = layer if short else layer.single(noise / layer.sizes[0], bound)
+        collapsed, read = _collapsed(coarse, jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
     rows = rows_that_turn_on(collapsed.neurons, rng)
     return refine_stack(stream, start, rng, rounding=noise * layer.scales.top, rows=rows)

@@ -21,6 +21,8 @@ __all__ = ["NeuronSpace", "neuron_spaces"]
 
 _FIRST = 5
 _GROWTH = 1.25
+_COUNTS = 8  # times that the rank is looked at while points are added
+_ENOUGH, _BEYOND = 1.15, 4  # second derivatives over the rank, and beyond it, that make it clear
 _BASE = 4  # columns left for points and outputs, at least
 _SPARE = 1.25  # second derivatives over dimensions of all forms: one that fills them shows as full
 # ratio of neighbouring singular values that marks the rank; without a rank the largest one is below 10
@@ -67,11 +69,7 @@ def neuron_spaces(
         )
     found_any, again = False, _AGAIN
     for _ in range(_ROUNDS):
-        frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
-        count = int(np.ceil(_SPARE * q * (q + 1) / 2.0 / (d - q - 1))) + 1
-        points = rng.standard_normal((count, d - q))
-        points *= np.sqrt(d) / np.linalg.norm(points, axis=1, keepdims=True)
-        curvature = measure_curvature(layer, frame, points, q, stencil)
+        curvature = _measured(layer, q, stencil, rng, few=order == 2)
         rank, gap, space = _rank(curvature)
         if rank:
             seen = f"a space of {rank} of {q * (q + 1) // 2} dimensions"
@@ -91,6 +89,28 @@ def neuron_spaces(
         f"of more than about 0.15·d² = {0.15 * d * d:.0f} gated neurons in all layers together are beyond "
         "this width"
     )
+
+
+def _measured(
+    layer: CollapsedLayer, q: int, stencil: SphereStencil, rng: np.random.Generator, *, few: bool
+) -> Curvature:
+    """Second derivatives at as many random points as all forms need, or, with `few`, until two counts in a
+    row agree on a rank that is clearly below their number."""
+    d = layer.stream.width
+    frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    count = int(np.ceil(_SPARE * q * (q + 1) / 2.0 / (d - q - 1))) + 1
+    points = rng.standard_normal((count, d - q))
+    points *= np.sqrt(d) / np.linalg.norm(points, axis=1, keepdims=True)
+    found, before = None, 0
+    for part in np.array_split(points, min(count, _COUNTS) if few else 1):
+        more = measure_curvature(layer, frame, part, q, stencil)
+        found = more if found is None else found.with_points(more)
+        rank, _, _ = _rank(found)
+        if rank and rank == before and _ENOUGH * rank + _BEYOND <= len(found.points) * (d - q - 1):
+            break
+        before = rank
+    assert found is not None
+    return found
 
 
 def _rank(curvature: Curvature) -> tuple[int, float, Array]:

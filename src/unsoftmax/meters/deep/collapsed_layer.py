@@ -138,6 +138,18 @@ class CollapsedLayer:
         errors, sizes = [*errors, np.inf][:2], [*sizes, 0.0][:2]
         return cls(stream, Scales(float(ladder[place]), terms), (errors[0], errors[1]), (sizes[0], sizes[1]))
 
+    def single(self, jitter: float, bound: float = np.inf) -> CollapsedLayer:
+        """The same layer read at one size alone, half the queries or less, for second derivatives along the
+        sphere. jitter: of this layer.
+
+        A size 1/s leaves s·c1, and rounding u/s, of which second differences over an angle keep the root:
+        both are least at s³ = u. Where no such row may be sent, this layer itself.
+        """
+        s = float((jitter * self.scales.top) ** (1.0 / 3.0))
+        if s * bound < np.sqrt(self.stream.width):
+            return self
+        return CollapsedLayer(self.stream, Scales(s, 1), (s, np.inf), self.sizes)
+
     def jets(self, n: Array, orders: int = 2) -> Array:
         """c0 and c1 of rows n (B, d), as (orders, B, d)."""
         return np.asarray(

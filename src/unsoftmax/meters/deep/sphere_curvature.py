@@ -86,6 +86,13 @@ class Curvature:
         """The points themselves, (P, d)."""
         return np.asarray(self.points @ self.base.T)
 
+    def with_points(self, more: Curvature) -> Curvature:
+        """The same with the points of another one in the same frame."""
+        points, forms = (
+            np.concatenate(pair) for pair in ((self.points, more.points), (self.forms, more.forms))
+        )
+        return Curvature(self.frame, points, forms)
+
     def outputs(self, place: int) -> Array:
         """(d - q, d - q): removes from outputs in B what is along a point."""
         point = self.points[place]
