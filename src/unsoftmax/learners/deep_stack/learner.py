@@ -42,10 +42,11 @@ class DeepStackLearner:
     """Recovers h <- h + f_l(norm(h)), l = 1..L, from the last stream of single rows.
 
     Claim: exact in float64, up to its own rounding in float32. Queries: about 3,200 for L=2, d=16, 12 GELU
-    neurons a layer; second differences set the price. Assumes: see `claim`. Recovers: L, the neurons of every layer, its activation, eps of all
-    norms and the final norm; plain networks (GELU, SiLU, tanh, softplus, ReLU) with biases, gated ones
-    (SwiGLU, GEGLU) with or without a linear path before each. Fails when: rows cannot be long, layers have
-    different activations, or L·m exceeds about 0.15·d² gated or 0.3·d² smooth plain neurons (all UNRESOLVED).
+    neurons a layer; second differences set the price. Assumes: see `claim`. Recovers: L, the neurons of every
+    layer, its activation, eps of all norms and the final norm; plain networks (GELU, SiLU, tanh, softplus,
+    ReLU) with biases, gated ones (SwiGLU, GEGLU) with or without a linear path before each. Fails when: rows
+    cannot be long, layers have different activations, or L·m exceeds about 0.15·d² gated or 0.3·d² smooth
+    plain neurons (all UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.NETWORK
