@@ -74,6 +74,11 @@ class DeepStackLearner:
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         rng = rng.spawn(1)[0]  # later learners draw what they would have drawn without this one
         held = known.answers.format if isinstance(known.answers, Computed) else None
+        if held not in (None, FloatFormat.FLOAT32):
+            raise Unresolved(
+                f"a deep stack that computes in {held} is not recovered; ask the same stack in float32 or "
+                "float64 (torch: module.double())"
+            )
         answers = _RowAnswers(asker, held)
         if asker.outputs != asker.width:
             raise OutsideClass(ROW_TEST, f"{asker.outputs} numbers for rows of {asker.width} columns")

@@ -64,7 +64,7 @@ def neuron_spaces(
     """
     d = layer.stream.width
     stencil = SphereStencil.for_jitter(layer.jitter(rng), order)
-    q, most, seen = min(_FIRST, d - _BASE), _most_directions(d), "all forms, or a part without a clear end,"
+    q, most, seen = min(_FIRST, d - _BASE), _most_directions(d), "all forms, or a part without a clear end"
     if most < 2:
         raise Unresolved(
             f"width {d} is too small for second derivatives on the sphere; {_BASE + 2} is the least"

@@ -27,8 +27,10 @@ _SURPLUS = 1.5  # answers over unknowns
 _TRIES = 3  # starts for every number of layers; the first, of equal shares, was right for up to three
 _SPREAD = 0.2  # of shares at the later starts
 _CLEAR = 0.2  # distance of a share from 0 or 1 beyond which it is neither
-_ERRORS = 2.0  # times the error of c1: the same where that is larger
 _FITS = 1e-3  # relative misfit of c1 from which a number of layers is right; one too few leaves 1e-1
+# the same where c1 is read with a larger error, which is itself uncertain, as are the neurons; the joint fit
+# of all layers decides then
+_ERRORS, _COARSE = 10.0, 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +57,7 @@ def separate_layers(
         misfit = rms(fit.residual(state)) / rms(fit.c1)
         if misfit < least:
             best, least = count, misfit
-        if misfit < max(_FITS, _ERRORS * error) and fit.clear(state):
+        if misfit < max(_FITS, min(_ERRORS * error, _COARSE)) and fit.clear(state):
             return fit.result(state, misfit)
     raise Unresolved(
         f"no division of {len(collapsed.neurons)} neurons into up to {most} layers explains their order; "
