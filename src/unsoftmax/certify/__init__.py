@@ -1,6 +1,6 @@
 """Is it right: fresh queries, error bounds."""
 
-from unsoftmax.certify.bounds import error_bound, rounding_in_answers, rounding_limit
+from unsoftmax.certify.bounds import error_bound, left_open, rounding_in_answers, rounding_limit
 from unsoftmax.certify.certificate import AnswersOff, Certificate, certify
 from unsoftmax.certify.changed_models import usual_chance
 from unsoftmax.certify.claimed_error import check_claim
@@ -18,6 +18,7 @@ __all__ = [
     "check_sharp_sequences",
     "confirm_target",
     "error_bound",
+    "left_open",
     "rounding_in_answers",
     "rounding_limit",
     "usual_chance",

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
+from unsoftmax.certify.multi_head_bound import (
+    hidden_by_short_rows,
+    multi_head_error_bound,
+    multi_head_rounding_limit,
+)
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
 from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
-__all__ = ["error_bound", "rounding_in_answers", "rounding_limit"]
+__all__ = ["error_bound", "left_open", "rounding_in_answers", "rounding_limit"]
 
 
 def error_bound(asker: Asker, model: Model, rng: np.random.Generator) -> float | None:
@@ -48,3 +52,11 @@ def rounding_in_answers(model: Model, input_bound: float | None) -> float:
     if isinstance(model, MultiHead):
         return multi_head_rounding_limit(model, in_answers=True)
     return rounding_limit(model, input_bound)
+
+
+def left_open(model: Model, input_bound: float | None) -> float:
+    """The relative error of the parameters that rounding leaves open because rows may be no longer; 0 where
+    it is no more than `rounding_limit`."""
+    if isinstance(model, SingleHead) and model.outputs is not None:
+        return hidden_by_short_rows(MultiHead([model]), input_bound)
+    return hidden_by_short_rows(model, input_bound) if isinstance(model, MultiHead) else 0.0

@@ -20,6 +20,7 @@ from unsoftmax.certify import (
     check_fresh_sequences,
     check_sharp_sequences,
     error_bound,
+    left_open,
     rounding_in_answers,
     rounding_limit,
     usual_chance,
@@ -110,7 +111,10 @@ def judge(
         bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
     bound = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
-    status, reason = _status(certificate, visible, explained, exact_at if answers.exact else 0.0)
+    limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
+    if answers.exact:
+        limits = replace(limits, short_rows=_SLACK * left_open(learned.model, view.input_bound))
+    status, reason = _status(certificate, visible, limits)
     if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
         certificate = _restated(certificate, visible)
         reason = f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
@@ -286,25 +290,43 @@ def _off(answers: Answers, tolerance: float, values: Array) -> Array:
             return np.zeros(len(values))
 
 
-def _status(
-    certificate: Certificate, bound: float | None, explained: float, exact: float
-) -> tuple[Status, str]:
-    """explained: the error of parameters that the answers' own errors account for. A bound or a deviation
-    beyond that means another function than the one learnt, however small it is."""
+@dataclass(frozen=True)
+class _Limits:
+    """explained: the error of parameters that the answers' own errors account for. exact: relative error up
+    to which a model is exact; 0 behind errors. short_rows: the error of parameters that rounding leaves open
+    because rows may be no longer than `input_bound`."""
+
+    explained: float
+    exact: float
+    input_bound: float | None
+    short_rows: float = 0.0
+
+
+def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> tuple[Status, str]:
+    """A bound or a deviation beyond what the answers' own errors explain means another function than the one
+    learnt, however small it is."""
+    exact, explained = limits.exact, limits.explained
     if certificate.passed and bound is not None and bound <= exact:
         return Status.EXACT, certificate.statement
     known, seen = np.inf if bound is None else bound, certificate.max_relative_error
     # where rounding explains every fresh answer, nothing speaks for another function, however the bound is;
     # nor where they are as exact as can be, and the bound is near what rounding explains
-    more = np.inf if seen == 0.0 else _NEARLY * explained if seen <= exact else explained
+    most = max(explained, limits.short_rows)
+    more = np.inf if seen == 0.0 else _NEARLY * most if seen <= exact else explained
     useful = known <= _USEFUL and known <= (more if certificate.passed else explained)
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
         return Status.WITHIN_BOUND, certificate.statement
-    beyond = certificate.max_relative_error > max(exact, 10.0 * min(explained, known))
+    beyond = certificate.max_relative_error > max(exact, 10.0 * min(most, known))
     if certificate.failed is not None and beyond:
         return Status.OUTSIDE_CLASS, Refutation(CERTIFICATE_TEST, certificate.statement).sentence
+    if limits.short_rows > _USEFUL:
+        return Status.UNRESOLVED, (
+            f"rows may be {limits.input_bound:g} long, and their scores are so small that rounding hides "
+            f"what tells the heads apart; the parameters are known to a relative error of {known:.1g}; "
+            f"longer rows (input_bound) would help; {certificate.statement}"
+        )
     return Status.UNRESOLVED, (
         f"the parameters are only known to a relative error of {known:.1g}, where rounding explains "
-        f"{explained:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another "
+        f"{most:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another "
         "seed would help"
     )

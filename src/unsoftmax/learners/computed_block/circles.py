@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
+from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Kinks", "Sphere", "has_kinks", "kinks_on_circle"]
 
@@ -97,6 +98,8 @@ def kinks_on_circle(sphere: Sphere, rng: np.random.Generator) -> Kinks:
 
 
 def _plane(sphere: Sphere, rng: np.random.Generator) -> tuple[Array, Array]:
+    if sphere.width < 2:
+        raise Unresolved("kinks are looked for along circles of rows, and rows of one entry have none")
     first, second = np.linalg.qr(rng.standard_normal((sphere.width, 2)))[0].T
     return first, second
 

@@ -27,6 +27,8 @@ _DOUBT = 1e-11  # relative error that pairs may leave open where they correct wh
 _CANDIDATES = 36
 _NEAREST, _FARTHEST = 2.5, 7.5  # octaves of b below the size at which scores saturate
 _ROOM = 0.3  # of the longest rows allowed: a + b is as long as both, and moves add a quarter
+_MOVED = 0.8  # of the longest rows allowed, where one of a and b has moved and the other is still to move
+_HALVINGS = 24
 _LADDER = 12  # sizes of b, each a quarter of the one before
 _EVENLY = 0.1  # of the size of answers: two heads with moderate scores move them further
 _MIDDLE = 4.0  # octaves from moderate scores to saturated ones
@@ -206,7 +208,7 @@ def _follow_a(respond: Responses, pair: _Pair, left: Array) -> tuple[Array, Arra
     typical = size / max(float(np.abs(pair.scores).max()), 1.0)
     todo = np.arange(d)
     for move in _MOVES:
-        step = move * typical
+        step = _allowed_step(respond, pair, move * typical, left[todo], first=True)
         answers = ask_patterns(respond, pair.a + step * left[todo], pair.b, _USUAL)
         left_over = []
         for i, y in zip(todo, answers, strict=True):
@@ -228,7 +230,7 @@ def _follow_b(respond: Responses, pair: _Pair, right: Array) -> tuple[Array, Arr
     typical = float(np.linalg.norm(pair.b)) / max(float(np.abs(pair.scores).max()), 1.0)
     todo = np.arange(n)
     for move in _MOVES:
-        step = move * typical
+        step = _allowed_step(respond, pair, move * typical, right[todo], first=False)
         answers = ask_patterns(respond, pair.a, pair.b + step * right[todo], _USUAL)
         left_over = []
         for j, y in zip(todo, answers, strict=True):
@@ -241,6 +243,20 @@ def _follow_b(respond: Responses, pair: _Pair, right: Array) -> tuple[Array, Arr
         if len(todo) == 0:
             return steps, scores
     raise Restart("heads that share their steps cannot be followed when the asking row moves")
+
+
+def _allowed_step(respond: Responses, pair: _Pair, step: float, directions: Array, *, first: bool) -> float:
+    """The step, halved until the rows that it sends may be sent: with a query bias they are as long as b over
+    its last coordinate, which a step may bring near zero."""
+    bound = respond.ledger.input_bound
+    for _ in range(_HALVINGS if bound is not None else 0):
+        moved = step * directions
+        A = pair.a + (moved if first else np.zeros((1, len(pair.a))))
+        B = pair.b + (np.zeros((1, len(pair.b))) if first else moved)
+        if respond.longest_row(A, B) <= _MOVED * (bound or np.inf):
+            break
+        step /= 2.0
+    return step
 
 
 def polish_together(

@@ -9,12 +9,14 @@ from unsoftmax.families import Family
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.outcomes import OutsideClass, Test
 
-__all__ = ["OPPOSITE_TEST", "answer_rounding", "check_opposite_rows", "has_query_bias"]
+__all__ = ["OPPOSITE_TEST", "answer_rounding", "check_opposite_rows", "has_query_bias", "largest_score"]
 
 # a skip connection adds the asking row to what they share, and the one-row readout counts it too
 OPPOSITE_TEST = Test(
     "opposite first rows share the whole readout", frozenset({Family.SINGLE_HEAD, Family.MULTI_HEAD})
 )
+
+_PAIRS = 8
 
 
 def check_opposite_rows(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
@@ -69,3 +71,15 @@ def has_query_bias(asker: Asker, v: Array, c: float, rounding: float, rng: np.ra
     return bool(
         np.any(excess > 1e4 * rounding * (abs(c) + np.abs(answers) + sizes * float(np.linalg.norm(v))))
     )
+
+
+def largest_score(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
+    """About the largest score of the longest rows that may be sent, where it is small: a first row a gets the
+    weight 1/2 + s/4."""
+    bound = np.inf if asker.input_bound is None else asker.input_bound
+    a, b = rng.standard_normal((2, _PAIRS, asker.width))
+    a, b = (0.49 * bound * rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (a, b))
+    with asker.phase(VERIFICATION):
+        answers = asker.ask(np.stack([a + b, b], axis=1))
+    moved = np.abs(answers - c - b @ v - a @ v / 2.0)
+    return float(4.0 * moved.max() / (0.49 * bound * max(float(np.linalg.norm(v)), 1e-300)))

@@ -14,7 +14,7 @@ from unsoftmax.learners.one_head.checks import check_repeatable
 from unsoftmax.learners.readouts.exact import read_values
 from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies, polished
-from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias
+from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias, largest_score
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
 from unsoftmax.learners.several_heads.isolate import isolate_heads
 from unsoftmax.ledger import VERIFICATION, Asker
@@ -29,6 +29,8 @@ _COPIES = 4  # attempts by copies when steps are shared
 # deviations on fresh queries between which all heads are corrected together: below, nothing is left to gain;
 # above, Gauss-Newton steps are not sure to settle
 _SETTLED, _NEARLY = 1e-12, 1e-6
+
+_MODERATE = 0.3  # score from which on heads differ by more than a hundredth of what they add
 
 _SWITCHES = 26  # queries a head that find where it switches on or off; measured
 _SECOND_LOOK = 16  # queries a head that look at every matrix once more
@@ -147,11 +149,11 @@ class MultiHeadLearner:
         # what short rows leave open looks like another function, and is none
         strict = too_close or asker.input_bound is not None
         if best is None or best[0] > (max(1e-9, 1e3 * rounding) if strict else 1e-3):
-            raise Unresolved(
-                f"the answers are those of several heads as far as tested, but {self.attempts} attempts "
-                f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
-                "larger rows may help"
-            )
+            told = f"the answers are those of several heads as far as tested, but {self.attempts} attempts "
+            told += f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
+            if asker.input_bound is not None:
+                told = _short_rows(asker.input_bound, largest_score(asker, v, c, rng)) + told
+            raise Unresolved(f"{told}larger rows may help")
         model = best[1].canonical()
         if rounding < 1e-12:
             return Learned(model, self.claim)
@@ -161,15 +163,28 @@ class MultiHeadLearner:
         return Learned(model, claim, error_bound=error, note="answers are float32 numbers")
 
 
+def _short_rows(bound: float, score: float) -> str:
+    """What keeps heads from being told apart, where rows may only be short; empty where their scores are
+    moderate."""
+    if score > _MODERATE:
+        return ""
+    return (
+        f"rows may be {bound:g} long, and then no score is above {score:.1g}: heads are told apart by "
+        f"{score**2 / 12.0:.1g} of what a score changes, beside the rounding of the answers; "
+    )
+
+
 def fresh_deviation(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float:
     """Largest deviation on fresh sequences of 2 and 5 rows, at the sizes where the weakest, the usual and the
-    strongest head have moderate scores."""
+    strongest head have moderate scores, and at the largest where rows are limited."""
     strengths = np.array(
         [head.score_strength() for head in model.heads if head.score_strength() > 0] or [1.0]
     )
     sizes = np.sqrt(2.0 / (np.quantile(strengths, [0.0, 0.5, 1.0]) * model.width))
     if asker.input_bound is not None:
-        sizes = np.minimum(sizes, asker.input_bound / (2 * np.sqrt(model.width)))
+        # and at the largest that may be sent: a wrong model may have moderate scores where answers show none
+        largest = asker.input_bound / (2 * np.sqrt(model.width))
+        sizes = np.append(np.minimum(sizes, largest), largest)
     worst = 0.0
     with asker.phase(VERIFICATION):
         for size in sizes:

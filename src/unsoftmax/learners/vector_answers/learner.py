@@ -118,10 +118,8 @@ class VectorOutputsLearner:
             try:
                 model = learn_by_readout(respond, MultiHeadLearner(), rng)
             except Unresolved as last:
-                raise Unresolved(
-                    f"all heads at once: {'; '.join(dict.fromkeys(reasons))}. One readout of the answers: "
-                    f"{last.reason}"
-                ) from None
+                tried = f"All heads at once: {'; '.join(dict.fromkeys(reasons))}. " if reasons else ""
+                raise Unresolved(f"{tried}One readout of the answers: {last.reason}") from None
             deviation = fresh_deviation(respond.asker, model, rng)
             if deviation <= max(_FAR, 1e3 * respond.rounding):
                 return model

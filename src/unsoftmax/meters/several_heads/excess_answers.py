@@ -94,6 +94,16 @@ class Responses:
         alone = asking @ self.v
         return (self.ledger.ask(batch) - self.c - alone) / kappa[:, 0] - flat
 
+    def longest_row(self, A: Array, B: Array) -> float:
+        """The norm of the longest row that is sent for these."""
+        if not self.biased:
+            asking, first = B, A + B
+        else:
+            kappa = B[:, -1:] / self.unit
+            asking = B[:, :-1] / kappa
+            first = kappa * A + asking
+        return float(max(np.linalg.norm(asking, axis=1).max(), np.linalg.norm(first, axis=1).max()))
+
     def blur(self, A: Array, B: Array) -> Array:
         """Size of the rounding error of F, for rows of A and B."""
         v_size = float(np.linalg.norm(self.v))
