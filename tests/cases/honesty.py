@@ -259,6 +259,18 @@ def _bounded(make: Callable[[int, int], Model]) -> Maker:
     return case
 
 
+def _bounded_warmer(d: int, seed: int) -> Case:
+    """Several heads with another W beyond two rows, where rows may only be short."""
+    layer = _several(d, seed)
+    factor = 1.0 + 10.0 ** -(1 + seed % 5)
+    other = MultiHead([SingleHead(factor * head.W, head.v, head.w0) for head in layer.heads], layer.c)
+
+    def box(X: Array) -> Array:
+        return (layer if X.shape[1] < 3 else other)(X)
+
+    return Case(box, d, box, options={"input_bound": (0.03, 0.1, 0.3, 1.0)[seed % 4]})
+
+
 def _as_single(d: int, seed: int) -> SingleHead:
     return unsoftmax.random_single_head(d, seed=seed, biases=seed % 2 == 1)
 
@@ -275,6 +287,8 @@ KINDS: dict[str, Maker] = {
     **{f"head: {name}": _member(partial(heads.make, name)) for name in sorted(heads.ALL)},
     "head: beside a constant": _member(_beside_a_constant),
     "head: bounded rows": _bounded(_as_single),
+    "heads: bounded rows": _bounded(_several),
+    "outside: bounded rows, another W": _bounded_warmer,
     "head: rank one": _member(lambda d, s: unsoftmax.random_single_head(d, 1, seed=s)),
     **{
         f"heads: {name}": _member(partial(_of_several, name))
@@ -344,6 +358,7 @@ SLOW = honesty_families.SLOW | {
     "outside: constant and another W",
     "outside: vector, another W",
     "outside: a faint head changes",
+    "outside: bounded rows, another W",
 }
 
 

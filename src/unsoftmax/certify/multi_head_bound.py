@@ -113,14 +113,16 @@ def hidden_by_short_rows(model: MultiHead, input_bound: float | None) -> float:
     be long.
 
     An answer changes with a score s by σ(s) - 1/2 = s/4 - s³/48. The first term shows the sum of the heads
-    alone, to EPS/s; what tells them apart is the second, s²/12 of it. d² unknowns may amplify the rounding d²
-    times, as above. Bounds measured at limits of 0.03 to 0.3 (24 layers) are 0.01 to 8 times this.
+    alone, to EPS/s; what tells them apart is the second, s²/12 of it. On a line, where heads differ in one
+    number, every further head needs a further term. d² unknowns may amplify the rounding d² times, as above.
+    Bounds measured at limits of 0.03 to 0.3 (24 layers) are 0.1 to 100 times this.
     """
     scores = [head.score_strength() * (input_bound or np.inf) ** 2 for head in model.heads]
     moderate = min((score for score in scores if score > 0.0), default=1.0)
     if moderate >= 1.0:
         return 0.0
-    beside = 12.0 / moderate**2 if len(model.heads) > 1 else 1.0
+    terms = len(model.heads) - 1 if model.width == 1 else min(1, len(model.heads) - 1)
+    beside = (12.0 / moderate**2) ** terms
     sizes_of_v = [float(np.linalg.norm(head.v)) for head in model.heads]
     faint = sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
     return float(EPS * faint * model.width**2 * beside / moderate)
