@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.certify.multi_head_bound import (
-    hidden_by_short_rows,
-    multi_head_error_bound,
-    multi_head_rounding_limit,
-)
+from unsoftmax.certify.joint_bound import open_in_short_rows
+from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
 from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
 from unsoftmax.certify.vector_bound import vector_error_bound
@@ -54,9 +51,13 @@ def rounding_in_answers(model: Model, input_bound: float | None) -> float:
     return rounding_limit(model, input_bound)
 
 
-def left_open(model: Model, input_bound: float | None) -> float:
+def left_open(asker: Asker, model: Model) -> float:
     """The relative error of the parameters that rounding leaves open because rows may be no longer; 0 where
-    it is no more than `rounding_limit`."""
-    if isinstance(model, SingleHead) and model.outputs is not None:
-        return hidden_by_short_rows(MultiHead([model]), input_bound)
-    return hidden_by_short_rows(model, input_bound) if isinstance(model, MultiHead) else 0.0
+    that is not known, or `rounding_limit` tells it. Asks nothing."""
+    if asker.input_bound is None or not isinstance(model, MultiHead):
+        return 0.0
+    if model.outputs is None:
+        return open_in_short_rows(asker, model)
+    weights = np.random.default_rng(0).standard_normal(model.outputs)
+    heads = [SingleHead(head.matrix, head.v @ weights, head.w0) for head in model.heads]
+    return open_in_short_rows(asker.read(weights), MultiHead(heads))

@@ -19,7 +19,7 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.joint_heads import scale_step
 
-__all__ = ["hidden_by_short_rows", "multi_head_error_bound", "multi_head_rounding_limit"]
+__all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
 _PROBES = 12
 # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
@@ -55,7 +55,7 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
         probes.append(found)
     plain = _saturated(asker, matrices, heads, biased, rng)
     if plain is None:
-        return None
+        return joint_error_bound(asker, model, rng)
     worst, scales = 0.0, []
     with asker.phase(VERIFICATION):
         for matrix, (batch, slope, size, score) in zip(matrices, probes, strict=True):
@@ -106,26 +106,6 @@ def multi_head_rounding_limit(model: MultiHead, *, in_answers: bool = False) -> 
     sizes_of_v = [float(np.linalg.norm(head.v)) for head in heads]
     faint = 1.0 if in_answers else sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
     return min(EPS * largest * faint * model.width**2, _MOST_EXPLAINED)
-
-
-def hidden_by_short_rows(model: MultiHead, input_bound: float | None) -> float:
-    """The relative error of the parameters that rounding leaves open where rows are short; 0 where they may
-    be long.
-
-    An answer changes with a score s by σ(s) - 1/2 = s/4 - s³/48. The first term shows the sum of the heads
-    alone, to EPS/s; what tells them apart is the second, s²/12 of it. On a line, where heads differ in one
-    number, every further head needs a further term. d² unknowns may amplify the rounding d² times, as above.
-    Bounds measured at limits of 0.03 to 0.3 (24 layers) are 0.1 to 100 times this.
-    """
-    scores = [head.score_strength() * (input_bound or np.inf) ** 2 for head in model.heads]
-    moderate = min((score for score in scores if score > 0.0), default=1.0)
-    if moderate >= 1.0:
-        return 0.0
-    terms = len(model.heads) - 1 if model.width == 1 else min(1, len(model.heads) - 1)
-    beside = (12.0 / moderate**2) ** terms
-    sizes_of_v = [float(np.linalg.norm(head.v)) for head in model.heads]
-    faint = sum(sizes_of_v) / max(min(sizes_of_v), 1e-300)
-    return float(EPS * faint * model.width**2 * beside / moderate)
 
 
 def _matrices(heads: list[SingleHead], biased: bool) -> list[Array]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.certify.joint_bound import beside_bias
+from unsoftmax.certify.joint_bound import beside_bias, joint_error_bound
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound
 from unsoftmax.certify.single_head_bound import single_head_error_bound
 from unsoftmax.learners.vector_answers.finish import fresh_step
@@ -24,7 +24,10 @@ def vector_error_bound(asker: Asker, model: SingleHead | MultiHead, rng: np.rand
     """The largest bound over three random readouts: an error of V or W shows in a random weighted sum of the
     answers with its full size."""
     if isinstance(model, MultiHead) and asker.input_bound is not None:
-        return _joint_bound(asker, model, rng)
+        found = _joint_bound(asker, model, rng)
+        if found is not None and found > model.exact_at:  # copies of rows tell heads apart that lie close
+            found = min(found, _with_copies(asker, model, rng))
+        return found
     worst = 0.0
     for _ in range(_READOUTS if asker.input_bound is None else 1):  # bounded rows make each of them dear
         weights = rng.standard_normal(model.outputs or 1)
@@ -33,10 +36,7 @@ def vector_error_bound(asker: Asker, model: SingleHead | MultiHead, rng: np.rand
         if isinstance(model, SingleHead):
             bound: float | None = single_head_error_bound(view, _weighed(model, weights, model.c), rng)
         else:
-            heads = [_weighed(head, weights) for head in model.heads]
-            bound = multi_head_error_bound(
-                view, MultiHead(heads, float(np.asarray(model.c) @ weights) if np.ndim(model.c) else 0.0), rng
-            )
+            bound = multi_head_error_bound(view, _all_weighed(model, weights), rng)
         if bound is None:
             return None
         worst = max(worst, bound)
@@ -58,6 +58,22 @@ def _joint_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> fl
     faintest = min(float(np.linalg.norm(head.v)) for head in model.heads)
     off = constant / max(faintest, float(np.max(np.abs(model.c))), 1e-300)
     return float(_FACTOR * max(step.change, step.doubt) * beside_bias(model) + off) + 16 * EPS
+
+
+def _with_copies(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float:
+    """The largest joint bound over three random readouts; infinite where there is none."""
+    worst = 0.0
+    for _ in range(_READOUTS):
+        weights = rng.standard_normal(model.outputs or 1)
+        weights /= np.linalg.norm(weights)
+        bound = joint_error_bound(asker.read(weights), _all_weighed(model, weights), rng)
+        worst = max(worst, np.inf if bound is None else bound)
+    return worst
+
+
+def _all_weighed(model: MultiHead, weights: Array) -> MultiHead:
+    constant = float(np.asarray(model.c) @ weights) if np.ndim(model.c) else 0.0
+    return MultiHead([_weighed(head, weights) for head in model.heads], constant)
 
 
 def _weighed(head: SingleHead, weights: Array, c: float | Array = 0.0) -> SingleHead:

@@ -113,7 +113,7 @@ def judge(
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
     if answers.exact:
-        limits = replace(limits, short_rows=_SLACK * left_open(learned.model, view.input_bound))
+        limits = replace(limits, short_rows=_SLACK * left_open(view, learned.model))
     status, reason = _status(certificate, visible, limits)
     if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
         certificate = _restated(certificate, visible)

@@ -18,7 +18,14 @@ from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_pat
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
 
-__all__ = ["MOST_UNKNOWNS", "ask_fresh_pairs", "heads_by_copies", "polish_together", "polished"]
+__all__ = [
+    "MOST_UNKNOWNS",
+    "ask_fresh_pairs",
+    "draw_fresh_pairs",
+    "heads_by_copies",
+    "polish_together",
+    "polished",
+]
 
 MOST_UNKNOWNS = 2500  # of a dense least-squares step: 2500³ operations, about a second
 _LONGEST = max(first + last for first, last in PATTERNS)  # rows of a sequence with copies
@@ -292,6 +299,14 @@ def ask_fresh_pairs(
     """(A, B, shifts, answers) of 1.6 fresh pairs with copies for each unknown."""
     A, B, which = _draw_pairs(respond, heads, size, rng)
     return A, B, SHIFTS[which], _ask_pairs(respond, A, B, which)
+
+
+def draw_fresh_pairs(
+    respond: Responses, heads: JointHeads, size: float, rng: np.random.Generator
+) -> tuple[Array, Array, Array]:
+    """(A, B, shifts) as `ask_fresh_pairs` draws them; nothing is asked."""
+    A, B, which = _draw_pairs(respond, heads, size, rng)
+    return A, B, SHIFTS[which]
 
 
 def _ask_pairs(respond: Responses, A: Array, B: Array, which: NDArray[np.intp]) -> Array:

@@ -17,6 +17,7 @@ OPPOSITE_TEST = Test(
 )
 
 _PAIRS = 8
+_GROWS = 0.7  # a score of rows half as long is half as large with a query bias, and a quarter without
 
 
 def check_opposite_rows(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
@@ -74,12 +75,17 @@ def has_query_bias(asker: Asker, v: Array, c: float, rounding: float, rng: np.ra
 
 
 def largest_score(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
-    """About the largest score of the longest rows that may be sent, where it is small: a first row a gets the
-    weight 1/2 + s/4."""
+    """About the largest score of the longest rows that may be sent, where a first row a gets the weight
+    1/2 + s/4; infinite where weights do not grow with the rows as such scores do."""
     bound = np.inf if asker.input_bound is None else asker.input_bound
+    sizes = 0.49 * bound * np.array([[1.0], [0.5]])
     a, b = rng.standard_normal((2, _PAIRS, asker.width))
-    a, b = (0.49 * bound * rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (a, b))
+    a, b = (
+        np.concatenate(sizes * (rows / np.linalg.norm(rows, axis=1)[:, None])[:, None]) for rows in (a, b)
+    )
     with asker.phase(VERIFICATION):
         answers = asker.ask(np.stack([a + b, b], axis=1))
-    moved = np.abs(answers - c - b @ v - a @ v / 2.0)
-    return float(4.0 * moved.max() / (0.49 * bound * max(float(np.linalg.norm(v)), 1e-300)))
+    moved = np.abs(answers - c - b @ v - a @ v / 2.0) / np.linalg.norm(a, axis=1)
+    long, half = moved.reshape(_PAIRS, 2).max(axis=0)
+    small = half < _GROWS * long
+    return float(4.0 * long / max(float(np.linalg.norm(v)), 1e-300)) if small else np.inf
