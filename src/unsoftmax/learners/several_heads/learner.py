@@ -153,7 +153,7 @@ class MultiHeadLearner:
             told += f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
             if asker.input_bound is not None:
                 told = _short_rows(asker.input_bound, largest_score(asker, v, c, rng)) + told
-            raise Unresolved(f"{told}larger rows may help")
+            raise Unresolved(f"{told}larger rows (input_bound) may help")
         model = best[1].canonical()
         if rounding < 1e-12:
             return Learned(model, self.claim)
