@@ -11,14 +11,28 @@ from pathlib import Path
 
 import pytest
 
-# Says when the first line of the command has run. Before that it is Python itself that starts, and nobody can
-# tell it what to do with an interrupt.
-START = "import sys; from unsoftmax.__main__ import main; print('begun', flush=True); main()"
+# Says when the command has taken over interrupts, which is the first thing it does. Before that it is Python
+# itself that starts, and nobody can tell it what to do with an interrupt.
+START = """
+import signal, sys
+from unsoftmax.__main__ import main
+
+take = signal.signal
+
+def first(number, handler):
+    signal.signal = take
+    before = take(number, handler)
+    print("begun", flush=True)
+    return before
+
+signal.signal = first
+main()
+"""
 LIMIT = 60.0  # seconds, on a busy machine; usually a fraction of one
 
 
 def interrupted(delay: float, arguments: list[str], cwd: Path) -> tuple[int, str]:
-    """Exit status and standard error of a command that gets Ctrl-C `delay` seconds after its first line."""
+    """Exit status and standard error of a command that gets Ctrl-C `delay` seconds after it has begun."""
     command = [sys.executable, "-c", START, *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=cwd
