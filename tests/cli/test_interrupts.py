@@ -103,7 +103,10 @@ def members(session: int) -> list[int]:
 
 
 def test_ignored_interrupts_stay_ignored(tmp_path: Path) -> None:
-    code = f"import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n{START}"
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "from unsoftmax.__main__ import main; print('begun', flush=True); main()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", code, "recover", "demo:single-head?d=4"],
         stdout=subprocess.PIPE,
