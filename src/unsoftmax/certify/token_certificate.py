@@ -76,8 +76,11 @@ def certify_tokens(
 def token_sequences(
     vocabulary: int, longest: int, rng: np.random.Generator, corpus: list[Ids] | None = None
 ) -> Iterator[tuple[str, Ids]]:
-    """Kinds of sequences with their names: uniform tokens, tokens as frequent as words, repeats, orders."""
-    places = rng.permutation(vocabulary)
+    """Kinds of sequences with their names: uniform tokens, tokens as frequent as words, repeats, orders.
+
+    Every sequence has frequent tokens of its own: were they the same in all, then all would be one draw of
+    which tokens are frequent, and say little of the others.
+    """
     frequency = 1.0 / (1.0 + np.arange(vocabulary))
     frequency /= frequency.sum()
     lengths = [length for length in _LENGTHS if length <= longest]
@@ -86,7 +89,7 @@ def token_sequences(
         yield f"uniform tokens, {_named(length)}", rng.integers(0, vocabulary, (_EACH, length))
         yield (
             f"frequent tokens, {_named(length)}",
-            places[rng.choice(vocabulary, (_EACH, length), p=frequency)],
+            _renamed(rng.choice(vocabulary, (_EACH, length), p=frequency), vocabulary, rng),
         )
     if longest >= 4:
         base = rng.integers(0, vocabulary, (_EACH, 4))
@@ -98,6 +101,15 @@ def token_sequences(
         by_length.setdefault(len(sequence), []).append(np.asarray(sequence, dtype=np.int64))
     for _, sequences in sorted(by_length.items()):
         yield "the user's own sequences", np.stack(sequences)
+
+
+def _renamed(ranks: Ids, vocabulary: int, rng: np.random.Generator) -> Ids:
+    """Tokens for ranks (n, length): in every sequence equal ranks become one token, others other ones."""
+    ids = np.empty_like(ranks)
+    for row, own in zip(ids, ranks, strict=True):
+        different, which = np.unique(own, return_inverse=True)
+        row[:] = rng.choice(vocabulary, len(different), replace=False)[which]
+    return ids
 
 
 def _named(length: int) -> str:
