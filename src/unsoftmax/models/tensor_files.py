@@ -22,14 +22,29 @@ def read_tensors(path: Path, wanted: Callable[[str], bool] = lambda name: True) 
     """Tensors by name; bfloat16 through its bits, which numpy has no type for."""
     try:
         with path.open("rb") as file:
+            size = path.stat().st_size
             length = int.from_bytes(file.read(8), "little")
-            if length > _LARGEST_HEADER:
-                raise ValueError(f"its header claims {length:,} bytes")
+            if length > min(_LARGEST_HEADER, size):
+                raise ValueError(f"its header claims {length:,} bytes, the file has {size:,}")
             header = json.loads(file.read(length))
             header.pop("__metadata__", None)
-            return {name: _tensor(entry, file, 8 + length) for name, entry in header.items() if wanted(name)}
-    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+            entries = {name: entry for name, entry in header.items() if wanted(name)}
+            _check_places(entries, size - 8 - length)
+            return {name: _tensor(entry, file, 8 + length) for name, entry in entries.items()}
+    except (OSError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise ModelFileError(f"cannot read {path} as a safetensors file: {error}") from error
+
+
+def _check_places(entries: dict[str, Any], room: int) -> None:
+    """Refuses tensors outside the file, and more of them than it has room for, before any is read."""
+    total = 0
+    for entry in entries.values():
+        first, end = entry["data_offsets"]
+        if not (isinstance(first, int) and isinstance(end, int) and 0 <= first <= end <= room):
+            raise ValueError("a tensor lies outside the file")
+        total += end - first
+    if total > room:
+        raise ValueError(f"its tensors share bytes: {total:,} in a file with room for {room:,}")
 
 
 def _tensor(entry: dict[str, Any], file: Any, start: int) -> Array:

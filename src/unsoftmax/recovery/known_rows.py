@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,13 @@ import numpy as np
 
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.files import read_json_object
 from unsoftmax.models.tensor_files import read_tensors
 
 __all__ = ["checked_embeddings", "read_embeddings"]
 
 _LARGEST_FILE = 16 << 30
+_LONGEST_NAME = 255  # of a file, on every usual system
 # how transformers names the table of its tokens: BERT and its kin, GPT-2, Llama and its kin, T5
 _TABLES = (
     "word_embeddings.weight",
@@ -84,12 +85,12 @@ def _read_folder(folder: Path) -> dict[str, Array]:
         return _embedding_tensors(folder / "model.safetensors")
     index = folder / "model.safetensors.index.json"
     try:
-        places = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
+        places = read_json_object(index)["weight_map"]
         names = {str(place) for name, place in places.items() if _is_embedding(name)}
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+    except (ModelFileError, KeyError, AttributeError) as error:
         text = f"there is neither model.safetensors nor its index in {folder}; {_WAYS}"
         raise UsageError(text) from error
-    if any(Path(name).name != name for name in names):
+    if any(Path(name).name != name or len(name) > _LONGEST_NAME for name in names):
         raise UsageError(f"the index in {folder} names files elsewhere; {_WAYS}")
     found: dict[str, Array] = {}
     for name in sorted(names):

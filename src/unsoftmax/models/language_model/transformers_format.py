@@ -15,7 +15,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.files import replace_file
+from unsoftmax.models.files import read_json_object, replace_file
 from unsoftmax.models.language_model import gpt2_format, llama_format
 from unsoftmax.models.language_model.model import LanguageModel
 from unsoftmax.models.language_model.parts import LearnedPositions, Rotary
@@ -41,7 +41,7 @@ def read_model(source: Any) -> LanguageModel:
             f"{type(source).__name__}"
         )
     kind = config.get("model_type")
-    if kind not in _READERS:
+    if not isinstance(kind, str) or kind not in _READERS:
         raise UsageError(
             f"the model type {kind!r} is not supported; choose one of {', '.join(sorted(_READERS))}"
         )
@@ -49,6 +49,10 @@ def read_model(source: Any) -> LanguageModel:
         return _READERS[kind](config, weights)
     except KeyError as error:
         raise ModelFileError(f"a {kind} model lacks {error}") from error
+    except UsageError:
+        raise
+    except (AttributeError, OverflowError, TypeError, ValueError, ZeroDivisionError) as error:
+        raise ModelFileError(f"the settings of a {kind} model do not fit its weights: {error}") from error
 
 
 def write_folder(model: LanguageModel, folder: Path) -> Path:
@@ -71,10 +75,7 @@ def write_folder(model: LanguageModel, folder: Path) -> Path:
 
 
 def _from_folder(folder: Path) -> tuple[dict[str, Any], Mapping[str, Array]]:
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"cannot read {folder / 'config.json'}: {error}") from error
+    config = read_json_object(folder / "config.json")
     path = folder / "model.safetensors"
     if not path.is_file():
         raise ModelFileError(f"there is no file {path}; models in several files are not supported")
