@@ -1,4 +1,4 @@
-"""Files of others that are not what they say: one sentence each, before anything of their size is allocated."""
+"""Files of others that are not what they say: one sentence each, before anything of their size is read."""
 
 from __future__ import annotations
 
