@@ -269,6 +269,36 @@ def test_a_target_that_hangs_is_ended_by_the_timeout(tmp_path: Path) -> None:
     assert "pass a larger --timeout" in done.stderr
 
 
+def test_a_file_that_loops_for_ever_is_ended_by_the_timeout(tmp_path: Path) -> None:
+    """Its library aborts a program that closes down while it computes; the exit status must stay."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    make, kinds = onnx.helper, onnx.TensorProto
+    turn = make.make_tensor_value_info("turn", kinds.INT64, [])
+    on, again = (make.make_tensor_value_info(name, kinds.BOOL, []) for name in ("on", "again"))
+    now, then = (make.make_tensor_value_info(name, kinds.FLOAT, None) for name in ("now", "then"))
+    copies = [make.make_node("Identity", ["on"], ["again"]), make.make_node("Identity", ["now"], ["then"])]
+    body = make.make_graph(copies, "body", [turn, on, now], [again, then])
+    nodes = [
+        make.make_node("ReduceSum", ["x", "axes"], ["sum"], keepdims=0),
+        make.make_node("Loop", ["most", "go", "sum"], ["y"], body=body),
+    ]
+    constants = [
+        make.make_tensor("axes", kinds.INT64, [2], [1, 2]),
+        make.make_tensor("most", kinds.INT64, [], [1 << 62]),
+        make.make_tensor("go", kinds.BOOL, [], [True]),
+    ]
+    x = make.make_tensor_value_info("x", kinds.FLOAT, ["b", "n", 4])
+    y = make.make_tensor_value_info("y", kinds.FLOAT, ["b"])
+    graph = make.make_graph(nodes, "endless", [x], [y], constants)
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "endless.onnx")
+    done = run("recover", str(tmp_path / "endless.onnx"), "--timeout", "0.5")
+    assert done.returncode == 3, done.stderr
+    assert "did not answer a batch of shape" in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
 def test_a_time_limit_changes_neither_answers_nor_ledger(tmp_path: Path) -> None:
     head = unsoftmax.random_single_head(4, seed=1)
 

@@ -24,6 +24,7 @@ from unsoftmax.cli.reproduce import reproduce
 from unsoftmax.cli.schema import schema
 from unsoftmax.cli.serve import serve
 from unsoftmax.cli.sweep import sweep
+from unsoftmax.oracles.time_limit import calls_left_behind
 
 __all__ = ["app", "run"]
 
@@ -71,7 +72,10 @@ def run() -> int:
         status = failure.status
     else:
         status = 0
-    return _flushed(status)
+    status = _flushed(status)
+    if calls_left_behind():
+        os._exit(status)
+    return status
 
 
 def _flushed(status: int) -> int:

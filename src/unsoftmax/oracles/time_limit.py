@@ -11,7 +11,9 @@ from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import Oracle
 from unsoftmax.oracles.function import FunctionOracle
 
-__all__ = ["TimeLimited"]
+__all__ = ["TimeLimited", "calls_left_behind"]
+
+_NAME = "call of a target"
 
 
 class TimeLimited(FunctionOracle):
@@ -42,7 +44,7 @@ class TimeLimited(FunctionOracle):
                 failures.append(error)
 
         context = contextvars.copy_context()  # numpy keeps there which warnings are off
-        thread = threading.Thread(target=context.run, args=(work,), daemon=True, name="target")
+        thread = threading.Thread(target=context.run, args=(work,), daemon=True, name=_NAME)
         thread.start()
         thread.join(self._seconds)
         if failures:
@@ -53,3 +55,9 @@ class TimeLimited(FunctionOracle):
                 "a larger timeout, or make it faster"
             )
         return answers[0]
+
+
+def calls_left_behind() -> bool:
+    """Whether a call that took too long still runs. Libraries of such targets may abort the program when
+    Python closes down, so that it has to end without that."""
+    return any(thread.name == _NAME and thread.is_alive() for thread in threading.enumerate())
