@@ -169,7 +169,8 @@ def test_inputs_too_small_to_saturate_give_what_rounding_leaves() -> None:
     hidden = random_multi_head(8, 2, seed=1, scale=0.01)
     result = unsoftmax.recover(lambda X: hidden(X), width=8, input_bound=1.0, family="multi-head")
     assert result.status is Status.WITHIN_BOUND, result.reason
-    assert hidden.distance(result.unwrap()) <= (result.error_bound or 0.0) <= 1e-4
+    assert isinstance(result.model, MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0) <= 1e-4
 
 
 def test_scores_that_rounding_hides_end_as_unresolved() -> None:
@@ -187,7 +188,8 @@ def test_heads_inside_a_limit_are_bounded_by_rounding(outputs: int | None, bound
     hidden = random_multi_head(4, 2, seed=seed, outputs=outputs, biases=seed == 1)
     result = unsoftmax.recover(lambda X: hidden(X), width=4, outputs=outputs, input_bound=bound, seed=seed)
     assert result.status.recovered, result.reason
-    assert hidden.distance(result.unwrap()) <= (result.error_bound or 0.0)
+    assert isinstance(result.model, MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
 
 
 def test_the_budget_is_kept() -> None:
