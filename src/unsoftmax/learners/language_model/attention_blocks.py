@@ -71,12 +71,14 @@ def _score_block(each: AttentionPass, g: int) -> Array:
     scores = np.einsum("bohe,bnhe->bohn", written, each.effect[:, :, own], optimize=True)
     asked = np.einsum("bohn,bnhe->bohe", scores, each.by_query[:, :, own], optimize=True)
     asked = asked.reshape(batch, d, -1)
-    key = np.einsum("bohn,bnhe,bnj->boej", scores, each.by_key[:, :, own], z, optimize=True)
-    key = key.reshape(batch, d, -1)
+    # a column of the key is a sum over rows and heads; where these are fewer than outputs, so are its entries
+    rows = np.moveaxis(each.by_key[:, :, own], 2, 1)[..., None] * z[:, None, :, None]  # (B, H, N, d_h, d)
+    turn, left = np.linalg.qr(scores.reshape(batch, d, -1))
+    key = left @ rows.reshape(batch, left.shape[2], -1)
     queries = _outer_sum(asked.transpose(0, 2, 1) @ asked, z[:, -1, :, None] * z[:, -1, None, :])
-    mixed = asked.transpose(0, 2, 1) @ key  # (B, heads·d_h, d_h·d)
+    mixed = (asked.transpose(0, 2, 1) @ turn) @ key  # (B, heads·d_h, d_h·d)
     both = (z[:, -1].T @ mixed.reshape(batch, -1)).reshape(d, mixed.shape[1], -1).transpose(1, 0, 2)
-    columns = key.reshape(batch * d, -1)
+    columns = key.reshape(-1, key.shape[2])
     return _joined(queries, both.reshape(len(queries), -1), columns.T @ columns)
 
 
