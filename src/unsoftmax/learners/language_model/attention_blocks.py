@@ -8,6 +8,7 @@ than ten times as long.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState
 from unsoftmax.models.language_model import Attention
 
-__all__ = ["AttentionBlocks"]
+__all__ = ["AttentionBlocks", "KeptBlocks"]
 
+_MOVED = 0.02  # relative change of all parameters after which blocks are made anew
+_SLIGHT = 1e-8  # damping over the diagonal that changes no preconditioner
 _FLOOR = 1e-12  # of the mean of a block's diagonal, added to it: symmetries of a head change nothing
 
 
@@ -42,13 +45,22 @@ class AttentionBlocks:
             for own, block in zip(pair, found, strict=True):
                 self.squares[own] = np.diag(block)
 
+    @cached_property
+    def _undamped(self) -> list[tuple[NDArray[np.intp], tuple[Array, bool]]]:
+        return self._factors(np.zeros_like(self.squares))
+
+    def _factors(self, damping: Array) -> list[tuple[NDArray[np.intp], tuple[Array, bool]]]:
+        found = []
+        for pair, blocks in zip(self.places, self.blocks, strict=True):
+            for own, block in zip(pair, blocks, strict=True):
+                floor = _FLOOR * float(np.trace(block)) / len(block)
+                found.append((own, cho_factor(block + np.diag(damping[own] + floor))))
+        return found
+
     def inverse(self, damping: Array) -> Callable[[Array], Array]:
         """The inverse of the blocks plus damping."""
-        factors = []
-        for pair, found in zip(self.places, self.blocks, strict=True):
-            for own, block in zip(pair, found, strict=True):
-                floor = _FLOOR * float(np.trace(block)) / len(block)
-                factors.append((own, cho_factor(block + np.diag(damping[own] + floor))))
+        slight = bool((damping <= _SLIGHT * self.squares).all())
+        factors = self._undamped if slight else self._factors(damping)
         last = self.theta + float(damping[-1])
 
         def solve(vector: Array) -> Array:
@@ -59,6 +71,24 @@ class AttentionBlocks:
             return out
 
         return solve
+
+
+class KeptBlocks:
+    """The blocks of a state nearby: they only precondition, and take longer than the steps that use them."""
+
+    def __init__(self) -> None:
+        self._made: tuple[AttentionState, AttentionBlocks] | None = None
+
+    def near(self, state: AttentionState, passes: Sequence[AttentionPass]) -> AttentionBlocks:
+        """Those that are kept, where the state moved little since, or new ones."""
+        if self._made is None or _change(self._made[0].attention, state.attention) > _MOVED:
+            self._made = state, AttentionBlocks(state, passes)
+        return self._made[1]
+
+
+def _change(old: Attention, new: Attention) -> float:
+    pairs = ((old.query, new.query), (old.key, new.key), (old.value, new.value), (old.output, new.output))
+    return max(float(np.linalg.norm(a - b) / np.linalg.norm(a)) for a, b in pairs)
 
 
 def _score_block(each: AttentionPass, g: int) -> Array:

@@ -4,14 +4,14 @@ rows."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
-from unsoftmax.learners.language_model.attention_blocks import AttentionBlocks
+from unsoftmax.learners.language_model.attention_blocks import KeptBlocks
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
 from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, Products
 
@@ -28,6 +28,7 @@ class AttentionFit:
 
     data: Sequence[Prompted]
     after: AfterAttention
+    _kept: KeptBlocks = field(default_factory=KeptBlocks, init=False, repr=False)
 
     @classmethod
     def joined(cls, fits: Sequence[Self]) -> Self:
@@ -63,5 +64,5 @@ class AttentionFit:
                 total += each.backward(piece.reshape(each.data.seen.shape))
             return total
 
-        blocks = AttentionBlocks(state, passes)
+        blocks = self._kept.near(state, passes)
         return Products(state.unknowns, forward, backward, blocks.squares, blocks.inverse)

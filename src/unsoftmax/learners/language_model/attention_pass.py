@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
@@ -20,10 +21,12 @@ __all__ = ["AttentionPass", "AttentionState", "Prompted"]
 
 @dataclass(frozen=True, eq=False)
 class AttentionState:
-    """attention without biases, and the logarithm of the rotary base."""
+    """attention without biases, and the logarithm of the rotary base. drift (groups, d_h, d_h): what is added
+    to the generator of all turns, a row; see `slow_planes`."""
 
     attention: Attention
     log_theta: float
+    drift: Array | None = None
 
     @property
     def unknowns(self) -> int:
@@ -52,7 +55,7 @@ class AttentionState:
         moved = replace(
             part, query=part.query + q, key=part.key + k, value=part.value + v, output=part.output + o
         )
-        return AttentionState(moved, self.log_theta + theta)
+        return AttentionState(moved, self.log_theta + theta, self.drift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,11 @@ class AttentionPass:
         products = k.conj() * turned
         scale = 1.0 / np.sqrt(width)
         scores = scale * products.real.sum(axis=-1)  # (B, N, H)
+        self.distance, self.keys, self.queries = scale * distance, _real(k), _real(q)
+        if state.drift is not None:
+            drift = state.drift[self.group]
+            drifted = self.distance[:, None, None] * np.einsum("hef,bhf->bhe", drift, self.queries)[:, None]
+            scores = scores + np.einsum("bnhe,bnhe->bnh", self.keys, drifted)
         self.weights = np.moveaxis(softmax(np.moveaxis(scores, 1, 2)), 2, 1)
         self.mixed = np.einsum("bnh,bnhe->bhe", self.weights, v)
         self.rows = np.einsum("bnh,bnj->bhj", self.weights, data.normed)
@@ -94,6 +102,10 @@ class AttentionPass:
         # ds/dq as real coordinates, ds/dk, ds/dlog theta
         self.by_query = scale * _real(k * self.turn.conj()[:, None])  # (B, N, H, d_h)
         self.by_key = scale * _real(turned)
+        if state.drift is not None:
+            back = np.einsum("hfe,bnhf->bnhe", drift, self.keys)
+            self.by_query = self.by_query + self.distance[:, None, None] * back
+            self.by_key = self.by_key + drifted
         slopes = -(2.0 * np.arange(width // 2) / width) * frequencies
         self.by_theta = -scale * np.einsum("bnhp,n,p->bnh", products.imag, distance.astype(float), slopes)
         self.effect = self.weights[..., None] * (v - self.mixed[:, None])  # (B, N, H, d_h): dm/ds
@@ -130,6 +142,16 @@ class AttentionPass:
             "bohe,bnhe->bohn", np.einsum("boi,ihe->bohe", self.jacobian, self.output), self.effect
         )
         return np.asarray(np.einsum("bohn,bnh->bo", scores, self.by_theta).ravel())
+
+    def drift_columns(self, g: int, slow: NDArray[np.intp]) -> Array:
+        """Columns (B·d, slow²) of the Jacobian of the drift of a group between the coordinates `slow`."""
+        own = np.flatnonzero(self.group == g)
+        written = np.einsum("boi,ihe->bohe", self.jacobian, self.output[:, own], optimize=True)
+        scores = np.einsum("bohe,bnhe->bohn", written, self.effect[:, :, own], optimize=True)
+        keys = self.distance[:, None, None] * self.keys[:, :, own][..., slow]
+        reached = np.einsum("bohn,bnhe->bohe", scores, keys, optimize=True)
+        columns = np.einsum("bohe,bhf->boef", reached, self.queries[:, own][..., slow], optimize=True)
+        return columns.reshape(-1, len(slow) ** 2)
 
     def dense(self) -> Array:
         """The Jacobian (B·d, unknowns)."""

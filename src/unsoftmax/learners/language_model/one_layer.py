@@ -18,6 +18,7 @@ from unsoftmax.learners.language_model.heads import learn_heads
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.learners.language_model.plain_layer import PlainLayer
+from unsoftmax.learners.language_model.slow_planes import settle_slow_planes
 from unsoftmax.learners.language_model.unembedding import Unembedding, UnembeddingLearner
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
 from unsoftmax.meters.language_model.hidden_state import HiddenState
@@ -277,7 +278,12 @@ class _OneLayer:
         with self.prompts.phase("fit of heads"):
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
         thin, last = (int(self._spare / _SPARE), _SHORT_HEADS) if self.precision.short else (1, _LAST)
-        rough = refine(fits[0].thinned(thin), first, last if self.precision.short else _FIRST).state
+        few = fits[0].thinned(thin)
+        if (
+            self.precision.short
+        ):  # scores that are rounded tell slow planes apart by all prompts together only
+            first = settle_slow_planes(few, refine(few, first, _SHORT_ROWS).state, _SHORT_ROWS)
+        rough = refine(few, first, last if self.precision.short else _FIRST).state
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:

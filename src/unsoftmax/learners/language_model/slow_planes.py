@@ -1,0 +1,126 @@
+"""Rotary planes that hardly turn over all prompts, told apart.
+
+Planes that turn by a few hundredths of a radian are nearly free to mix: queries and keys can change a lot and
+answers hardly, so a fit that starts with mixed planes creeps along a bent valley. The way out is linear. A
+score is kᵀ·exp(δ·Ω)·q at the distance δ; beside the wrong planes the true generator is Ω + X, and for small
+δ·X the answers are linear in X. Fitted along with everything else, X gives the true planes: they are those of
+the eigenvectors of Ω + X.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unsoftmax.arrays import Array
+from unsoftmax.late_scipy import cho_factor, cho_solve
+from unsoftmax.learners.language_model.attention_fit import AttentionFit
+from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState
+from unsoftmax.models.language_model import Attention, Rotary
+from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, Products, RefinementOptions, refine
+
+__all__ = ["settle_slow_planes"]
+
+_SLOW = 0.5  # radians over the longest prompt: a plane that turns by more is found by its own turns
+_ROUNDS = 3  # X is linear to the square of δ·X, which a second round takes
+_FLOOR = 1e-12  # of the mean of the diagonal: what mixes planes moves nothing but X
+
+
+def settle_slow_planes(
+    fit: AttentionFit, start: AttentionState, options: RefinementOptions
+) -> AttentionState:
+    """The state whose slow planes explain how scores change with the distance; `start` where none are
+    slow."""
+    longest = max(part.normed.shape[1] for part in fit.data)
+    state = start
+    for _ in range(_ROUNDS):
+        turns = Rotary(float(np.exp(state.log_theta))).frequencies(state.attention.head_width)
+        planes = np.flatnonzero((longest - 1) * turns < _SLOW)
+        if len(planes) < 2:
+            break
+        part = state.attention
+        none = np.zeros((part.groups, part.head_width, part.head_width))
+        drifting = _DriftFit(fit, np.concatenate([planes, planes + part.head_width // 2]))
+        found = refine(drifting, replace(state, drift=none), options).state
+        turned = _turned(found, planes, turns)
+        if turned is None:
+            return replace(found, drift=None)
+        state = turned
+    return state
+
+
+def _turned(state: AttentionState, planes: NDArray[np.intp], turns: Array) -> AttentionState | None:
+    """The state in the planes of Ω + X, without a drift; None where these are no turns."""
+    part, drift = state.attention, state.drift
+    assert drift is not None
+    half, count = part.head_width // 2, len(planes)
+    slow = np.concatenate([planes, planes + half])
+    omega = np.zeros((2 * count, 2 * count))
+    at = np.arange(count)
+    omega[at + count, at], omega[at, at + count] = turns[planes], -turns[planes]
+    query = part.query.reshape(part.groups, part.shared_by, part.head_width, -1).copy()
+    key = part.key.reshape(part.groups, part.head_width, -1).copy()
+    for g in range(part.groups):
+        values, vectors = np.linalg.eig(omega + drift[g][np.ix_(slow, slow)])
+        positive = np.flatnonzero(values.imag > 0.0)
+        if len(positive) != count:
+            return None
+        ordered = vectors[:, positive[np.argsort(-values.imag[positive])]]
+        mix = np.concatenate([ordered.imag, ordered.real], axis=1)
+        key[g, slow] = mix.T @ key[g, slow]
+        query[g][:, slow] = np.linalg.solve(mix, query[g][:, slow])
+        asked = (query[g][:, slow].reshape(-1, 2, count, part.width) ** 2).sum(axis=(0, 1, 3))
+        sizes = (asked / (key[g, slow].reshape(2, count, -1) ** 2).sum(axis=(0, 2))) ** 0.25
+        key[g, slow] *= np.tile(sizes, 2)[:, None]
+        query[g][:, slow] /= np.tile(sizes, 2)[:, None]
+    mixed: Attention = replace(part, query=query.reshape(part.query.shape), key=key.reshape(part.key.shape))
+    return AttentionState(mixed, state.log_theta)
+
+
+@dataclass(frozen=True, eq=False)
+class _DriftFit:
+    """`fit` with a drift between the coordinates `slow` of every group as further unknowns, the last ones."""
+
+    fit: AttentionFit
+    slow: NDArray[np.intp]
+
+    def residual(self, state: AttentionState, /) -> Array:
+        return self.fit.residual(state)
+
+    def moved(self, state: AttentionState, step: Array, /) -> AttentionState:
+        assert state.drift is not None
+        drift = state.drift.copy()
+        more = step[state.unknowns :].reshape(len(drift), len(self.slow), len(self.slow))
+        drift[np.ix_(np.arange(len(drift)), self.slow, self.slow)] += more
+        return replace(state.moved(step[: state.unknowns]), drift=drift)
+
+    def linearise(self, state: AttentionState, /) -> Linearisation:
+        inner, known = self.fit.linearise(state), state.unknowns
+        passes = [AttentionPass(state, part, self.fit.after) for part in self.fit.data]
+        groups = range(state.attention.groups)
+        columns = np.concatenate(
+            [np.concatenate([each.drift_columns(g, self.slow) for g in groups], axis=1) for each in passes]
+        )
+        normal = columns.T @ columns
+        strengths = np.diag(normal)
+
+        def inverse(damping: Array) -> Inverse:
+            first = inner.preconditioner(damping[:known])
+            floor = _FLOOR * strengths.mean()
+            factor = cho_factor(normal + np.diag(damping[known:] + floor))
+
+            def solve(vector: Array) -> Array:
+                near = vector[:known] / inner.diagonal() if first is None else first(vector[:known])
+                return np.concatenate([near, cho_solve(factor, vector[known:])])
+
+            return solve
+
+        return Products(
+            known + columns.shape[1],
+            lambda step: inner.forward(step[:known]) + columns @ step[known:],
+            lambda weights: np.concatenate([inner.backward(weights), columns.T @ weights]),
+            np.concatenate([inner.diagonal(), strengths]),
+            inverse,
+        )
