@@ -279,9 +279,7 @@ class _OneLayer:
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
         thin, last = (int(self._spare / _SPARE), _SHORT_HEADS) if self.precision.short else (1, _LAST)
         few = fits[0].thinned(thin)
-        if (
-            self.precision.short
-        ):  # scores that are rounded tell slow planes apart by all prompts together only
+        if self.precision.short:  # scores that are rounded leave slow planes mixed
             first = settle_slow_planes(few, refine(few, first, _SHORT_ROWS).state, _SHORT_ROWS)
         rough = refine(few, first, last if self.precision.short else _FIRST).state
         halves = [refine(fit, rough, last).state for fit in fits]

@@ -19,7 +19,14 @@ from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.language_model.attention_fit import AttentionFit
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState
 from unsoftmax.models.language_model import Attention, Rotary
-from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, Products, RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import (
+    DenseJacobian,
+    Inverse,
+    Linearisation,
+    Products,
+    RefinementOptions,
+    refine,
+)
 
 __all__ = ["settle_slow_planes"]
 
@@ -103,17 +110,19 @@ class _DriftFit:
         columns = np.concatenate(
             [np.concatenate([each.drift_columns(g, self.slow) for g in groups], axis=1) for each in passes]
         )
+        if isinstance(inner, DenseJacobian):
+            return DenseJacobian(np.concatenate([inner.jacobian, columns], axis=1))
         normal = columns.T @ columns
         strengths = np.diag(normal)
 
         def inverse(damping: Array) -> Inverse:
             first = inner.preconditioner(damping[:known])
+            assert first is not None
             floor = _FLOOR * strengths.mean()
             factor = cho_factor(normal + np.diag(damping[known:] + floor))
 
             def solve(vector: Array) -> Array:
-                near = vector[:known] / inner.diagonal() if first is None else first(vector[:known])
-                return np.concatenate([near, cho_solve(factor, vector[known:])])
+                return np.concatenate([first(vector[:known]), cho_solve(factor, vector[known:])])
 
             return solve
 
