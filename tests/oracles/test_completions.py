@@ -17,6 +17,7 @@ from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.outcomes import Status
 from unsoftmax.serve.completions import CompletionsServer
 from unsoftmax.serve.faults import Faults
+from unsoftmax.serve.limits import RateLimit
 
 pytest.importorskip("torch")
 
@@ -80,6 +81,28 @@ def test_faults_are_retried_and_change_nothing() -> None:
     ) as server:
         oracle = completions_oracle(server.target, HttpOptions(backoff=0.01, batch=4, patience=60.0))
         result = unsoftmax.recover(oracle)
+    assert result.queries.retries > 0
+    assert _error(DEEP, result) <= 1e-14
+
+
+class _EverySecondRequest(RateLimit):
+    """Tells every second request to come back, whatever the time."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.calls = 0
+
+    def wait_for(self, n_queries: int) -> float | None:
+        self.calls += 1
+        return 0.001 if self.calls % 2 else None
+
+
+def test_a_server_that_says_too_many_requests_is_waited_for() -> None:
+    """Nothing but 429s goes wrong, and every answer is paid for once."""
+    with CompletionsServer(DEEP) as server:
+        server.rate = _EverySecondRequest()
+        result = unsoftmax.recover(completions_oracle(server.target, QUICK))
+        assert server.queries == result.queries.total + 2
     assert result.queries.retries > 0
     assert _error(DEEP, result) <= 1e-14
 
