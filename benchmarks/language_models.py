@@ -1,10 +1,17 @@
-"""What log-probabilities tell about language models: five tables.
+"""What log-probabilities tell about language models: six tables.
 
-python -m benchmarks.language_models unembedding     vectors as prompts, Llama and GPT-2 shapes, float64 and
-float32 python -m benchmarks.language_models tokens token prompts, the published setting python -m
-benchmarks.language_models whole all of a one-layer model, with --sizes and --seeds python -m
-benchmarks.language_models gpt2 the same for GPT-2's shape python -m benchmarks.language_models float32 the
-same, computed by `transformers` in float32
+python -m benchmarks.language_models unembedding
+    vectors as prompts, Llama and GPT-2 shapes, float64 and float32
+python -m benchmarks.language_models tokens
+    token prompts, the published setting
+python -m benchmarks.language_models biased
+    token prompts over HTTP, the k largest log-probabilities and a logit bias
+python -m benchmarks.language_models whole
+    all of a one-layer model, with --sizes and --seeds
+python -m benchmarks.language_models gpt2
+    the same for GPT-2's shape
+python -m benchmarks.language_models float32
+    the same, computed by `transformers` in float32
 """
 
 from __future__ import annotations
@@ -19,6 +26,7 @@ import numpy as np
 
 import unsoftmax
 from benchmarks.vllm_server import part_errors
+from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
@@ -26,11 +34,15 @@ from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.oracles.http.completions import completions_oracle
+from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.oracles.transformers_model import TransformersOracle
+from unsoftmax.serve.completions import CompletionsServer
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 12))
 TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1), (768, 12))
+BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
 
@@ -86,14 +98,40 @@ def tokens() -> None:
             spec = OracleSpec(outputs=model.outputs, domain=TokenIds(model.outputs))
             ledger = Ledger(FunctionOracle(_by_tokens(model), spec))
             part = TokenPromptLearner().learn_part(ledger, np.random.default_rng(0))
-            true, basis = model.canonical().unembedding, part.value.basis
-            error = relative(basis @ (basis.T @ true), true)
+            error = _beside(part.value.basis, model)
             right = part.value.layer_norm == (kind == "gpt2")
             print(
                 f"| {kind} | {d} | {layers} | {part.value.width} | {right} | {ledger.bill.learning} | "
                 f"{d * (d + 1) // 2} | {error:.1e} |",
                 flush=True,
             )
+
+
+def biased() -> None:
+    """The same as `tokens` behind a server that tells the k largest log-probabilities and takes a logit bias;
+    requests against d·V/(k - 1) of arXiv 2403.06634."""
+    print("| shape | d | layers | tokens | k | width found | prompts | requests | d·V/(k - 1) | error |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for kind in SHAPES:
+        for d, layers, most in BIASED:
+            model = _model(kind, d, layers, 3 * d // 2)
+            shows = BiasShows.IN_THE_ANSWERS
+            with CompletionsServer(model, embeddings=False, max_logprobs=most, logit_bias=shows) as server:
+                oracle = completions_oracle(f"{server.target}&vocabulary={model.outputs}")
+                ledger = Ledger(oracle)
+                part = TokenPromptLearner().learn_part(ledger, np.random.default_rng(0))
+            print(
+                f"| {kind} | {d} | {layers} | {model.outputs} | {most} | {part.value.width} | "
+                f"{ledger.bill.total} | {server.queries:,} | {d * model.outputs // (most - 1):,} | "
+                f"{_beside(part.value.basis, model):.1e} |",
+                flush=True,
+            )
+
+
+def _beside(basis: Array, model: LanguageModel) -> float:
+    """How far the unembedding is outside the span, relative: its error up to the gauge."""
+    true = model.canonical().unembedding
+    return relative(basis @ (basis.T @ true), true)
 
 
 def whole(sizes: list[str], seeds: range) -> None:
@@ -168,7 +206,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=["unembedding", "tokens", "whole", "gpt2", "float32"])
+    parser.add_argument("table", choices=["unembedding", "tokens", "biased", "whole", "gpt2", "float32"])
     parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -178,6 +216,8 @@ def main() -> None:
         unembedding()
     elif arguments.table == "tokens":
         tokens()
+    elif arguments.table == "biased":
+        biased()
     elif arguments.table == "gpt2":
         gpt2(arguments.sizes.split(","), seeds)
     elif arguments.table == "float32":
