@@ -20,7 +20,7 @@ from unsoftmax.models.language_model import Attention
 
 __all__ = ["AttentionBlocks", "KeptBlocks"]
 
-_MOVED = 0.02  # relative change of all parameters after which blocks are made anew
+_MOVED = 0.1  # relative change of all parameters after which blocks are made anew
 _SLIGHT = 1e-8  # damping over the diagonal that changes no preconditioner
 _FLOOR = 1e-12  # of the mean of a block's diagonal, added to it: symmetries of a head change nothing
 

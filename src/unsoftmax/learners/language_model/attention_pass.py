@@ -151,7 +151,7 @@ class AttentionPass:
         keys = self.distance[:, None, None] * self.keys[:, :, own][..., slow]
         reached = np.einsum("bohn,bnhe->bohe", scores, keys, optimize=True)
         columns = np.einsum("bohe,bhf->boef", reached, self.queries[:, own][..., slow], optimize=True)
-        return columns.reshape(-1, len(slow) ** 2)
+        return np.asarray(columns.reshape(-1, len(slow) ** 2))
 
     def dense(self) -> Array:
         """The Jacobian (B·d, unknowns)."""

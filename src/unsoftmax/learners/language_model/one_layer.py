@@ -86,10 +86,12 @@ _LAST = RefinementOptions(
     inner_iterations=2000,
     inner_tolerance=1e-7,
 )
-# at the noise of float32 answers planes that hardly turn change the residual by little, and count; steps
-# need no more digits than answers have
+# steps need no more digits than answers have
 _SHORT_ROWS = replace(_LAST, inner_iterations=400, inner_tolerance=1e-4)
-_SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-5)
+# heads: steps count while they lower the rms by half a per cent, because scores show in few answers
+_SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-2)
+# the first steps of heads come from starts that are a few per cent off: short ones, solved roughly
+_SETTLING = replace(_SHORT_ROWS, iterations=12, damping=1e-6, inner_iterations=150, inner_tolerance=1e-3)
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,7 @@ class _OneLayer:
         thin, last = (int(self._spare / _SPARE), _SHORT_HEADS) if self.precision.short else (1, _LAST)
         few = fits[0].thinned(thin)
         if self.precision.short:  # scores that are rounded leave slow planes mixed
-            first = settle_slow_planes(few, refine(few, first, _SHORT_ROWS).state, _SHORT_ROWS)
+            first = settle_slow_planes(few, first, _SETTLING)
         rough = refine(few, first, last if self.precision.short else _FIRST).state
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
