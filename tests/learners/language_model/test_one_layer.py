@@ -14,7 +14,13 @@ from unsoftmax.learners.language_model.gated_network import learn_gated_network
 from unsoftmax.learners.language_model.one_layer import learn_language_model
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.value_path import measure_value_path
-from unsoftmax.models.language_model import GatedNetwork, LanguageModel, random_gpt2, random_language_model
+from unsoftmax.models.language_model import (
+    GatedNetwork,
+    LanguageModel,
+    Rotary,
+    random_gpt2,
+    random_language_model,
+)
 from unsoftmax.models.language_model.distance import network_distance, relative
 from unsoftmax.outcomes import BudgetSpent, Status, Unresolved
 
@@ -105,6 +111,24 @@ def test_answers_in_float32_give_the_whole_layer_within_a_bound() -> None:
     assert found.model is not None
     assert found.error_bound is not None
     assert found.model.distance(model) <= found.error_bound <= 1e-3
+
+
+def test_one_wide_head_in_float32() -> None:
+    """Weak directions of what it writes are no noise, and planes that hardly turn are told apart."""
+    model = random_language_model(12, 8, heads=1, seed=42)
+    found = learn_language_model(asked(model, _float32(model)), np.random.default_rng(1))
+    assert found.status is Status.WITHIN_BOUND, found.reason
+    assert found.model is not None
+    assert found.error_bound is not None
+    assert found.model.distance(model) <= found.error_bound <= 1e-2
+
+
+def test_planes_that_turn_alike_are_not_identifiable() -> None:
+    drawn = random_language_model(12, 8, heads=1, seed=41)
+    model = LanguageModel(drawn.layers, drawn.final_norm, drawn.unembedding, Rotary(1.0))
+    found = learn_language_model(asked(model), np.random.default_rng(1))
+    assert found.status is Status.NOT_IDENTIFIABLE
+    assert "turn alike" in found.reason
 
 
 def test_another_network_is_never_a_success() -> None:

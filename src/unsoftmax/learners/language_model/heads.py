@@ -53,10 +53,8 @@ _SPARE = 1.3  # prompts over unknowns, for scores
 _LEAST_SHARE = 1e-5
 _FURTHER = 24  # rows between the distances at which slow rotary planes are told apart
 _SLOW, _SHORT_SLOW = 3e-3, 0.1  # radians: what errors of score matrices turn a plane by
-_RANK, _SHORT_RANK = (
-    1e-4,
-    1e-2,
-)  # relative singular value of what a head writes below which a direction is noise
+_RANK = 1e-4  # relative singular value of what a head writes below which a direction is noise
+_EDGE = 3.0  # the same where answers are rounded, over the largest one that the errors of the fit make
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +75,9 @@ def learn_heads(
     asked = _separating_rows(outputs, d, rng, precision)
     step = max(_STEP, (_SHORT_STEP * precision.noise) ** 0.2)
     counts = _SHORT_COUNTS if precision.short else np.arange(2 * len(asked[0].poles.rho) + 2)
-    written = _written_matrices(outputs, asked, value_path, counts, step)
-    rank = _common_rank(written, _SHORT_RANK if precision.short else _RANK)
+    fit = _written_matrices(outputs, asked, value_path, counts, step)
+    written = fit.written
+    rank = _common_rank(written, max(_RANK, fit.floor) if precision.short else _RANK)
     groups = group_by_rows(written, rank)
     if len({len(group) for group in groups}) != 1:
         raise Unresolved(
@@ -156,7 +155,7 @@ def _written_matrices(
     value_path: Array,
     counts: NDArray[np.int64],
     step: float,
-) -> Array:
+) -> _WrittenFit:
     """output_h·value_h (H, d, d): linear in the derivatives in a row before `row`, with k zero rows in front,
     once ρ is known. Further rows, whose heads are matched by what they write, tell apart what one leaves
     open."""
@@ -177,7 +176,7 @@ def _written_matrices(
             ),
             key=lambda fit: fit.misfit,
         )
-    return known.written
+    return known
 
 
 def _orders(each: _SeparatingRow, written: Array) -> list[HeadPoles]:
@@ -200,7 +199,7 @@ class _WrittenFit:
     value_path: Array
 
     @cached_property
-    def _solved(self) -> tuple[Array, float]:
+    def _solved(self) -> tuple[Array, float, Array]:
         d, heads = len(self.value_path), len(self.asked[0].poles.rho)
         unknowns = heads * (d + len(self.asked))
         i = np.arange(d)
@@ -221,13 +220,24 @@ class _WrittenFit:
         left = np.concatenate([*designs, total]).reshape(-1, unknowns)
         right = np.concatenate([*self.measured, _TOTAL * self.value_path[None]]).reshape(-1, d)
         solved = np.linalg.lstsq(left, right, rcond=None)[0]
-        return solved, float(np.linalg.norm(left @ solved - right))
+        off = float(np.linalg.norm(left @ solved - right))
+        variances = np.diag(np.linalg.pinv(left.T @ left)) * off**2 / (d * (len(left) - unknowns))
+        return solved, off, variances
 
     @property
     def written(self) -> Array:
         """output_h·value_h, (H, d, d)."""
         d, heads = len(self.value_path), len(self.asked[0].poles.rho)
         return np.asarray(self._solved[0][: heads * d].reshape(heads, d, d))
+
+    @property
+    def floor(self) -> float:
+        """The largest singular value, relative to that of the head, that errors of the fit may make: of
+        independent errors in a d×d matrix it is 2√d of them."""
+        d, heads = len(self.value_path), len(self.written)
+        errors = np.sqrt(self._solved[2][: heads * d].reshape(heads, d).mean(axis=1))
+        sizes = np.linalg.norm(self.written, 2, axis=(1, 2))
+        return _EDGE * 2.0 * float(np.sqrt(d) * (errors / sizes).max())
 
     @property
     def misfit(self) -> float:
@@ -249,13 +259,11 @@ def _jacobian(outputs: AttentionOutputs, row: Array, zeros: int, first: float) -
 
 
 def _common_rank(written: Array, floor: float) -> int:
-    """d_h: the even rank after which the singular values of all heads fall most, those below the floor as
-    one."""
+    """d_h: how many singular values, relative to the largest and the geometric mean over all heads, are above
+    the floor."""
     values = np.linalg.svd(written, compute_uv=False)
-    values = np.maximum(values / values[:, :1], floor)
-    pooled = np.exp(np.log(values).mean(axis=0))
-    falls = pooled / np.append(pooled[1:], floor)
-    rank = int(falls.argmax()) + 1
+    pooled = np.exp(np.log(np.maximum(values / values[:, :1], 1e-300)).mean(axis=0))
+    rank = int((pooled > floor).sum())
     if rank % 2:
         raise Unresolved(f"what heads write has rank {rank}; heads of one even width were expected")
     return rank

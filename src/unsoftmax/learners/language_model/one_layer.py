@@ -49,10 +49,12 @@ _SHORTEST = 5e-6  # noise of a state that the steps of all stages are tried with
 _SPARE, _SHORT_SPARE = 2.0, 6.0
 # of the rows of a fit, which vary by e in both directions: attention and network write about as much as that
 _ROW_SIZE = 2.0
+_PROMPT_SIZES = 0.1, 3.0  # of rows of prompts: beside small ones what attention adds is most of the state
 # starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
 # ends below a tenth, a wrong one as far off as states are large
 _STARTS, _ASTRAY = 2, 0.3
 _EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
+_ALIKE = 1e-2  # relative difference of the turns of neighbouring planes below which they mix freely
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
 _LENGTHS = (2, 3, 6, 24)
 _FRESH_LENGTHS = (2, 4, 9, 30)
@@ -88,8 +90,9 @@ _LAST = RefinementOptions(
 )
 # steps need no more digits than answers have
 _SHORT_ROWS = replace(_LAST, inner_iterations=400, inner_tolerance=1e-4)
-# heads: steps count while they lower the rms by half a per cent, because scores show in few answers
-_SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-2)
+# planes that hardly turn change the residual by little, and count: a fit that stops before they are where
+# its answers put them differs too little from another one, and their difference is the bound
+_SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-5)
 # the first steps of heads come from starts that are a few per cent off: short ones, solved roughly
 _SETTLING = replace(_SHORT_ROWS, iterations=12, damping=1e-6, inner_iterations=150, inner_tolerance=1e-3)
 
@@ -275,6 +278,12 @@ class _OneLayer:
         outputs = AttentionOutputs(state, network, float(eps[0]), float(eps[1]), near)
         with self.prompts.phase("heads"):
             start = learn_heads(outputs, rows.value_path, self.rng, self.precision)
+        turns = Rotary(start.theta).frequencies(start.attention.head_width)
+        if len(turns) > 1 and abs(turns[1] / turns[0] - 1.0) < _ALIKE:
+            raise NotIdentifiable(
+                f"the rotary base is {start.theta:.3g}, so all planes of a head turn alike, and nothing "
+                "tells them apart"
+            )
         after = AfterAttention(network, float(eps[1]), float(eps[2]))
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
@@ -307,7 +316,8 @@ class _OneLayer:
         return AttentionFit([self._prompted(state, count, length, eps) for length in _LENGTHS], after)
 
     def _prompted(self, state: HiddenState, count: int, length: int, eps: float) -> Prompted:
-        rows = in_float32(_ROW_SIZE * self.rng.standard_normal((count, length, self.prompts.width)))
+        sizes = np.exp(self.rng.uniform(*np.log(_PROMPT_SIZES), (count, 1, 1)))
+        rows = in_float32(sizes * self.rng.standard_normal((count, length, self.prompts.width)))
         normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True) + eps)
         return Prompted(normed, rows[:, -1], state(rows))
 
