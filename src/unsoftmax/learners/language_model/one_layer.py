@@ -316,7 +316,8 @@ class _OneLayer:
         return AttentionFit([self._prompted(state, count, length, eps) for length in _LENGTHS], after)
 
     def _prompted(self, state: HiddenState, count: int, length: int, eps: float) -> Prompted:
-        sizes = np.exp(self.rng.uniform(*np.log(_PROMPT_SIZES), (count, 1, 1)))
+        least, most = np.log(_PROMPT_SIZES)
+        sizes = np.exp(self.rng.uniform(float(least), float(most), (count, 1, 1)))
         rows = in_float32(sizes * self.rng.standard_normal((count, length, self.prompts.width)))
         normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True) + eps)
         return Prompted(normed, rows[:, -1], state(rows))
