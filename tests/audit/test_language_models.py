@@ -91,7 +91,7 @@ def test_the_page_of_a_whole_decoder_speaks_of_its_learner_and_its_parts() -> No
     model = random_language_model(12, 8, heads=2, groups=1, seed=3)
     done = unsoftmax.audit_target(model)
     found = {finding.subject: finding.value for finding in done.findings}
-    assert found["heads"] == "2 of width 6 in 1 groups that share keys and values"
+    assert found["heads"] == "2 of width 6, 2 to a key and a value"
     assert found["network"] == "8 silu neurons, gated"
     assert found["positions"] == "rotary, base 10000"
     assert "rank" not in found

@@ -107,7 +107,7 @@ def _of_decoder(model: LanguageModel) -> list[Finding]:
     each = [layer.attention for layer in model.layers]
     heads = "; ".join(
         f"{part.heads} of width {part.head_width}"
-        + (f" in {part.groups} groups that share keys and values" if part.shared_by > 1 else "")
+        + (f", {part.shared_by} to a key and a value" if part.shared_by > 1 else "")
         for part in each
     )
     networks = "; ".join(

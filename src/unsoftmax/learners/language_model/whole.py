@@ -33,7 +33,9 @@ WHOLE_MODEL = Claim(
     source="this project; docs/language-models.md",
     assumptions=(
         Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
-        Assumption("answers in float64", "the misfit of the unembedding on fresh rows"),
+        Assumption(
+            "answers in float64 or float32", "the misfit of the unembedding, and rounding along short lines"
+        ),
         Assumption("RMSNorm, one layer", "two ways to the size of the value path agree"),
         Assumption("SwiGLU", "profiles of all neurons over a circle fit the derivative of silu"),
         Assumption("fewer than about d²/6 neurons and at most 6 heads", "ranks that show, poles that fit"),
