@@ -63,3 +63,21 @@ def test_what_is_no_such_network_is_not_recovered(change: str) -> None:
 
     result = unsoftmax.recover_network(answers, width=4)
     assert result.model is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bounds_cover_neurons_of_very_different_sizes(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((8, 4)) * 10.0 ** rng.uniform(-3, 3, (8, 1))
+    hidden = unsoftmax.Network(A, rng.standard_normal((8, 3)), rng.standard_normal(8), rng.standard_normal(3))
+    result = unsoftmax.recover_network(lambda X: hidden(X), width=4, seed=seed)
+    if isinstance(result.model, unsoftmax.Network):
+        assert result.error_bound is not None
+        assert hidden.distance(result.model) <= result.error_bound
+
+
+def test_an_affine_function_has_no_neurons() -> None:
+    L = np.array([[1.0, 2.0], [3.0, -4.0], [0.5, 0.0]])
+    result = unsoftmax.recover_network(lambda X: X @ L + 1.0, width=3)
+    assert isinstance(result.model, unsoftmax.Network)
+    assert result.model.neurons == 0

@@ -126,3 +126,18 @@ def test_a_wrong_network_never_succeeds(bound: float) -> None:
         assert not result.status.recovered, result.reason
     right = unsoftmax.recover_network(lambda X: truth(X), width=4, learner=ReluNetworkLearner())
     assert right.status is Status.EXACT
+
+
+def test_a_bound_that_fresh_answers_exceed_is_raised_to_what_they_show() -> None:
+    """A bound is never lowered by what the certificate sees: five outputs of very different sizes."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        A, U = rng.standard_normal((1, 5)), rng.standard_normal((1, 5)) * 10.0 ** rng.uniform(-4, 4, 5)
+        hidden = unsoftmax.Network(A, U, linear=rng.standard_normal((5, 5)))
+        result = unsoftmax.recover_network(hidden, seed=seed)
+        found = result.unwrap()
+        assert isinstance(found, unsoftmax.Network)
+        assert result.error_bound is not None
+        assert hidden.distance(found) <= result.error_bound
+        assert result.certificate is not None
+        assert result.certificate.max_relative_error <= 2.0 * result.error_bound

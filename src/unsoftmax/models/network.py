@@ -159,14 +159,14 @@ class Network(RowNetwork):
         if self.linear is None:
             return self
         slope, outer = self.activation.reflection.slope, self.U.reshape(self.neurons, self.outputs or 1)
-        linear = self.linear.reshape(self.width, -1)
+        linear = self.linear.reshape(self.width, self.outputs or 1)
         scale = float(np.abs(self.A.T @ np.abs(outer)).max(initial=0.0))
         flips = np.zeros(self.neurons)
         if float(np.abs(linear).max()) > _FLAT * scale:
             if slope == 0.0 or self.neurons > linear.size:
                 return None
             # φ(z) = φ(-z) - slope·z, so that reflecting neuron j takes slope·u_j a_j out of the linear part
-            design = np.einsum("jk,jm->kmj", slope * self.A, outer).reshape(-1, self.neurons)
+            design = np.einsum("jk,jm->kmj", slope * self.A, outer).reshape(linear.size, self.neurons)
             found, _, rank, _ = np.linalg.lstsq(design, linear.ravel(), rcond=1e-10)
             flips = (found > 0.5).astype(np.float64)
             if rank < self.neurons or float(np.abs(linear.ravel() - design @ flips).max()) > _LEFT * scale:

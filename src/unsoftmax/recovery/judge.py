@@ -168,7 +168,7 @@ def _raised(bound: float | None, seen: float, explained: float, in_answers: floa
         return bound
     if seen > in_answers:
         return None
-    return seen * explained / in_answers if np.isfinite(explained) else seen
+    return max(bound, seen * explained / in_answers if np.isfinite(in_answers) else seen)
 
 
 def _explaining(bound: float | None, needed: float, chance: float, explained: float) -> float | None:
