@@ -175,7 +175,7 @@ def test_hostile_blocks_are_never_a_success(
     [
         (lambda z: torch.nn.functional.softplus(z, beta=200.0), 1),
         (lambda z: torch.nn.functional.softplus(z, beta=20.0), 2),
-        (lambda z: torch.nn.functional.leaky_relu(z, 1e-3), 3),
+        (torch.nn.functional.hardswish, 2),
     ],
 )
 def test_a_neuron_that_is_nearly_relu_ends_the_search(
@@ -284,13 +284,25 @@ def _always_on(layer: torch.nn.TransformerEncoderLayer) -> None:
     layer.linear1.bias[:2] = 8.0
 
 
+def _always_on_about_a_zero(layer: torch.nn.TransformerEncoderLayer) -> None:
+    """The constant that such neurons add is taken off, so that the residual stream vanishes somewhere."""
+    _always_on(layer)
+    layer.linear2.bias.sub_(8.0 * layer.linear2.weight[:, :2].sum(dim=1))
+
+
 def _tiny_eps(layer: torch.nn.TransformerEncoderLayer) -> None:
     layer.norm1.eps = layer.norm2.eps = 1e-12
 
 
 @pytest.mark.parametrize(
     ("change", "norm_first"),
-    [(_negative_last_gains, False), (_negative_first_gains, False), (_always_on, True), (_tiny_eps, True)],
+    [
+        (_negative_last_gains, False),
+        (_negative_first_gains, False),
+        (_always_on, True),
+        (_always_on_about_a_zero, False),
+        (_tiny_eps, True),
+    ],
 )
 def test_members_that_torch_does_not_draw(
     change: Callable[[torch.nn.TransformerEncoderLayer], None], norm_first: bool
@@ -305,6 +317,22 @@ def test_members_that_torch_does_not_draw(
     assert distance < 1e-7
     assert result.error_bound is not None
     assert distance <= result.error_bound
+
+
+@pytest.mark.parametrize("seed", [11, 12])
+def test_a_post_norm_block_with_the_eps_of_bert(seed: int) -> None:
+    """Lengths behind the last norm do not show, so that its network is found by directions alone."""
+    layer = torch_layer(seed, norm_first=False, activation="relu")
+    _tiny_eps(layer)
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    assert result.status.recovered, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    X = np.random.default_rng(0).standard_normal((40, 5, 8))
+    answers = layer(torch.tensor(X))[:, -1].detach().numpy()
+    assert np.abs(result.model(X) - answers).max() < 1e-10
+    assert result.error_bound is not None
+    assert block_from_torch(layer).distance(result.model) <= result.error_bound < 0.3
+    assert "eps of norms are known to" in result.reason
 
 
 def test_relu_neurons_far_from_the_middle_of_the_ball() -> None:

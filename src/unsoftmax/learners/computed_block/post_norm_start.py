@@ -35,12 +35,12 @@ _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 
 
 def find_post_norm_start(
-    asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator
+    asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator, *, eps: float = _EPS
 ) -> tuple[BlockShape, BlockState]:
-    """A start for the joint fit, good to about 1e-3."""
+    """A start for the joint fit, good to about 1e-3. eps: of both norms, about."""
     shape = BlockShape(False, True, RELU, width)
-    path = value_path(asks, shape, _EPS, rng)
-    rows = PostNormRows(shape, path, np.zeros(width - 1), _EPS)
+    path = value_path(asks, shape, eps, rng)
+    rows = PostNormRows(shape, path, np.zeros(width - 1), eps)
     k, radius = width - 1, float(np.sqrt(width))
 
     def answers(points: Array) -> Array:
@@ -55,7 +55,7 @@ def find_post_norm_start(
             "float64 arithmetic (torch: module.double())"
         )
     layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
-    state = row_state(shape, path, layers, norm.parameters(), _EPS)
+    state = row_state(shape, path, layers, norm.parameters(), eps)
     fit = RowFit.ask(asks, state, shape, held, rng)
     state = fit.fitted(fit.with_constant(state))
     return shape, _with_heads(asks, shape, state, norm, rng)

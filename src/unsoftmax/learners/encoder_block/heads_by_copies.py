@@ -7,6 +7,7 @@ several keys a query give their weights, and the weights' logarithms the scores.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +23,7 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["CopiedResponses", "FoundHeads", "copied_responses", "find_heads", "whole_path"]
 
 _COPIES = (3, 8)
-_SIZES = 0.9 * 0.6 ** np.arange(9.0)  # of the radius: how far keys may be from the asking row
+_SIZES = 0.9 * 0.6 ** np.arange(16.0)  # of the reach: how far keys may be from the asking row
 _NEGLIGIBLE = 1e-5  # relative singular value that counts as none: of responses, and of V and W
 _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
@@ -49,11 +50,19 @@ def find_heads(
     respond: Responses, tokens: Tokens, rng: np.random.Generator, *, negligible: float = _NEGLIGIBLE
 ) -> FoundHeads:
     """All heads. negligible: relative singular value of responses that counts as none."""
-    lifting, size = _first_lifting(respond, tokens, negligible, rng)
-    values = _values(lifting, tokens.width, size, rng)
-    scores = _scores(respond, values, tokens, size, rng)
-    rank = max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1]))
-    return FoundHeads(values, scores, rank)
+    reason = "copies of rows do not take the heads apart at any size of rows"
+    for lifting, size in _liftings(respond, tokens, negligible, rng):
+        try:
+            values = _values(lifting, tokens.width, size, rng)
+            scores = _scores(respond, values, tokens, size, rng)
+        except (
+            Unresolved
+        ) as stop:  # three directions were taken apart, another one is not: smaller ones may be
+            reason = stop.reason
+            continue
+        rank = max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1]))
+        return FoundHeads(values, scores, rank)
+    raise Unresolved(reason)
 
 
 def _rank(matrix: Array) -> int:
@@ -128,12 +137,12 @@ def copied_responses(
     return CopiedResponses(once[told], often[told], b[told], copies[told])
 
 
-def _first_lifting(
+def _liftings(
     respond: Responses, tokens: Tokens, negligible: float, rng: np.random.Generator
-) -> tuple[_Lifting, float]:
-    """The number of heads, and a size of differences at which three random ones are taken apart."""
+) -> Iterator[tuple[_Lifting, float]]:
+    """The number of heads, and sizes of differences at which random ones are taken apart, largest first."""
     for part in _SIZES:
-        size, good, heads = part * tokens.radius, 0, 0
+        size, good, heads = part * tokens.reach, 0, 0
         for _ in range(3):
             a = size * unit_rows(rng.standard_normal(tokens.width))
             count = _LEAST
@@ -151,8 +160,7 @@ def _first_lifting(
             elif good == 0:
                 break
         if good >= 2:
-            return _Lifting(respond, tokens, heads, rng), size
-    raise Unresolved("copies of rows do not take the heads apart at any size of rows")
+            yield _Lifting(respond, tokens, heads, rng), size
 
 
 def _values(lifting: _Lifting, width: int, size: float, rng: np.random.Generator) -> Array:

@@ -13,7 +13,7 @@ from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import sequences_of
 from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, first_row_asks, reversed_rows, start_of
-from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.learners.encoder_block.refine_block import hardly_shows, parameter_error, refine_block
 from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts, path_parts, with_one_head
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
@@ -110,12 +110,14 @@ class EncoderBlockLearner:
                 reasons.append(f"the joint fit leaves {off:.1g} of the answers")
                 continue
             with asker.phase("error bound"):
-                bound = parameter_error(asks, shape, state, rng)
-            if bound > _USEFUL:
+                bound, weights_bound = parameter_error(asks, shape, state, rng)
+            if weights_bound > _USEFUL:
                 reasons.append("the joint fit leaves some parameters open")
                 continue
             model = state.model(shape).canonical()
-            return Learned(model.with_first_row() if first_row else model, self.claim, error_bound=bound)
+            model = model.with_first_row() if first_row else model
+            note = f"the eps of norms are known to {bound:.1g}" if hardly_shows(state) else ""
+            return Learned(model, self.claim, error_bound=bound, answers_bound=weights_bound, note=note)
         if isinstance(start, tuple) and start[0].norm_first:
             with asker.phase("parts"):
                 parts = one_row_parts(asks, start[0], with_one_head(start[1]), rng)

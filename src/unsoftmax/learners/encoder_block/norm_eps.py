@@ -29,7 +29,7 @@ _SPACING = (
 )
 _FLOOR = 1e-7  # misfits below do not count: errors of the last norm's centre leave as much
 _FINE = 0.05  # decades
-_SNAP = 0.2  # decades within which the nearest power of ten is taken, which refinement corrects
+_SNAP = 0.4  # decades within which the nearest power of ten is taken, which refinement corrects
 _AS_GOOD = 3.0  # of the score: pieces behind smooth networks tell eps to a tenth of a decade only
 _FEW_RAYS = 2
 _FINEST = 1e3  # of the floor, in decades

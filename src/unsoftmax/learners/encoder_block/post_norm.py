@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.far_neurons import beyond_rare_hyperplanes
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads, whole_path
-from unsoftmax.learners.encoder_block.last_norm import last_norm_of
+from unsoftmax.learners.encoder_block.last_norm import LastNorm, last_norm_of
 from unsoftmax.learners.encoder_block.last_norm_scale import scaled
 from unsoftmax.learners.encoder_block.norm_eps import norm_eps
 from unsoftmax.learners.encoder_block.post_norm_centre import find_centre, sharpen_centre
@@ -22,8 +24,11 @@ from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.models.parts import GELU
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["direction_responses", "find_outside", "find_post_norm"]
+__all__ = ["direction_responses", "find_post_norm"]
 
+# of eps: below, rounding hides the length of what the last norm divides by, but for a tiny part of the ball;
+# then the network is found by directions alone, as behind float32 arithmetic, whose rows will do
+_SHOWS_LENGTHS = 1e-9
 _FAR = 1e8  # size of y for the last norm's ellipsoid
 _ELLIPSOID = 4  # answers over width for it; d + 1 unknowns
 _RAYS = 6
@@ -39,6 +44,8 @@ _OUTSIDE = RefinementOptions(
     inner_iterations=1000,
     inner_tolerance=1e-4,
 )
+_REACH = 0.2  # size of differences: scores of layers as torch draws them differ by about one then
+_ASKING = 30.0  # size of asking rows: in trained layers ones of size one led to other streams of an answer
 _NEGLIGIBLE = 1e-5  # singular value of responses: they are known to about 1e-8
 
 
@@ -47,40 +54,47 @@ def find_post_norm(
 ) -> tuple[BlockShape, BlockState]:
     """A start for the joint refinement, good to about 1e-4."""
     shape = BlockShape(False, True, GELU, width)
-    rows, middle = find_outside(asks, shape, rng)
+    rows, norm = _rows_and_norm(asks, shape, rng)
+    if rows.eps < _SHOWS_LENGTHS:
+        from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
+
+        return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, eps=rows.eps)
+    middle = _middle(asks, rows, norm, rng)
     shape = replace(shape, activation=middle.activation)
     rows, middle = _refined_outside(asks, shape, rows, middle, rng)
     heads = find_heads(
         direction_responses(asks, rows, middle),
-        FreeTokens(width, float(np.sqrt(width))),
+        FreeTokens(width, _REACH * float(np.sqrt(width)), asking=_ASKING / _REACH),
         rng,
         negligible=_NEGLIGIBLE,
     )
     return shape, _state(rows, middle, heads)
 
 
-def find_outside(
+def _rows_and_norm(
     asks: AsksSequences, shape: BlockShape, rng: np.random.Generator
-) -> tuple[PostNormRows, Middle]:
-    """All that single rows tell: everything but the heads."""
+) -> tuple[PostNormRows, LastNorm]:
+    """What single rows make of the stream y, with the first eps; the last norm as rows far out tell it."""
     d, k = shape.width, shape.basis.shape[1]
-    radius = float(np.sqrt(d))
     rows = read_post_norm_rows(asks, shape, rng)
-
-    def of_stream(y: Array) -> Array:
-        return asks(rows.rows_of(y)[:, None])
-
-    norm = last_norm_of(of_stream(_FAR * rng.standard_normal((_ELLIPSOID * d, k))), shape.basis)
+    far = _FAR * rng.standard_normal((_ELLIPSOID * d, k))
+    norm = last_norm_of(asks(rows.rows_of(far)[:, None]), shape.basis)
     rays = rng.standard_normal((_RAYS, k))
-    rays *= radius / np.linalg.norm(rays, axis=1, keepdims=True)
-    rows = replace(rows, eps=norm_eps(lambda y: norm.normed(of_stream(y))[0], rays))
+    rays *= np.sqrt(d) / np.linalg.norm(rays, axis=1, keepdims=True)
+    eps = norm_eps(lambda y: norm.normed(asks(rows.rows_of(y)[:, None]))[0], rays)
+    return replace(rows, eps=eps), norm
+
+
+def _middle(asks: AsksSequences, rows: PostNormRows, norm: LastNorm, rng: np.random.Generator) -> Middle:
+    """The network inside the ball that the first norm fills, and the last norm's sphere."""
+    radius = float(np.sqrt(rows.shape.width))
 
     def inside(u: Array) -> Array:
-        return of_stream(rows.inside(u))
+        return asks(rows.rows_of(rows.inside(u))[:, None])
 
     centre, kinked = sharpen_centre(inside, find_centre(inside, norm, radius, rng), radius, rng)
     norm = centre.norm if kinked else scaled(inside, centre, radius, rng)
-    return rows, find_middle(inside, norm, kinked, radius, rng)
+    return find_middle(inside, norm, kinked, radius, rng)
 
 
 def _refined_outside(
@@ -94,6 +108,7 @@ def _refined_outside(
     count = int(_SURPLUS * free / k) + 20
     u = rng.standard_normal((count, k))
     u *= (np.sqrt(d) * rng.uniform(0.05, 1.0, count) ** 0.125 / np.linalg.norm(u, axis=1))[:, None]
+    u = np.concatenate([u, beyond_rare_hyperplanes(middle.inner, u, float(np.sqrt(d)), rng)])
     inside = rows.rows_of(rows.inside(0.9999 * u))
     outside = rng.standard_normal((count // 2, d)) * np.exp(rng.uniform(-1.5, 1.5, (count // 2, 1)))
     single = np.concatenate([inside, outside])[:, None]

@@ -10,11 +10,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.last_norm import LastNorm
+from unsoftmax.learners.encoder_block.linear_part import take_apart
 from unsoftmax.learners.relu_ball.find import find_relu_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.models import Network
-from unsoftmax.models.parts import Activation
+from unsoftmax.models.parts import RELU, Activation
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["Middle", "find_middle"]
@@ -26,7 +27,8 @@ _NOISE = 1e-11  # of r: rounding of answers over 1 - |n|²/d, which is about 1e-
 _BENT = (
     1e-6  # changes of slope that do not count, over the steepest: the last norm's sphere is known to 1e-12
 )
-_LEFT = 1e-3  # of the linear part, which gains and reflections must explain
+_LEFT = 1e-3  # of the linear part, which gains, reflections and neurons that are always on must explain
+_ALWAYS_ON = 2.0  # times the radius of the ball: the bias of such a neuron, of which none is told
 
 
 @dataclass(frozen=True)
@@ -66,28 +68,28 @@ def find_middle(
 
 
 def _oriented(network: Network, norm: LastNorm) -> Middle:
-    """Reflections and gains that explain the linear part, by one least squares."""
+    """Reflections, gains and neurons that are on everywhere, which together explain the linear part."""
     basis, J = norm.basis, network.neurons
     d, k = basis.shape
     slope = network.activation.reflection.slope
     linear = np.zeros((k, k)) if network.linear is None else network.linear
-    columns = [np.einsum("di,dj->ijd", basis, basis).reshape(-1, d)]
-    if slope != 0.0:
-        columns.append(slope * np.einsum("ji,jm->imj", network.A, network.U).reshape(-1, J))
-    design = np.hstack(columns)
-    if design.shape[1] > len(design):
+    gains = np.einsum("di,dj->ijd", basis, basis)
+    reflections = slope * np.einsum("ji,jm->imj", network.A, network.U)
+    if slope == 0.0:
+        reflections = reflections[:, :, :0]
+    if d + reflections.shape[2] > k * k:
         raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {k} by {k} numbers")
-    scale = np.linalg.norm(design, axis=0) + 1e-300
-    solved = np.linalg.lstsq(design / scale, linear.ravel(), rcond=1e-10)[0] / scale
-    flips = np.zeros(J) if slope == 0.0 else (solved[d:] > 0.5).astype(np.float64)
-    rest = linear.ravel() - (design[:, d:] @ flips if slope != 0.0 else 0.0)
-    gain = np.linalg.lstsq(columns[0], rest, rcond=None)[0]
-    left = float(np.abs(rest - columns[0] @ gain).max())
-    if left > _LEFT * float(np.abs(linear).max()):
+    part = take_apart(linear, gains, reflections)
+    if part.off > _LEFT or (len(part.right) and network.activation is not RELU):
         raise OutsideClass(
-            SKIP_TEST, f"gains leave {left:.2g} of a linear part of {float(np.abs(linear).max()):.2g}"
+            SKIP_TEST, f"gains and neurons that are on everywhere leave {part.off:.2g} of the linear part"
         )
+    flips = part.flips if len(part.flips) else np.zeros(J)
     turn = 1.0 - 2.0 * flips
-    constant = np.asarray(network.c) - (slope * flips * network.b) @ network.U
+    on = np.full(len(part.right), _ALWAYS_ON * np.sqrt(d))  # biases, with unit weights on the left
+    sizes = np.linalg.norm(part.left, axis=0)
+    constant = np.asarray(network.c) - (slope * flips * network.b) @ network.U - (on * sizes) @ part.right
     inner = np.column_stack([network.A * turn[:, None], network.b * turn])
-    return Middle(network.activation, gain, inner, np.column_stack([network.U.T, constant]), norm)
+    inner = np.vstack([inner, np.column_stack([(part.left / sizes).T, on])])
+    outer = np.column_stack([network.U.T, part.right.T * sizes, constant])
+    return Middle(network.activation, part.gain, inner, outer, norm)

@@ -36,6 +36,9 @@ _BENT = (
     1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
 )
 _NO_RANK = 1e-5  # of the weights: singular values of a linear part below are errors of the start
+# singular value of responses, which are as good as the network: known by inputs whose error is that of y over
+# the root of eps
+_NEGLIGIBLE, _STREAM = 1e-5, 3e-10
 _ASKING = 2048.0  # size of asking rows: behind it the network changes by its steepness over this
 _NARROW_ASKING = 2.0**20  # where y is not seen whole, so that the network's change cannot be taken off
 
@@ -49,8 +52,9 @@ def find_pre_norm(
     network = pre_norm_network(asks, rows, rng)
     shape = replace(shape, activation=network.activation)
     tokens = SphereTokens(shape.basis.shape[1], float(np.sqrt(shape.width)))
+    negligible = max(_NEGLIGIBLE, _STREAM / float(np.sqrt(rows.second_eps)))
     try:
-        heads = find_heads(pre_norm_responses(asks, rows, network), tokens, rng)
+        heads = find_heads(pre_norm_responses(asks, rows, network), tokens, rng, negligible=negligible)
     except Unresolved as stop:
         if readout is None:
             raise

@@ -40,7 +40,7 @@ _STARTS = 40  # each finds half of the rows that are left
 _SMALLEST_START = 1e-3
 _SOLVED = 1e-12
 # of answers of size one: rounding leaves 1e-12 to 5e-12, and the constant is off by a hundred times as much
-_MISFIT = 1e-11
+_MISFIT = 2e-11
 _GOOD_MISFIT, _GOOD_ATTEMPTS = 1e-8, 3  # a kink between the sizes of a ray leaves more
 
 

@@ -8,23 +8,26 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.learners.encoder_block.asking import AsksSequences
+from unsoftmax.learners.encoder_block.far_neurons import beyond_rare_hyperplanes
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.forward_pass import forward_pass
+from unsoftmax.learners.encoder_block.post_norm_eps import single_rows, with_hidden_eps
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["parameter_error", "refine_block", "rows_that_tell"]
+__all__ = ["hardly_shows", "parameter_error", "refine_block", "rows_that_tell"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
 _POOL = 8  # sequences drawn for each that is asked
-_SAFETY = 20.0  # the step's own error, and that of the fresh answers
+_SAFETY = 60.0  # the step's own error, and that of the fresh answers: an error was 18 steps in one of 30 runs
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
 # products 1 s
 _DENSE = 4000
 _HIDDEN_EPS = 1e-9  # rows of size one show an eps to its part of rounding, 1e-7 of 1e-9
+_HIDES = 1e-9  # of the answers: residual from which on a block is none of the family, whatever its eps
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
 _FIRST = RefinementOptions(
@@ -52,17 +55,19 @@ def refine_block(
     if 0 < len(state.readout) < shape.width:  # a part of every V starts from a guess
         options = replace(options, iterations=_FROM_AFAR, improvement=_SLOWLY)
     held = BlockFit(shape, data, free_eps=False)
-    if (
-        _hardly_shows(state) or rms(held.residual(state)) > _NEAR * scale
-    ):  # far from the end eps would run away
+    hidden = hardly_shows(state)
+    if hidden or rms(held.residual(state)) > _NEAR * scale:  # eps would run away
         state = refine(held, state, options).state
+    if hidden and not shape.norm_first:
+        off = float(np.abs(held.residual(state)).max()) / scale
+        return (with_hidden_eps(asks, shape, state, rng) if off < _HIDES else state), off
     fit = BlockFit(shape, (*data, *_where_eps_shows(asks, shape, state, rng)))
     final = refine(fit, state, options).state
     residual = fit.residual(final)
     return final, float(np.abs(residual).max()) / scale
 
 
-def _hardly_shows(state: BlockState) -> bool:
+def hardly_shows(state: BlockState) -> bool:
     """Whether an eps is so small that usual rows do not tell it."""
     return bool(state.log_eps.min() < np.log(_HIDDEN_EPS))
 
@@ -72,7 +77,7 @@ def _where_eps_shows(
 ) -> tuple[Sequences, ...]:
     """Single rows whose residual stream is as small as the second norm's eps, where usual rows do not tell
     it. Errors of the stream count for more there, the smaller it is, and weights for less."""
-    if not (shape.norm_first and _hardly_shows(state)):
+    if not (shape.norm_first and hardly_shows(state)):
         return ()
     path = np.einsum("dhr,hrk->dk", state.outputs[:, :-1].reshape(shape.width, state.heads, -1), state.values)
     eps = np.exp(state.log_eps)
@@ -101,7 +106,26 @@ def _sequences(
         answers = asks(rows)
         weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1))
         groups.append(Sequences(rows, answers, weights))
-    return tuple(groups)
+    return (*groups, *_beyond_rare(asks, shape, state, groups, rng))
+
+
+def _beyond_rare(
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    groups: list[Sequences],
+    rng: np.random.Generator,
+) -> tuple[Sequences, ...]:
+    """Single rows for neurons of a post-norm block that are on, or off, in too few sequences."""
+    if shape.norm_first or shape.activation.smooth:
+        return ()
+    radius = float(np.sqrt(shape.width))
+    seen = np.concatenate([forward_pass(shape, state, group.rows).middle for group in groups])
+    u = beyond_rare_hyperplanes(state.inner, seen, radius, rng)
+    if not len(u):
+        return ()
+    x = single_rows(shape, state).rows_of(rng.uniform(0.5, 3.0, (len(u), 1)) * u)[:, None]
+    return (Sequences(x, asks(x), np.ones(len(x))),)
 
 
 def rows_that_tell(shape: BlockShape, state: BlockState, rows: Array, count: int) -> Array:
@@ -137,13 +161,14 @@ def parameter_error(
     state: BlockState,
     rng: np.random.Generator,
     lengths: tuple[int, ...] = _LENGTHS,
-) -> float:
-    """A bound on the relative error of the parameters: how far one step on fresh sequences alone would move
-    them.
+) -> tuple[float, float]:
+    """Bounds on the relative error of the parameters, with and without both eps: how far one step on fresh
+    sequences alone would move them.
 
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
+    apart = hardly_shows(state) and not shape.norm_first
     data = (*_sequences(asks, shape, state, rng, lengths), *_where_eps_shows(asks, shape, state, rng))
     step = RefinementOptions(
         iterations=1,
@@ -153,6 +178,9 @@ def parameter_error(
         inner_iterations=1000,
         inner_tolerance=1e-3,
     )
-    moved = refine(BlockFit(shape, data), state, step).state
-    model = state.model(shape)
-    return float(_SAFETY * max(model.distance(moved.model(shape)), EPS))
+    moved = refine(BlockFit(shape, data, free_eps=not apart), state, step).state
+    if apart:
+        moved = with_hidden_eps(asks, shape, moved, rng)
+    model, same_eps = state.model(shape), replace(moved, log_eps=state.log_eps)
+    whole, weights = (model.distance(there.model(shape)) for there in (moved, same_eps))
+    return float(_SAFETY * max(whole, EPS)), float(_SAFETY * max(weights, EPS))

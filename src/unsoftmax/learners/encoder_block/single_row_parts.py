@@ -48,7 +48,7 @@ def one_row_parts(
     state, off = refine_block(asks, shape, state, rng, lengths=(1,))
     if off > _FITS:
         return {}
-    bound = parameter_error(asks, shape, state, rng, lengths=(1,))
+    bound, _ = parameter_error(asks, shape, state, rng, lengths=(1,))
     model = state.model(shape)
     rows = rng.standard_normal((_FRESH, 1, shape.width)) * np.exp(rng.uniform(-1.5, 1.5, (_FRESH, 1, 1)))
     answers = asks(rows)

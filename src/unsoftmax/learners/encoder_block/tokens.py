@@ -24,8 +24,8 @@ class Tokens(Protocol):
     def width(self) -> int: ...
 
     @property
-    def radius(self) -> float:
-        """Size of a typical token."""
+    def reach(self) -> float:
+        """Size of the largest differences of tokens that are tried."""
 
     def askers(self, count: int, rng: np.random.Generator) -> Array:
         """(count, p) asking rows."""
@@ -44,6 +44,10 @@ class SphereTokens:
     width: int
     radius: float
 
+    @property
+    def reach(self) -> float:
+        return self.radius
+
     def askers(self, count: int, rng: np.random.Generator) -> Array:
         return self.radius * unit_rows(rng.standard_normal((count, self.width)))
 
@@ -59,13 +63,19 @@ class SphereTokens:
 
 @dataclass(frozen=True)
 class FreeTokens:
-    """Tokens of any norm; asking rows have about this one."""
+    """Tokens of any norm, with differences up to about this reach; asking rows are so many times as large.
+
+    Scores grow with the asking row, what keys add does not: behind large asking rows small differences take
+    heads apart, and a guess of the stream y from the asking row alone is a good one.
+    """
 
     width: int
-    radius: float
+    reach: float
+    asking: float = 1.0
 
     def askers(self, count: int, rng: np.random.Generator) -> Array:
-        return np.asarray(self.radius / np.sqrt(self.width) * rng.standard_normal((count, self.width)))
+        size = self.asking * self.reach / np.sqrt(self.width)
+        return np.asarray(size * rng.standard_normal((count, self.width)))
 
     def askers_beside(self, difference: Array, count: int, rng: np.random.Generator) -> Array:
         return self.askers(count, rng)
