@@ -34,9 +34,9 @@ _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more row
 # general pairs a parameter at most, where heads share the answers: a fit to more takes longer, and is hardly
 # better. One head is known as well from half as many
 _MOST_PAIRS = 2.0
-# times as many general pairs in coarse arithmetic: layers of width 16 in bfloat16 then deviate by 0.68 of
-# their own rounding (at most 0.97 in 25), else by 0.75 (1.22)
-_COARSE_EFFORT = 3.0
+# times as many general pairs in coarse arithmetic: with three times as many, one of 25 layers of width 16 in
+# bfloat16 deviated by more than its own rounding (1.08)
+_COARSE_EFFORT = 6.0
 _FIRST = RefinementOptions(
     iterations=25, damping=1e-5, improvement=2e-2, inner_iterations=60, inner_tolerance=1e-2
 )

@@ -30,7 +30,8 @@ from unsoftmax.solvers.vector_heads import VectorHeads
 __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
-_LEAST_GENERAL = 0.8  # the same of random sequences before ranks are known, however dear the start was
+# the same of random sequences before ranks are known, and the least of them, however dear the start was
+_FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
 # size, pairs of rows single scores
@@ -100,8 +101,10 @@ def fit_vector_heads(
     heads = _first_heads(start, values, baseline)
     shown = rows_shown(heads.heads, heads.outputs)
     if heads.unknowns <= MANY:
-        least = int(_LEAST_GENERAL * heads.parameters / heads.outputs)
-        blocks += _general(queries, start.size, least, shown, rng, limit)
+        unit = heads.parameters / heads.outputs
+        left = PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs - FRESH_QUERIES - counted.asked
+        first = int(np.clip(left, _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
+        blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
