@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -27,6 +28,9 @@ _CHUNK = 4  # directions asked at a time
 # smallest singular value of all heads' output spaces side by side, from which they take the sum of the values
 # apart; nearer spaces, as those of heads with nearly equal values, would multiply errors by its inverse
 _APART = 0.03
+# noises: values nearer than this, as plateaus tell them, leave no start for the scores (at 1e-4, W is off by
+# a fifth to all of its size)
+_EQUAL = 300.0
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
 _MOVES = (0.2, 0.06, 0.02)
@@ -80,13 +84,27 @@ def read_values(
             continue
         for part in _MOVES:
             try:
-                return _values(chosen, baseline, min(farthest, part * chosen.gap), rng)
+                values = _values(chosen, baseline, min(farthest, part * chosen.gap), rng)
+                _refuse_equal(values, baseline)
+                return values
             except _Unreadable as reason:
                 reasons.append(str(reason))
     raise Unresolved(
         "the plateaus of saturated scores do not add up to the values of single heads, as when two heads "
         f"have nearly equal or opposite values ({'; '.join(dict.fromkeys(reasons))})"
     )
+
+
+def _refuse_equal(values: Array, baseline: Baseline) -> None:
+    """Raises Unresolved where two heads have equal or opposite values: no answer shows what each attends to."""
+    H, sizes = len(values), np.linalg.norm(values, axis=(1, 2))
+    for h, k in combinations(range(H), 2):
+        apart = min(float(np.linalg.norm(values[h] - sign * values[k])) for sign in (1.0, -1.0))
+        if apart < _EQUAL * baseline.noise * float(max(sizes[h], sizes[k])):
+            raise Unresolved(
+                f"heads {h + 1} and {k + 1} of {H} have nearly equal or opposite values (up to "
+                f"{apart / sizes[h]:.0e}), so no answer shows what each attends to"
+            )
 
 
 def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.random.Generator) -> _Plateaus:

@@ -76,7 +76,8 @@ def recover_heads(
 
 def _judged(asker: Asks, fitted: FittedHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
     model = as_model(fitted.heads)
-    errors = bound_errors(fitted.fit, fitted.heads, bits, rng)
+    cancelled = fitted.baseline.cancelled(fitted.heads.v, bits)
+    errors = bound_errors(fitted.fit, fitted.heads, bits, rng, cancelled)
     check = check_fresh(asker, model, bits, fitted.baseline.noise, rng)
     baseline = fitted.baseline
     return RecoveredHeads(model, errors, check, baseline.noise, fitted.left, baseline.coarse)

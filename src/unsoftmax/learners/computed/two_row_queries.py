@@ -183,6 +183,10 @@ class Baseline:
         each = float(np.linalg.norm(values) / np.sqrt(len(self.v_sum)))
         return max(self.unit_rounding, _OF_EACH * 2.0**-bits * each)
 
+    def cancelled(self, values: Array, bits: int) -> bool:
+        """Whether heads with these readouts or values nearly cancel in a single row."""
+        return self.rounding_of(values, bits) > self.unit_rounding
+
     @property
     def largest(self) -> float:
         """Of the readouts' entries, or of the rows of their matrix."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.attempts import first_believed
-from unsoftmax.learners.computed.error_bound import HeadErrors, few_draws
+from unsoftmax.learners.computed.error_bound import CANCELLED, HeadErrors, few_draws
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
@@ -66,4 +66,5 @@ def _errors(fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> H
         in_v = np.linalg.norm(dV, axis=(1, 2)) / values
         return in_W, in_v, float(np.linalg.norm(dc)) / largest, float(np.abs(dc).max())
 
-    return HeadErrors.drawn(map(change, spread.draw(count, rng)), bits, _FACTOR)
+    factor = _FACTOR * (CANCELLED if fitted.baseline.cancelled(heads.values, bits) else 1.0)
+    return HeadErrors.drawn(map(change, spread.draw(count, rng)), bits, factor)
