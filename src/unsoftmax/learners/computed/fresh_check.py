@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows, rms
-from unsoftmax.learners.computed.prices import FRESH_LENGTHS
+from unsoftmax.learners.computed.prices import FRESH_LENGTHS, FRESH_LENGTHS_OF_VECTORS
 from unsoftmax.learners.computed.two_row_queries import Asks, TwoRowQueries
 from unsoftmax.models import MultiHead
 
@@ -43,7 +43,7 @@ def check_fresh(
     bound = asker.input_bound
     left: list[Array] = []
     for size in sorted(sizes):
-        for length, count in FRESH_LENGTHS:
+        for length, count in FRESH_LENGTHS if model.outputs is None else FRESH_LENGTHS_OF_VECTORS:
             batch = size * np.clip(rng.standard_normal((count, length, d)), -2.0, 2.0)
             if bound is not None:
                 longest = float(longest_rows(batch).max())

@@ -96,7 +96,7 @@ def read_values(
 
 
 def _refuse_equal(values: Array, baseline: Baseline) -> None:
-    """Raises Unresolved where two heads have equal or opposite values: no answer shows what each attends to."""
+    """Raises Unresolved where two heads have equal or opposite values: their weights do not show apart."""
     H, sizes = len(values), np.linalg.norm(values, axis=(1, 2))
     for h, k in combinations(range(H), 2):
         apart = min(float(np.linalg.norm(values[h] - sign * values[k])) for sign in (1.0, -1.0))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["FRESH_LENGTHS", "FRESH_QUERIES", "PRICE_OF_NUMBERS", "PRICE_OF_VECTORS", "first_pairs"]
+__all__ = [
+    "FRESH_LENGTHS",
+    "FRESH_LENGTHS_OF_VECTORS",
+    "FRESH_QUERIES",
+    "FRESH_QUERIES_OF_VECTORS",
+    "PRICE_OF_NUMBERS",
+    "PRICE_OF_VECTORS",
+    "first_pairs",
+]
 
 # queries a parameter that the start, without its first general pairs, and the general pairs together should
 # cost: 4.5 with the first general pairs of wide layers, and with the fresh sequences
@@ -10,9 +18,11 @@ PRICE_OF_NUMBERS = 4.2
 # queries, in units of parameters over outputs, that all should cost; with what the first look asks of a skip
 # connection, layers of width 16 stay below 8
 PRICE_OF_VECTORS = 7.5
-# rows of fresh sequences, and how many there are of each size of rows
+# rows of fresh sequences, and how many there are of each of two sizes of rows; half as many vectors, each of
+# which shows many numbers
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))
-FRESH_QUERIES = 2 * sum(count for _, count in FRESH_LENGTHS)  # of two sizes at most
+FRESH_LENGTHS_OF_VECTORS = ((2, 8), (5, 4), (17, 4))
+FRESH_QUERIES, FRESH_QUERIES_OF_VECTORS = 64, 32
 
 
 def first_pairs(heads: int, rank: int, parameters: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.output_spaces import read_values
-from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_VECTORS
+from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -102,17 +102,21 @@ def fit_vector_heads(
     shown = rows_shown(heads.heads, heads.outputs)
     if heads.unknowns <= MANY:
         unit = heads.parameters / heads.outputs
-        left = PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs - FRESH_QUERIES - counted.asked
+        left = (
+            PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs
+            - FRESH_QUERIES_OF_VECTORS
+            - counted.asked
+        )
         first = int(np.clip(left, _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
         blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
-        count = int(price * parameters) - FRESH_QUERIES - counted.asked
+        count = int(price * parameters) - FRESH_QUERIES_OF_VECTORS - counted.asked
         if part and count < part * counted.asked:
             break
-        counted.expect(max(count, 0) + FRESH_QUERIES)
+        counted.expect(max(count, 0) + FRESH_QUERIES_OF_VECTORS)
         blocks += _general(queries, start.size, max(count, 0), shown, rng, limit)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
