@@ -31,6 +31,7 @@ _APART = 0.03
 # noises: values nearer than this, as plateaus tell them, leave no start for the scores (at 1e-4, W is off by
 # a fifth to all of its size)
 _EQUAL = 300.0
+_MOST_EQUAL = 1e-3  # of the values: coarse arithmetic has noise in all of them
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
 _MOVES = (0.2, 0.06, 0.02)
@@ -100,7 +101,7 @@ def _refuse_equal(values: Array, baseline: Baseline) -> None:
     H, sizes = len(values), np.linalg.norm(values, axis=(1, 2))
     for h, k in combinations(range(H), 2):
         apart = min(float(np.linalg.norm(values[h] - sign * values[k])) for sign in (1.0, -1.0))
-        if apart < _EQUAL * baseline.noise * float(max(sizes[h], sizes[k])):
+        if apart < min(_EQUAL * baseline.noise, _MOST_EQUAL) * float(max(sizes[h], sizes[k])):
             raise Unresolved(
                 f"heads {h + 1} and {k + 1} of {H} have nearly equal or opposite values (up to "
                 f"{apart / sizes[h]:.0e}), so no answer shows what each attends to"
