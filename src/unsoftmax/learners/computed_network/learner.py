@@ -21,7 +21,9 @@ __all__ = ["ComputedNetworkLearner"]
 
 _LOOKED = 64  # rows at which rounding is measured
 _FRESH = 256
-_EXPLAINED = 1.6  # fresh deviations over the rounding: right networks left 0.9 to 1.2
+# fresh deviations over the rounding, of which nearby rows share a part: right networks left 0.9 to 1.8, the
+# most where rows are short
+_EXPLAINED = 3.0
 # of the unit of the format: the last step alone rounds by so much; rows whose sums are exact show less
 _LAST_STEP = 0.25
 _DRAWS = 60
