@@ -74,7 +74,9 @@ def _solved(
     ]
 
 
-def _plane(plane: Array, places: Array, offsets: Array, scale: float, good: NDArray[np.bool_]) -> Array | None:
+def _plane(
+    plane: Array, places: Array, offsets: Array, scale: float, good: NDArray[np.bool_]
+) -> Array | None:
     """The hyperplane through places + offset·w, by least squares without places that miss it by far more than
     rounding explains: other hyperplanes that are known a little wrong move an offset, and no jump. scale: of
     the rounding of offsets."""
