@@ -1,0 +1,1 @@
+"""One-layer Transformers that compute in float32."""
