@@ -25,6 +25,7 @@ from unsoftmax.answers.arithmetic import (
     judge_nearby,
     nearby_rows,
 )
+from unsoftmax.answers.cast_rows import CAST_ROWS, casts_rows
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -50,6 +51,7 @@ __all__ = [
     "BesideOthers",
     "Identified",
     "identify",
+    "identify_cast_rows",
     "look_at_arithmetic",
     "look_beside_others",
     "look_nearby",
@@ -165,6 +167,8 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     largest_far = float(np.abs(near.all).max()) * max(1.0, straight / near.size)
     if isinstance(found.answers, Within) and found.answers.tau < _ROUNDED * largest_far:
         found = _inside(asker, rng, farthest, found)
+    elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
+        found = cast  # on its grid of rows, such a function is as exact as any
     return _clipped(found, clip)
 
 
@@ -180,8 +184,22 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
             bends = beside is None or not beside.straight
             return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
-        return found
+        cast = None if isinstance(found.answers, Stored) else identify_cast_rows(asker, rng.spawn(1)[0])
+        return found if cast is None else cast
     return Identified(Computed(seen.format, seen.noise), seen.sentence)
+
+
+def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | None:
+    """Answers that use all digits, to rows that are rounded first; None where they are not. 12 queries, and
+    60 where they are."""
+    before = asker.bill.total
+    with asker.phase(IDENTIFY):
+        if not casts_rows(asker, rng):
+            return None
+        longest = _FARTHEST if asker.input_bound is None else asker.input_bound
+        bends = look_at_arithmetic(asker, rng, longest).noise > _ROUNDED
+    short = FloatFormat.FLOAT32
+    return Identified(Computed(short, short.unit), CAST_ROWS, asker.bill.total - before, bends)
 
 
 def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.answers import Computed, identify
+from unsoftmax.answers.identify import identify_cast_rows
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
@@ -41,7 +42,7 @@ def run(
     if learner is not None:
         return _result(ledger, Attempt(ledger, known, family, streams).with_learner(learner), family)
     outcome = Attempt(ledger, known, family, streams).run(prepare)
-    if outcome.failed and not (outcome.known.told or outcome.known.identified) and known.outputs is None:
+    if outcome.failed and not (outcome.known.told or outcome.known.identified):
         outcome = _reconsidered(ledger, outcome, family, streams)
     if outcome.failed and family in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
         outcome = _beside_a_skip(ledger, outcome, family, streams)
@@ -54,10 +55,15 @@ def run(
 def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams: Streams) -> Outcome:
     """The answers looked exact, and no learner for exact ones succeeded: what does an identification say?"""
     try:
-        found = identify(ledger, streams(1, 1))
+        look = identify if ledger.outputs is None else identify_cast_rows
+        found = look(ledger, streams(1, 1))
     except Stop as stop:
         return replace(first, status=stop.status, reason=stop.reason)
-    known = replace(first.known.with_answers(found.answers, found.finding), identified=True)
+    if found is None:
+        return first
+    known = replace(
+        first.known.with_answers(found.answers, found.finding), identified=True, bends=found.bends
+    )
     if known.exact:
         return replace(first, known=known)
     return Attempt(ledger, replace(known, refuted=(), look=None), family, streams, 1).run()

@@ -32,7 +32,7 @@ _SAME = 1.05  # times the residual: what a fit without a neuron that was none le
 _NEAR_ZERO = 1e-3  # distance of hyperplanes from the origin, below which biases of zero are tried
 _CHANCE = 4.0  # what a neuron explains of answers to which it adds nothing is one, for each of its unknowns
 _SURELY = 1e3
-_TRIES = 2  # joint fits that do not arrive
+_TRIES = 3  # joint fits that do not arrive
 _MOST_FAINT, _STARTS = 4, 3
 _FIT_FAINT = RefinementOptions(iterations=40, damping=1e-2, improvement=1e-2, dense_limit=6000)
 _FIT = RefinementOptions(iterations=12, damping=1e-4, least_damping=1e-9, improvement=3e-2, dense_limit=6000)
@@ -79,12 +79,17 @@ def find_network(
             continue  # a joint fit without some neurons would bend the others
         fit = _with_points(ask, fit, neurons.inner, _SURPLUS * (width + 2), rng)
         inner = neurons.inner if whole else _with_faint(fit, neurons.inner, _WHOLE * noise, rng)
-        inner = _kept(fit, refine(fit, inner, _FIT).state)
-        best = min(best, usual_size(fit.residual(inner)) / noise)
-        if best < _ARRIVED:
-            inner = _without_biases(fit, _needed(fit, inner))
-            return FittedNetwork(fit, inner, usual_size(fit.residual(inner)) / noise)
-        tries, quiet = tries + 1, 0
+        for _ in range(_TRIES):
+            inner = _kept(fit, refine(fit, inner, _FIT).state)
+            left = usual_size(fit.residual(inner)) / noise
+            best = min(best, left)
+            if left < _ARRIVED:
+                inner = _without_biases(fit, _needed(fit, inner))
+                return FittedNetwork(fit, inner, usual_size(fit.residual(inner)) / noise)
+            if left > _WHOLE:
+                break
+            inner = _with_faint(fit, inner, _ARRIVED * noise, rng)
+        quiet, tries = 0, tries + 1
         if tries == _TRIES:
             break
     raise Unresolved(
