@@ -97,8 +97,9 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
     >>> [type(choice.learner).__name__ for choice in choose(Known(), None)]
     ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
     """
-    if isinstance(known.answers, Computed) and (known.bends or wanted is Family.ENCODER_BLOCK):
-        yield from _for_computed(known.answers, known, wanted)
+    inside = known.answers.inner if isinstance(known.answers, Clipped) and known.bends else known.answers
+    if isinstance(inside, Computed) and (known.bends or wanted is Family.ENCODER_BLOCK):
+        yield from _for_computed(inside, known, wanted)  # limits are flat pieces of a function that bends
         return
     if isinstance(known.answers, Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
         yield Choice(learner_for_answers(known.answers))

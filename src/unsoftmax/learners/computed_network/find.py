@@ -79,23 +79,30 @@ def find_network(
             continue  # a joint fit without some neurons would bend the others
         fit = _with_points(ask, fit, neurons.inner, _SURPLUS * (width + 2), rng)
         inner = neurons.inner if whole else _with_faint(fit, neurons.inner, _WHOLE * noise, rng)
-        for _ in range(_TRIES):
-            inner = _kept(fit, refine(fit, inner, _FIT).state)
-            left = usual_size(fit.residual(inner)) / noise
-            best = min(best, left)
-            if left < _ARRIVED:
-                inner = _without_biases(fit, _needed(fit, inner))
-                return FittedNetwork(fit, inner, usual_size(fit.residual(inner)) / noise)
-            if left > _WHOLE:
-                break
-            inner = _with_faint(fit, inner, _ARRIVED * noise, rng)
-        quiet, tries = 0, tries + 1
+        found = _fitted(fit, inner, noise, rng)
+        if found.left < _ARRIVED:
+            return found
+        best, quiet, tries = min(best, found.left), 0, tries + 1
         if tries == _TRIES:
             break
     raise Unresolved(
         f"{len(neurons)} neurons were found by their kinks, and leave {best:.1g} times the rounding of the "
         "answers"
     )
+
+
+def _fitted(fit: NetworkFit, inner: Array, noise: float, rng: np.random.Generator) -> FittedNetwork:
+    """All neurons together, with fainter ones beside them while something is left."""
+    for _ in range(_TRIES):
+        inner = _kept(fit, refine(fit, inner, _FIT).state)
+        left = usual_size(fit.residual(inner)) / noise
+        if left < _ARRIVED:
+            inner = _without_biases(fit, _needed(fit, inner))
+            return FittedNetwork(fit, inner, usual_size(fit.residual(inner)) / noise)
+        if left > _WHOLE:
+            break
+        inner = _with_faint(fit, inner, _ARRIVED * noise, rng)
+    return FittedNetwork(fit, inner, left)
 
 
 def _with_faint(fit: NetworkFit, inner: Array, explained: float, rng: np.random.Generator) -> Array:
