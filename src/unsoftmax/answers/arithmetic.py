@@ -14,7 +14,7 @@ import numpy as np
 from unsoftmax.arrays import Array, longest_rows, rms
 from unsoftmax.float_formats import FloatFormat, smallest_format
 
-__all__ = ["Arithmetic", "arithmetic_rows", "judge_arithmetic", "judge_nearby", "nearby_rows"]
+__all__ = ["MOST_UNITS", "Arithmetic", "arithmetic_rows", "judge_arithmetic", "judge_nearby", "nearby_rows"]
 
 _LINES = 10  # 20 second differences in all: their mean square is known to a third
 # rounding of what is computed grows with the rows, that of the last step alone with the answer
@@ -26,7 +26,7 @@ _GROWTH = 4.0
 # (20 lines)
 _ONE_ROUNDING = 2.0
 # units of the format: layers of width 8 to 384 were off by 2 to 10, and what is off by far more bends
-_MOST_UNITS = 40.0
+MOST_UNITS = 40.0
 # steps between rows nearby: float32 holds 1/8 and 2^-19 side by side, and what a function of size one bends
 # by over seven of them in every column, d·49·2^-38, is below its rounding 2^-24 up to d = 300. With 2^-16
 # one stored function in six was taken for a computed one; from 2^-18 on none of 60
@@ -56,7 +56,7 @@ class Arithmetic:
     @property
     def bends(self) -> bool:
         """Single rows are so far off lines that no rounding of a float32 layer explains it."""
-        return self.stored is FloatFormat.FLOAT32 and self.noise >= _MOST_UNITS * self.stored.unit
+        return self.stored is FloatFormat.FLOAT32 and self.noise >= MOST_UNITS * self.stored.unit
 
     @property
     def sentence(self) -> str:
@@ -109,7 +109,7 @@ def judge_arithmetic(answers: Array) -> Arithmetic:
     beyond = beyond or _more_than_one_rounding(values, seconds, unit)
     grows = bool(noises[-1] > _GROWTH * noises[0])
     inside = stored or FloatFormat.FLOAT32  # answers that are float64 numbers: read out of a float32 layer
-    usual = inside.unit / 8.0 < noise < _MOST_UNITS * inside.unit
+    usual = inside.unit / 8.0 < noise < MOST_UNITS * inside.unit
     computed = beyond and grows and usual
     return Arithmetic(stored, inside if computed else None, max(noise, unit))
 
@@ -154,5 +154,5 @@ def judge_nearby(answers: Array) -> Arithmetic:
     ratios = np.sort((seconds**2 / expected).mean(axis=1))[: int(_KINKS * _PLACES)]
     sizes = np.sort((seconds**2).mean(axis=1))[: int(_KINKS * _PLACES)]
     noise = float(np.sqrt(sizes.mean() / 6.0)) / max(rms(values), 1e-300)
-    computed = float(ratios.mean()) > _ONE_ROUNDING and noise < _MOST_UNITS * unit
+    computed = float(ratios.mean()) > _ONE_ROUNDING and noise < MOST_UNITS * unit
     return Arithmetic(stored, stored if computed else None, max(noise, unit))

@@ -19,13 +19,14 @@ from unsoftmax.answers.along_rays import (
     rounding_of,
 )
 from unsoftmax.answers.arithmetic import (
+    MOST_UNITS,
     Arithmetic,
     arithmetic_rows,
     judge_arithmetic,
     judge_nearby,
     nearby_rows,
 )
-from unsoftmax.answers.cast_rows import CAST_ROWS, casts_rows
+from unsoftmax.answers.cast_rows import cast_format
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -184,22 +185,29 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
             bends = beside is None or not beside.straight
             return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
-        cast = None if isinstance(found.answers, Stored) else identify_cast_rows(asker, rng.spawn(1)[0])
-        return found if cast is None else cast
+        cast = identify_cast_rows(asker, rng.spawn(1)[0])
+        stored = (
+            cast is not None
+            and isinstance(cast.answers, Computed)
+            and found.answers == Stored(cast.answers.format)
+        )
+        return found if cast is None or stored else cast
     return Identified(Computed(seen.format, seen.noise), seen.sentence)
 
 
 def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | None:
-    """Answers that use all digits, to rows that are rounded first; None where they are not. 12 queries, and
-    60 where they are."""
+    """Answers with more digits than the format to which rows are rounded first; None where they are not
+    rounded. 12 queries, and 80 where they are."""
     before = asker.bill.total
     with asker.phase(IDENTIFY):
-        if not casts_rows(asker, rng):
+        short = cast_format(asker, rng)
+        if short is None:
             return None
         longest = _FARTHEST if asker.input_bound is None else asker.input_bound
-        bends = look_at_arithmetic(asker, rng, longest).noise > _ROUNDED
-    short = FloatFormat.FLOAT32
-    return Identified(Computed(short, short.unit), CAST_ROWS, asker.bill.total - before, bends)
+        noise = max(look_at_arithmetic(asker, rng, longest).noise, short.unit)
+    text = f"every row is answered as the same row in {short}"
+    bends = noise > MOST_UNITS * short.unit
+    return Identified(Computed(short, short.unit if bends else noise), text, asker.bill.total - before, bends)
 
 
 def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:

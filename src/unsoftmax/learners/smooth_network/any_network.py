@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.answers.cast_rows import casts_rows
+from unsoftmax.answers.cast_rows import cast_format
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Claim
@@ -48,7 +48,7 @@ class NetworkLearner:
             try:
                 return learner.learn(asker, known, rng)
             except OutsideClass as stop:
-                if learner is self.kinked and casts_rows(asker, rng.spawn(1)[0]):
+                if learner is self.kinked and cast_format(asker, rng.spawn(1)[0]) is not None:
                     return ComputedNetworkLearner().learn(asker, known, rng)
                 stops.append(stop)
             except ShortAnswers as stop:
