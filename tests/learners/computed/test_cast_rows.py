@@ -49,3 +49,24 @@ def test_another_function_behind_rounded_rows_is_never_recovered() -> None:
     short = _cast(head)
     result = unsoftmax.recover(lambda rows: short(rows) + 1e-3 * np.tanh(short(rows)), width=6, seed=3)
     assert not result.status.recovered
+
+
+def test_coarse_steps_behind_a_float32_readout_are_named_and_recovered() -> None:
+    torch = pytest.importorskip("torch")
+    from tests.learners.computed.float_layers import FloatLayer, random_layer
+
+    layer = random_layer(16, 2, 4)
+    readout = torch.from_numpy(np.random.default_rng(4).standard_normal(16) / 4.0).float()
+
+    def target(X: Array) -> Array:
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+            rows = torch.from_numpy(X).float()
+            last = layer(rows, rows, rows, need_weights=False)[0][:, -1]
+        return np.asarray((last.float() @ readout).double().numpy())
+
+    result = unsoftmax.recover(target, width=16)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert any("computed in bfloat16" in finding.value for finding in result.findings)
+    truth = FloatLayer(layer, torch.float32, readout.double().numpy()).truth()
+    assert result.unwrap().distance(truth) <= (result.error_bound or 0.0) < 0.05
+    assert result.queries.total < 10_000

@@ -55,7 +55,7 @@ def learn_one_row(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> 
     sequences = stored_sequences(asker, held)
 
     def ask(points: Array) -> Array:
-        return sequences(points[:, None])[:, None]
+        return sequences(points[:, None]).reshape(-1, 1)
 
     def rounding(points: Array, answers: Array) -> float:
         some = points[:_LOOKED, None]

@@ -94,7 +94,7 @@ def _with_sequences(
     fit: AttentionFit, asks: AsksSequences, rows: Array, held: FloatFormat, rng: np.random.Generator
 ) -> AttentionFit:
     """Weighted so that rounding, which grows with the answers, is one."""
-    answers = asks(rows)
+    answers = asks(rows).ravel()
     sizes = np.sqrt(rms(fit.folds(rows[:, -1])) ** 2 + answers**2)
     looked = rows[:_LOOKED]
     rounding = local_rounding(asks, looked, 1.0 / sizes[:_LOOKED], held, rng)

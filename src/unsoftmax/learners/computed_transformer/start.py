@@ -61,7 +61,7 @@ class Pairs:
         last = held.store(self.b)
         first = held.store(self.a + self.b)
         rows = np.concatenate([np.repeat(first[:, None], copies, axis=1), last[:, None]], axis=1)
-        return _crossings(self.folds, first - last, last, asks(rows))
+        return _crossings(self.folds, first - last, last, asks(rows).ravel())
 
 
 def find_attention(
