@@ -185,6 +185,8 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
             bends = beside is None or not beside.straight
             return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
+        if isinstance(found.answers, Stored) and not seen.bends:
+            return found
         cast = identify_cast_rows(asker, rng.spawn(1)[0])
         stored = (
             cast is not None

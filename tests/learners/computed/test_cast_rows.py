@@ -9,7 +9,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax.arrays import Array
-from unsoftmax.models import Model
+from unsoftmax.models import Model, ReluNetwork
 from unsoftmax.outcomes import Status
 
 
@@ -40,7 +40,7 @@ def test_a_network_behind_rounded_rows_is_recovered() -> None:
     network = unsoftmax.random_relu_network(6, 8, seed=45, biases=True)
     result = unsoftmax.recover_network(_cast(network), width=6, seed=3)
     assert result.status.recovered, result.reason
-    assert result.model is not None
+    assert isinstance(result.model, ReluNetwork)
     assert network.distance(result.model) <= (result.error_bound or 0.0) < 1e-5
 
 
