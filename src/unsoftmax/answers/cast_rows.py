@@ -10,13 +10,14 @@ from unsoftmax.ledger import Asker
 __all__ = ["cast_format"]
 
 _ROWS = 4
+_SHORTER = 0.9
 _MOVES = 16.0  # units of the format: a move that it holds
 _FORMATS = (FloatFormat.FLOAT32, FloatFormat.FLOAT16, FloatFormat.BFLOAT16)
 
 
 def cast_format(asker: Asker, rng: np.random.Generator) -> FloatFormat | None:
     """The shortest format in which rows get the same answers to the last bit, where a move of a few of its
-    units changes every answer; None where all digits of rows count. Two queries where they do, else 30.
+    units changes every answer; None where all digits of rows count. Three queries where they do, else 31.
 
     >>> import unsoftmax
     >>> head = unsoftmax.random_single_head(4, seed=0)
@@ -29,8 +30,9 @@ def cast_format(asker: Asker, rng: np.random.Generator) -> FloatFormat | None:
     rows = rng.standard_normal((_ROWS, 1, asker.width))
     longest = np.inf if asker.input_bound is None else asker.input_bound
     rows *= min(1.0, longest / (2.0 * float(np.linalg.norm(rows, axis=2).max())))
-    first, again = asker.ask(np.concatenate([rows[:1], FloatFormat.FLOAT32.store(rows[:1])]))
-    if not np.array_equal(first, again):
+    few = np.concatenate([rows[:1], FloatFormat.FLOAT32.store(rows[:1]), _SHORTER * rows[:1]])
+    first, again, shorter = asker.ask(few)
+    if not np.array_equal(first, again) or np.array_equal(first, shorter):  # equal, but not at a limit
         return None
     plain, found = asker.ask(rows).reshape(_ROWS, -1), None
     for held in _FORMATS:

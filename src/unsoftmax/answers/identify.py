@@ -199,7 +199,7 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
 
 def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | None:
     """Answers with more digits than the format to which rows are rounded first; None where they are not
-    rounded. Two queries, and 90 where they are."""
+    rounded. Three queries, and 90 where they are."""
     before = asker.bill.total
     with asker.phase(IDENTIFY):
         short = cast_format(asker, rng)
