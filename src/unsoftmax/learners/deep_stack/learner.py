@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.answers import Computed
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.families import Family
-from unsoftmax.float_formats import FloatFormat
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.deep_stack.find import find_stack
@@ -74,11 +74,7 @@ class DeepStackLearner:
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         rng = rng.spawn(1)[0]  # later learners draw what they would have drawn without this one
         held = known.answers.format if isinstance(known.answers, Computed) else None
-        if held not in (None, FloatFormat.FLOAT32):
-            raise Unresolved(
-                f"a deep stack that computes in {held} is not recovered; ask the same stack in float32 or "
-                "float64 (torch: module.double())"
-            )
+        _refuse_coarse(asker, held)
         answers = _RowAnswers(asker, held)
         if asker.outputs != asker.width:
             raise OutsideClass(ROW_TEST, f"{asker.outputs} numbers for rows of {asker.width} columns")
@@ -113,6 +109,17 @@ class DeepStackLearner:
         if stream.held is not None:
             note = f"computed in {stream.held}: the error bound holds with 99 % confidence"
         return Learned(whole(found.state), self.claim, error_bound=found.error(whole), note=note)
+
+
+def _refuse_coarse(asker: Asker, held: FloatFormat | None) -> None:
+    """Ends where numbers have too few digits for second derivatives, as far as answers until now show it."""
+    seen = [np.ravel(answer) for _, answer in asker.early_queries]
+    used = held or (smallest_format(np.concatenate(seen)) if seen else None)
+    if used not in (None, FloatFormat.FLOAT32):
+        raise Unresolved(
+            f"a deep stack that answers in {used} is not recovered; ask the same stack in float32 or float64 "
+            "(torch: module.double())"
+        )
 
 
 def _part(last: LastNorm) -> RecoveredPart[LastNorm]:
