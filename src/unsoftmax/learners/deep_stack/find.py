@@ -59,8 +59,8 @@ def find_stack(
         collapsed, read = _explained(jets, kinked, rng)
     else:
         jets = _best_reading(stream, rng, _SHORT_TERMS if short else (_JET_TERMS,), 1, bound)
-        coarse = layer if short else layer.single(noise / layer.sizes[0], bound)
-        collapsed, read = _collapsed(coarse, jets, rng, order=4 if short else 2)
+        coarse = [] if short else [layer.single(noise / layer.sizes[0], bound)]
+        collapsed, read = _collapsed([*coarse, layer], jets, rng, order=4 if short else 2)
     start = _ordered(collapsed, jets, read, rng, normed=normed)
     rows = rows_that_turn_on(collapsed.neurons, rng)
     return refine_stack(stream, start, rng, rounding=noise * layer.scales.top, rows=rows)
@@ -82,17 +82,19 @@ def _best_reading(
 
 
 def _collapsed(
-    layer: CollapsedLayer, jets: CollapsedLayer, rng: np.random.Generator, *, order: int
+    layers: list[CollapsedLayer], jets: CollapsedLayer, rng: np.random.Generator, *, order: int
 ) -> tuple[Collapsed, tuple[Array, Array]]:
-    """All neurons, and rows n with their c1; the first set of neurons that explains c0."""
+    """All neurons, and rows n with their c1; the first set of neurons that explains c0. The last layer is the
+    finest, and asked where sets found in the others are refused: they miss faint neurons."""
     wrong: Stop | None = None
-    for space in neuron_spaces(layer, rng, order=order):
-        try:
-            plain = space.ups is None
-            found = assemble_plain(layer, space, rng) if plain else assemble_gated(layer, space, rng)
-            return _explained(jets, found, rng)
-        except (OutsideClass, Unresolved) as stop:
-            wrong = stop
+    for number, layer in enumerate(layers, 1):
+        for space in neuron_spaces(layer, rng, order=order, few=number < len(layers)):
+            try:
+                plain = space.ups is None
+                found = assemble_plain(layer, space, rng) if plain else assemble_gated(layer, space, rng)
+                return _explained(jets, found, rng)
+            except (OutsideClass, Unresolved) as stop:
+                wrong = stop
     assert wrong is not None
     raise wrong
 

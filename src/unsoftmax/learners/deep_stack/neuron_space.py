@@ -54,13 +54,13 @@ class NeuronSpace:
 
 
 def neuron_spaces(
-    layer: CollapsedLayer, rng: np.random.Generator, *, order: int = 2
+    layer: CollapsedLayer, rng: np.random.Generator, *, order: int = 2, few: bool = True
 ) -> Iterator[NeuronSpace]:
     """Spaces in which a whole set of neurons was found, with more and more differentiated directions: where
     few dimensions are free, the set may be a wrong one. Raises `Unresolved` beyond what tells 0.15·d² gated
     neurons, or d - 4 directions.
 
-    order: of the stencil; a higher one is for short arithmetic.
+    order: of the stencil; a higher one is for short arithmetic. few: points end where a rank is clear.
     """
     d = layer.stream.width
     stencil = SphereStencil.for_jitter(layer.jitter(rng), order)
@@ -71,7 +71,7 @@ def neuron_spaces(
         )
     found_any, again = False, _AGAIN
     for _ in range(_ROUNDS):
-        curvature = _measured(layer, q, stencil, rng, few=order == 2)
+        curvature = _measured(layer, q, stencil, rng, few=few)
         rank, gap, space = _rank(curvature)
         if rank:
             seen = f"a space of {rank} of {q * (q + 1) // 2} dimensions"
