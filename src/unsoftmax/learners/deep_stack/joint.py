@@ -22,6 +22,7 @@ __all__ = ["FoundStack", "refine_stack", "rough_eps"]
 
 _SURPLUS = 1.6  # equations over unknowns
 _SURPLUS_ROUNDED = 5.0  # the same behind short arithmetic, where errors of answers average out
+_FEWEST = 384  # rows behind short arithmetic: of fewer, those of some sizes stand for a few unknowns alone
 _USUAL_EPS = 1e-6  # where no row is small enough to show it
 _EPS_SIZES = 2.0 ** -np.arange(6.0, 50.0, 2.0)  # rows from 0.016 to 4e-15: eps from 1e-4 to 1e-28
 _EPS_FACTORS = [10.0 ** (step * np.arange(-12.0, 12.5)) for step in (0.25, 0.02, 0.002)]
@@ -122,7 +123,7 @@ def refine_stack(
 
 def _rounded(stream: StreamReading, start: StackState, rng: np.random.Generator, rows: int) -> FoundStack:
     """The same behind short arithmetic: more rows, and the error from the covariance of the fit."""
-    count = max(int(_SURPLUS_ROUNDED * start.unknowns / stream.width) + 8, rows)
+    count = max(int(_SURPLUS_ROUNDED * start.unknowns / stream.width) + 8, rows, _FEWEST)
     fit, fresh = (_fit(stream, start, rows, rng) for rows in (count, max(count // 8, _LOOKED)))
     noise = _rounding(stream, fit, rng)
     state, left = start, np.inf
