@@ -107,7 +107,9 @@ class EncoderBlockLearner:
             with asker.phase("joint fit"):
                 state, off = refine_block(asks, shape, begin, rng)
             if off > _FITS:
-                reasons.append(f"the joint fit leaves {off:.1g} of the answers")
+                reasons.append(
+                    f"the joint fit leaves up to {10 ** np.ceil(np.log10(off)):.0e} of the answers"
+                )
                 continue
             with asker.phase("error bound"):
                 bound, weights_bound = parameter_error(asks, shape, state, rng)
