@@ -59,4 +59,5 @@ class NetworkLearner:
                 if learner is kinked:
                     raise
                 stops.append(stop)
-        raise stops[0]
+        # what one of them could not resolve may be in its class
+        raise next((stop for stop in stops if isinstance(stop, Unresolved)), stops[0])
