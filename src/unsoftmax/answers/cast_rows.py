@@ -9,7 +9,8 @@ from unsoftmax.ledger import Asker
 
 __all__ = ["cast_format"]
 
-_ROWS = 4
+# a format holds as many digits of rows of any size; a cache, or rounding to decimals, does not
+_SIZES = 16.0 ** np.arange(-1.0, 3.0)
 _SHORTER = 0.9
 _MOVES = 16.0  # units of the format: a move that it holds
 _FORMATS = (FloatFormat.FLOAT32, FloatFormat.FLOAT16, FloatFormat.BFLOAT16)
@@ -27,18 +28,18 @@ def cast_format(asker: Asker, rng: np.random.Generator) -> FloatFormat | None:
     >>> cast_format(unsoftmax.Ledger(unsoftmax.as_oracle(head)), np.random.default_rng(0)) is None
     True
     """
-    rows = rng.standard_normal((_ROWS, 1, asker.width))
+    rows = _SIZES[:, None, None] * rng.standard_normal((len(_SIZES), 1, asker.width))
     longest = np.inf if asker.input_bound is None else asker.input_bound
     rows *= min(1.0, longest / (2.0 * float(np.linalg.norm(rows, axis=2).max())))
     few = np.concatenate([rows[:1], FloatFormat.FLOAT32.store(rows[:1]), _SHORTER * rows[:1]])
     first, again, shorter = asker.ask(few)
     if not np.array_equal(first, again) or np.array_equal(first, shorter):  # equal, but not at a limit
         return None
-    plain, found = asker.ask(rows).reshape(_ROWS, -1), None
+    plain, found = asker.ask(rows).reshape(len(_SIZES), -1), None
     for held in _FORMATS:
         short = held.store(rows)
         moved = held.store(short * (1.0 + _MOVES * held.unit))
-        same, other = asker.ask(np.concatenate([short, moved])).reshape(2, _ROWS, -1)
+        same, other = asker.ask(np.concatenate([short, moved])).reshape(2, len(_SIZES), -1)
         if (plain == same).all():
             found = held if (other != same).any(axis=1).all() else None
         elif held is FloatFormat.FLOAT32:
