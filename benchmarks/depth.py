@@ -1,12 +1,10 @@
 """Deep pre-norm stacks and decoders through `recover`: how many seeds are right, queries, errors.
 
-python -m benchmarks.depth                  GELU and SwiGLU stacks of two to four layers
-python -m benchmarks.depth --only gelu-2    one row
-python -m benchmarks.depth bounds           a bound on the norm of rows, and the error that it leaves
-python -m benchmarks.depth others           other widths, activations, skips; post-norm, dropout, ...
-python -m benchmarks.depth others --short   the same in float32
-python -m benchmarks.depth float32          stacks that compute in float32
-python -m benchmarks.depth llama            whole decoders of --layers layers through log-probabilities
+python -m benchmarks.depth GELU and SwiGLU stacks of two to four layers python -m benchmarks.depth --only
+gelu-2 one row python -m benchmarks.depth bounds a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth others other widths, activations, skips; post-norm, dropout, ... python -m
+benchmarks.depth others --short the same in float32 python -m benchmarks.depth float32 stacks that compute in
+float32 python -m benchmarks.depth llama whole decoders of --layers layers through log-probabilities
 """
 
 from __future__ import annotations

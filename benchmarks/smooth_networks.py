@@ -49,8 +49,7 @@ def row(name: str, make: Callable[[int], Network | GatedNetwork], seeds: range, 
         worst = max(worst, off)
     print(
         f"| {name} | {seeds.start}-{seeds.stop - 1} | {right}/{len(seeds)} | "
-        f"{min(price):.2f}-{max(price):.2f} "
-        f"| {worst:.0e} | {np.median(seconds):.0f} |",
+        f"{min(price):.2f}-{max(price):.2f} | {worst:.0e} | {np.median(seconds):.0f} |",
         flush=True,
     )
 
@@ -85,8 +84,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     seeds = options.seeds or (2 if options.quick else 10)
     print(
-        "| network | seeds | right (1e-8) | queries / J(d + 2), gated: / parameters | worst parameter | "
-        "CPU s |"
+        "| network | seeds | right (1e-8) | queries / J(d + 2), gated: / parameters | worst parameter | CPU "
+        "s |"
     )
     print("|---|---|---|---|---|---|")
     for name, (label, make, unit) in cases(options.quick).items():

@@ -327,6 +327,6 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
         )
     return Status.UNRESOLVED, (
         f"the parameters are only known to a relative error of {known:.1g}, where rounding explains "
-        f"{most:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another "
-        "seed would help"
+        f"{most:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another seed "
+        "would help"
     )

@@ -25,10 +25,10 @@ _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin ag
 class Cost:
     """What a target of one size costs.
 
-    identification: what it takes to see what kind of answers these are. queries: what learning usually
-    takes. verification: what checks and certificate usually take, and `checks` what they take with the biases
-    that nobody has ruled out. one_attempt and limit: what learning takes at most, in one attempt and in all
-    that the learner may begin.
+    identification: what it takes to see what kind of answers these are. queries: what learning usually takes.
+    verification: what checks and certificate usually take, and `checks` what they take with the biases that
+    nobody has ruled out. one_attempt and limit: what learning takes at most, in one attempt and in all that
+    the learner may begin.
     """
 
     size: Size

@@ -22,8 +22,8 @@ _LEAST_NOISES = 1e3  # the same in fine arithmetic, in units of the noise
 
 @dataclass(frozen=True)
 class HeadScores:
-    """scores (B, H, n) of the rows x_i − x_N (B, n, d), and their expected errors; trust (B, H, n): 0 where
-    a weight is lost.
+    """scores (B, H, n) of the rows x_i − x_N (B, n, d), and their expected errors; trust (B, H, n): 0 where a
+    weight is lost.
     """
 
     rows: Array
@@ -67,8 +67,8 @@ def _cut(baseline: Baseline) -> float:
 
 
 def _weights(rows: Array, values: Array, wanted: Array, cut: float) -> tuple[Array, Array]:
-    """rows (G, n, d), each with k answers wanted (G, k, m): weights (G, k, H, n), and their expected
-    errors. cut: relative singular value of what the heads show, from which it counts.
+    """rows (G, n, d), each with k answers wanted (G, k, m): weights (G, k, H, n), and their expected errors.
+    cut: relative singular value of what the heads show, from which it counts.
     """
     (G, n, d), (H, _, m) = rows.shape, values.shape
     shown = rows.reshape(-1, d) @ values.transpose(1, 0, 2).reshape(d, -1)

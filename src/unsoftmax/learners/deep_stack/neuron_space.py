@@ -88,8 +88,8 @@ def neuron_spaces(
         return
     raise Unresolved(
         f"second derivatives along {q} directions span {seen}, and no set of neurons explains them; networks "
-        f"of more than about {_CAPACITY}·d² = {_CAPACITY * d * d:.0f} gated neurons in all layers "
-        "together are beyond this width"
+        f"of more than about {_CAPACITY}·d² = {_CAPACITY * d * d:.0f} gated neurons in all layers together "
+        "are beyond this width"
     )
 
 

@@ -37,8 +37,8 @@ _ROUNDS = 6
 
 
 def norm_eps(direction: Callable[[Array], Array], rays: Array, *, floor: float = _FLOOR) -> float:
-    """eps, from directions (n, m) of r at points y (n, k) along rays (R, k) of norm √d; the first two must
-    do where eps is a power of ten. floor: error of the directions."""
+    """eps, from directions (n, m) of r at points y (n, k) along rays (R, k) of norm √d; the first two must do
+    where eps is a power of ten. floor: error of the directions."""
     sizes = _sizes(_along(direction, rays[:_FEW_RAYS], _COARSE))
     few = _along(direction, rays[:_FEW_RAYS], sizes)
     score = partial(_score, _Pieces.of(few, sizes), floor)

@@ -133,8 +133,8 @@ class _Pass:
 
     @cached_property
     def path_factors(self) -> tuple[Array, Array]:
-        """Σ |z|²·JyᵀJy over rows and the mean of zzᵀ/|z|²: their Kronecker product stands for the part of
-        JᵀJ that belongs to A. Rows far below √eps have a Jy a thousand times as large and a z as small."""
+        """Σ |z|²·JyᵀJy over rows and the mean of zzᵀ/|z|²: their Kronecker product stands for the part of JᵀJ
+        that belongs to A. Rows far below √eps have a Jy a thousand times as large and a z as small."""
         s, d = self.state, len(self.state.value_path)
         eye = np.eye(d)
         inner = np.einsum("bk,ki->bki", self.slope * self.offered, s.gate) + np.einsum(

@@ -36,9 +36,9 @@ _NEAREST = 1e-3  # of a usual distance, how near to its fold a row may be: folds
 class VectorReluLearner:
     """Recovers g(x) = Uᵀrelu(A x + b) + L x + c, with vector answers, from its values.
 
-    Claim: exact in float64. Queries: those of one output; 12J + 4d more rows tell what neurons add to
-    each. Assumes: see `claim`. Recovers: neurons up to order,
-    reflection and scale. Fails when: `ReluNetworkLearner` does.
+    Claim: exact in float64. Queries: those of one output; 12J + 4d more rows tell what neurons add to each.
+    Assumes: see `claim`. Recovers: neurons up to order, reflection and scale. Fails when:
+    `ReluNetworkLearner` does.
     """
 
     family: ClassVar[Family] = Family.NETWORK

@@ -75,8 +75,8 @@ def has_query_bias(asker: Asker, v: Array, c: float, rounding: float, rng: np.ra
 
 
 def largest_score(asker: Asker, v: Array, c: float, rng: np.random.Generator) -> float:
-    """About the largest score of the longest rows that may be sent, where a first row a gets the weight
-    1/2 + s/4; infinite where weights do not grow with the rows as such scores do."""
+    """About the largest score of the longest rows that may be sent, where a first row a gets the weight 1/2 +
+    s/4; infinite where weights do not grow with the rows as such scores do."""
     bound = np.inf if asker.input_bound is None else asker.input_bound
     sizes = 0.49 * bound * np.array([[1.0], [0.5]])
     a, b = rng.standard_normal((2, _PAIRS, asker.width))

@@ -74,8 +74,8 @@ class FixedAsker:
             seen = agreement(TokenSequences(asker, _FEWEST, readout), y[:, 0], rng)
         if not isinstance(seen.answers, Exact):
             raise Unresolved(
-                "a fixed token asks, and that is learnt from exact answers; these are "
-                f"{seen.answers.name}: {seen.evidence}"
+                f"a fixed token asks, and that is learnt from exact answers; these are {seen.answers.name}: "
+                f"{seen.evidence}"
             )
         noise = ROUNDING * EPS * float(np.abs(y).max())
         empty = _empty_frame(y[references], third, counts)

@@ -128,8 +128,8 @@ class VectorOutputsLearner:
             if deviation <= max(_FAR, 1e3 * respond.rounding):
                 return model
         raise Unresolved(
-            f"the heads that were found deviate by {deviation:.1g} on fresh queries: they could not be "
-            "told apart; another seed, or longer rows (input_bound), may help"
+            f"the heads that were found deviate by {deviation:.1g} on fresh queries: they could not be told "
+            "apart; another seed, or longer rows (input_bound), may help"
         )
 
 
