@@ -24,7 +24,6 @@ from unsoftmax.cli.reproduce import reproduce
 from unsoftmax.cli.schema import schema
 from unsoftmax.cli.serve import serve
 from unsoftmax.cli.sweep import sweep
-from unsoftmax.oracles.time_limit import calls_left_behind
 
 __all__ = ["app", "run"]
 
@@ -73,7 +72,8 @@ def run() -> int:
     else:
         status = 0
     status = _flushed(status)
-    if calls_left_behind():
+    limits = sys.modules.get("unsoftmax.oracles.time_limit")  # loaded where a target has one
+    if limits is not None and limits.calls_left_behind():
         os._exit(status)
     return status
 
