@@ -23,7 +23,10 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built by whichever worker comes first; MkDocs in strict mode fails on a broken link."""
-    shared = tmp_path_factory.getbasetemp().parent
+    own = tmp_path_factory.getbasetemp()
+    shared = (
+        own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    )  # one process shares nothing
     folder = shared / "site"
     with (shared / "site.lock").open("w") as door:
         fcntl.flock(door, fcntl.LOCK_EX)
