@@ -24,9 +24,7 @@ ROOT = Path(__file__).parent.parent
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built by whichever worker comes first; MkDocs in strict mode fails on a broken link."""
     own = tmp_path_factory.getbasetemp()
-    shared = (
-        own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    )  # one process shares nothing
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own  # one process shares nothing
     folder = shared / "site"
     with (shared / "site.lock").open("w") as door:
         fcntl.flock(door, fcntl.LOCK_EX)
