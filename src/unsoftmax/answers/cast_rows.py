@@ -8,7 +8,7 @@ from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Asker
 
-__all__ = ["cast_format"]
+__all__ = ["cast_format", "even_part"]
 
 _ROWS = 4
 _LONG, _INSIDE = 16.0, 0.4  # size of the rows that tell a format from decimals; units that a format drops
@@ -65,3 +65,13 @@ def _rounds(asker: Asker, held: FloatFormat, rng: np.random.Generator, longest: 
             continue
         return bool((answers[0] == answers[1]).all())
     return False
+
+
+def even_part(asker: Asker, rng: np.random.Generator, longest: float) -> float:
+    """How far opposite rows of usual size are from being answered affinely, relative to their answers: a
+    residual connection hides what bends beside longer ones."""
+    rows = rng.standard_normal((4, 1, asker.width))
+    rows *= min(1.0, longest / float(np.linalg.norm(rows, axis=2).max()))
+    answers = asker.ask(np.concatenate([rows, -rows, np.zeros_like(rows[:1])]))
+    off = answers[:4] + answers[4:8] - 2.0 * answers[8:]
+    return float(np.abs(off).max() / max(float(np.abs(answers).max()), 1e-300))

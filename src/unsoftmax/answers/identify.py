@@ -26,7 +26,7 @@ from unsoftmax.answers.arithmetic import (
     judge_nearby,
     nearby_rows,
 )
-from unsoftmax.answers.cast_rows import cast_format
+from unsoftmax.answers.cast_rows import cast_format, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
     Answers,
@@ -210,20 +210,10 @@ def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | N
             return None
         longest = _FARTHEST if asker.input_bound is None else asker.input_bound
         noise = max(look_at_arithmetic(asker, rng, longest).noise, short.unit)
-        even = 0.0 if short is FloatFormat.FLOAT32 else _even_part(asker, rng, longest)
+        even = 0.0 if short is FloatFormat.FLOAT32 else even_part(asker, rng, longest)
     text = f"every row is answered as the same row in {short}"
     bends = noise > MOST_UNITS * short.unit or even > _EVEN_UNITS * short.unit
     return Identified(Computed(short, short.unit if bends else noise), text, asker.bill.total - before, bends)
-
-
-def _even_part(asker: Asker, rng: np.random.Generator, longest: float) -> float:
-    """How far opposite rows of usual size are from being answered affinely, relative to their answers: a
-    residual connection hides what bends beside longer ones."""
-    rows = rng.standard_normal((4, 1, asker.width))
-    rows *= min(1.0, longest / float(np.linalg.norm(rows, axis=2).max()))
-    answers = asker.ask(np.concatenate([rows, -rows, np.zeros_like(rows[:1])]))
-    off = answers[:4] + answers[4:8] - 2.0 * answers[8:]
-    return float(np.abs(off).max() / max(float(np.abs(answers).max()), 1e-300))
 
 
 def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:

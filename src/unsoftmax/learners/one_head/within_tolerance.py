@@ -138,16 +138,19 @@ def learn_behind(
     moved: float,
     repeats: int = 1,
 ) -> tuple[SingleHead, float, float]:
-    """The head behind a measured readout, and the relative errors of W and of v, at most. moved: by how much
-    a query bias moves scores."""
-    w0 = None
+    """The head behind a measured readout, and the relative errors of W and of v, at most. moved: how far
+    a query bias moved an answer, 0 without one."""
+    w0, of_bias = None, 0.0
     if moved > 0.0:
-        found, w0, bound = _learn_with_bias(asker, readout, solver, rng, moved, repeats)
+        if asker.width < 2:
+            raise refused_query_bias(moved, readout)
+        biased = learn_biased_scores(asker, readout, solver, rng, repeats=repeats)
+        found, w0, of_bias = biased.scores, biased.w0, biased.relative_bound()
     else:
         with asker.phase("values"):
             meter = ToleranceMeter(asker, readout, rng, repeats=repeats)
         found = learn_scores(asker, meter, solver, rng)
-        bound = relative_bound(found, readout)
+    bound = max(of_bias, relative_bound(found, readout))
     v_bound = readout.tau * np.sqrt(asker.width) / (readout.bound * readout.norm)
     return SingleHead(found.matrix, readout.v, w0, readout.c), bound, float(v_bound)
 
@@ -174,22 +177,6 @@ def learn_scores(
         solver = replace(solver, floor=floor, within=_turned_complement(direction, rng))
         found = solver.solve(meter.beside(direction), rng, lambda left: asker.expect(asker.bill.total + left))
     return found.plus_column(column[:, 0], direction, float(column_error[0]))
-
-
-def _learn_with_bias(
-    asker: Asker,
-    readout: MeasuredReadout,
-    solver: BoundedRangeFinder,
-    rng: np.random.Generator,
-    moved: float,
-    repeats: int = 1,
-) -> tuple[Solution, Array, float]:
-    """W, w0 and the relative error of both and of v. moved: how far the bias moved an answer, for those that
-    are refused."""
-    if asker.width < 2:
-        raise refused_query_bias(moved, readout)
-    found = learn_biased_scores(asker, readout, solver, rng, repeats=repeats)
-    return found.scores, found.w0, max(found.relative_bound(), relative_bound(found.scores, readout))
 
 
 def _told_or_found(tau: float | None, asker: Asker, rng: np.random.Generator) -> float:
