@@ -22,10 +22,8 @@ from unsoftmax.audit.pipeline import Audit, audit_target
 from unsoftmax.models import Model
 from unsoftmax.recovery.result import Result
 
-NEARLY = (
-    "cache_by_rounded_input",
-    "float32_answers",
-)  # heads whose answers lie a little: within a bound is right, so is none; exact would be wrong
+# heads whose answers lie a little: within a bound is right, so is none; exact would be wrong
+NEARLY = ("cache_by_rounded_input", "float32_answers")
 RANDOM = ("noise", "flipped labels")
 
 

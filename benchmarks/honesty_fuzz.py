@@ -25,17 +25,8 @@ from unsoftmax import Status
 
 WIDTHS = (1, 2, 3, 4, 6)
 BUDGET = 400_000
-_EDGES = (
-    0.0,
-    0.25,
-    0.5,
-    1.0,
-    1.25,
-    1.5,
-    2.0,
-    4.0,
-    100.0,
-)  # of a liar's share over the certificate's fraction
+# of a liar's share over the certificate's fraction
+_EDGES = (0.0, 0.25, 0.5, 1.0, 1.25, 1.5, 2.0, 4.0, 100.0)
 
 Job = tuple[str, int, int]
 

@@ -241,9 +241,8 @@ def test_huge_scores_are_still_a_softmax() -> None:
 
 def test_a_limit_on_one_side_is_told_from_two(tmp_path: Path) -> None:
     head = unsoftmax.random_single_head(5, seed=3, biases=True)
-    result = unsoftmax.recover(
-        lambda X: np.minimum(head(X), 4.0), width=5
-    )  # a network on top, or a head with a limit: one function
+    # a network on top, or a head with a limit: one function
+    result = unsoftmax.recover(lambda X: np.minimum(head(X), 4.0), width=5)
     assert result.model is not None
     far = 1e3 * np.random.default_rng(0).standard_normal((64, 3, 5))
     assert np.allclose(result.model(far), np.minimum(head(far), 4.0), rtol=1e-6)

@@ -51,9 +51,8 @@ def test_every_kind_is_told(kind: str) -> None:
         decimals = getattr(found.answers, "decimals", None)
         assert kind in (name, f"{name} {decimals}"), (seed, found)
         assert found.evidence
-        inside = (
-            60 if kind in ("tolerance", "float32", "float16", "bfloat16") else 0
-        )  # do steps inside round?
+        # do steps inside round?
+        inside = 60 if kind in ("tolerance", "float32", "float16", "bfloat16") else 0
         rows = 3  # are rows rounded first?
         assert found.queries <= (115 + inside + rows if "labels" not in kind else 300)
 

@@ -96,9 +96,8 @@ def _dependent_columns(d: int, r: int) -> tuple[Array, Array, int]:
     rng = np.random.default_rng(3)
     v = rng.standard_normal(d)
     first = FacingBasis(d, np.random.default_rng(5), v).columns(0, r)
-    hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][
-        :, -1
-    ]  # what none of them sees
+    # what none of them sees
+    hidden = np.linalg.qr(np.column_stack([first, rng.standard_normal((d, 1))]))[0][:, -1]
     right = np.column_stack([hidden + 3e-3 * first[:, 0], rng.standard_normal((d, r - 1))])
     return rng.standard_normal((d, r)) @ np.linalg.qr(right)[0].T, v, 5
 

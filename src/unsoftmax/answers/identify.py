@@ -58,9 +58,8 @@ __all__ = [
     "look_nearby",
 ]
 
-_EVEN_UNITS = (
-    16.0  # of a format, that affine answers of opposite rows may leave; attention in bfloat16 left two
-)
+# of a format, that affine answers of opposite rows may leave; attention in bfloat16 left two
+_EVEN_UNITS = 16.0
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
 _TINY = 1e-9  # of the rows: so short that no limit of answers is reached by any of them
@@ -76,9 +75,8 @@ _LINES_BESIDE = 6  # single rows on so many lines are compared with pairs of row
 # of what another row changes: opposite readouts in float32 leave 1e-6, functions that bend more than 1e-2
 _CANCELLED = 1e-4
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
-_SHORT_ROWS = (
-    64.0  # norm of rows where longer ones overflow: scores of the usual size are then far below 65504
-)
+# norm of rows where longer ones overflow: scores of the usual size are then far below 65504
+_SHORT_ROWS = 64.0
 
 
 @dataclass(frozen=True)
@@ -386,7 +384,6 @@ def _labels(asker: Asker, rng: np.random.Generator, near: _Near, farthest: float
 def _flipped(labels: NDArray[np.bool_]) -> float:
     """The share of labels along a ray that are wrong, if the true one turns at most once."""
     before = np.concatenate([[0], np.cumsum(labels)])  # ones before each place where it could turn
-    wrong = (
-        before + (len(labels) - np.arange(len(labels) + 1)) - (before[-1] - before)
-    )  # when it turns there from 0 to 1
+    # when it turns there from 0 to 1
+    wrong = before + (len(labels) - np.arange(len(labels) + 1)) - (before[-1] - before)
     return float(min(wrong.min(), (len(labels) - wrong).min())) / len(labels)

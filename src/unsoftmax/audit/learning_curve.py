@@ -114,9 +114,8 @@ def _gradients(model: Model, batch: Array) -> tuple[Array, Array, Array]:
         weights = softmax(head.scores(batch))
         mean = np.einsum("bn,bnd->bd", weights, batch)
         relevance = weights * ((batch - mean[:, None]) @ head.v)
-        slopes.append(
-            np.einsum("bn,bnd->bd", relevance, batch - batch[:, -1:])
-        )  # Σ relevance = 0, so any common row may be taken off
+        # Σ relevance = 0, so any common row may be taken off
+        slopes.append(np.einsum("bn,bnd->bd", relevance, batch - batch[:, -1:]))
         means.append(mean)
     return asking, np.stack(slopes), np.stack(means)
 

@@ -65,9 +65,8 @@ def check_fresh_sequences(
             continue
         rows = rng.standard_normal((len(sizes), length, head.width))
         along = rng.standard_normal((*rows.shape[:2], 1)) * head.v / np.linalg.norm(head.v)
-        rows[1::2] += (
-            np.sqrt(head.width) * along[1::2]
-        )  # half of the sequences move along v as much as across
+        # half of the sequences move along v as much as across
+        rows[1::2] += np.sqrt(head.width) * along[1::2]
         rows /= np.linalg.norm(rows, axis=2, keepdims=True)
         rows *= sizes[:, None, None] * rng.uniform(0.5, 1.0, rows.shape[:2])[:, :, None]
         with asker.phase(VERIFICATION):

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["describe", "recover"]
 
-_Learner = Literal[
-    "default", "theorem-4.1", "theorem-4.1-structured"
-]  # those that need no fact about the target
+# those that need no fact about the target
+_Learner = Literal["default", "theorem-4.1", "theorem-4.1-structured"]
 
 
 _ENDINGS = {

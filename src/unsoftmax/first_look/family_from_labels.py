@@ -163,9 +163,8 @@ class _Boundary:
         labels = sure_labels(self.look, rows[:, None])
         if labels.all() or not labels.any():  # one label is rare, then
             more = self.look.rows(20 * _TURNS, self.size)
-            more[-1] = (
-                0.0  # far rows of one label around a middle of the other: no plane, but places to look at
-            )
+            # far rows of one label around a middle of the other: no plane, but places to look at
+            more[-1] = 0.0
             rows, labels = (
                 np.concatenate([rows, more]),
                 np.append(labels, sure_labels(self.look, more[:, None])),

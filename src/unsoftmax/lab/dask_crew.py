@@ -56,9 +56,8 @@ class DaskCrew:
         self._given: set[Future[Any]] = set()
         self._empty_since: float | None = None
         self._quiet = ExitStack()
-        self._quiet.enter_context(
-            silence_logging_cmgr(logging.CRITICAL)
-        )  # losses are ours to tell, in a sentence
+        # losses are ours to tell, in a sentence
+        self._quiet.enter_context(silence_logging_cmgr(logging.CRITICAL))
         try:
             self._join()
         except BaseException:

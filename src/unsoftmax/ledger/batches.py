@@ -50,9 +50,8 @@ class BatchMemory:
     def left(self, shape: tuple[int, ...]) -> Array | None:
         """The last array's memory with the content that was left in it; None when somebody still holds it, or
         when it is too small."""
-        held = (
-            getrefcount(self._block) > _OWN_REFERENCES
-        )  # every view of the block, and every view of a view, refers to the block itself
+        # every view of the block, and every view of a view, refers to the block itself
+        held = getrefcount(self._block) > _OWN_REFERENCES
         if held or len(self._block) < 8 * prod(shape) + _PAGE:
             return None
         return self._view(shape)

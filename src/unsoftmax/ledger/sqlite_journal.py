@@ -115,9 +115,8 @@ class SqliteJournal:
         self._reserve.hold(n_bytes)
         note = (position, phase, n_queries, time.time())
         try:
-            self._db.execute(
-                "PRAGMA synchronous=NORMAL"
-            )  # only counts queries: it need not wait for the disk
+            # only counts queries: it need not wait for the disk
+            self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.execute("INSERT INTO sent (position, phase, n, at) VALUES (?, ?, ?, ?)", note)
             self._db.execute("PRAGMA synchronous=FULL")
         except sqlite3.Error as error:

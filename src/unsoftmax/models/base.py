@@ -30,9 +30,8 @@ class Model:
 
     family: ClassVar[str]
     stored_as: ClassVar[str] = ""  # the name in files, where a family has several models
-    exact_at: ClassVar[float] = (
-        1e-9  # relative error of the parameters up to which a float64 recovery counts as exact
-    )
+    # relative error of the parameters up to which a float64 recovery counts as exact
+    exact_at: ClassVar[float] = 1e-9
 
     @property
     def width(self) -> int:

@@ -12,14 +12,11 @@ from unsoftmax.models.canonical_network import CanonicalNetwork
 
 __all__ = ["MeasuredNetwork", "fold_distance"]
 
-_GAPS = (
-    0.0,
-    *10.0 ** np.arange(-12.0, -3.0),
-)  # angles up to which folds are taken together whoever their partners are, each tried
+# angles up to which folds are taken together whoever their partners are, each tried
+_GAPS = (0.0, *10.0 ** np.arange(-12.0, -3.0))
 _ROUNDS = 4  # most passes over folds without a partner; they end earlier when nothing changes
-_AKIN = (
-    0.5  # two folds are partners when they differ, squared, by less than this part of what both count without
-)
+# two folds are partners when they differ, squared, by less than this part of what both count without
+_AKIN = 0.5
 
 
 @dataclass(frozen=True)

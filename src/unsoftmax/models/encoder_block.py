@@ -20,13 +20,8 @@ from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 __all__ = ["BlockNetwork", "EncoderBlock"]
 
 BlockNetwork: TypeAlias = Network | GatedNetwork
-_FLAGS = (
-    "norm_first",
-    "norm_last",
-    "no_skip",
-    "first_row",
-    "readout",
-)  # tensors of a file that belong to no part
+# tensors of a file that belong to no part
+_FLAGS = ("norm_first", "norm_last", "no_skip", "first_row", "readout")
 Part = TypeVar("Part")
 
 

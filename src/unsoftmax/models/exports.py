@@ -64,9 +64,10 @@ def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) ->
         return replace_file(target, proto.SerializeToString())
     try:
         (target.parent / f"{target.name}.data").unlink(missing_ok=True)  # onnx appends to what it finds
+        # axes stay inside
         onnx.save_model(
             proto, str(target), save_as_external_data=True, location=f"{target.name}.data", size_threshold=64
-        )  # axes stay inside
+        )
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror}; choose another place") from error
     return target

@@ -51,9 +51,8 @@ class OnnxOracle:
             raise UsageError(f"there is no file {source}")
         fingerprint = _fingerprint(source, onnx)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = (
-            1  # the same bits every time; these models are small
-        )
+        # the same bits every time; these models are small
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         try:
             self._session = onnxruntime.InferenceSession(

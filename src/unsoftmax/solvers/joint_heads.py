@@ -108,9 +108,8 @@ def matrix_step(
     units = np.linalg.norm(heads.W, axis=(1, 2)) / np.sqrt(d * n)
     slopes = weights * expit(-scores) * read * units[:, None] / size
     residual = (answers - np.einsum("hq,hq->q", weights, read)) / size
-    lengths = np.sqrt(
-        np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes])
-    )  # of the columns
+    # of the columns
+    lengths = np.sqrt(np.array([(A**2).T @ ((slope**2)[:, None] * B**2) for slope in slopes]))
     lengths = np.maximum(lengths, 1e-3 * lengths.max(axis=(1, 2), keepdims=True))
     trust = weight * units / np.linalg.norm(rows, axis=1)
 

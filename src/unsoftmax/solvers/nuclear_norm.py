@@ -103,9 +103,8 @@ class NuclearNorm:
             primal = primal_size / max(float(np.linalg.norm(X)), float(np.linalg.norm(Z)), 1e-300)
             dual = dual_size / max(rho * float(np.linalg.norm(U)), 1e-300)
             if primal <= tol and dual <= tol:
-                rank = int(
-                    np.count_nonzero(values > 100.0 * tol * values[0])
-                )  # smaller ones may still be on their way to zero
+                # smaller ones may still be on their way to zero
+                rank = int(np.count_nonzero(values > 100.0 * tol * values[0]))
                 root = np.sqrt(values[:rank])
                 found = _polished(
                     A, B, t / scale, left[:, :rank] * root, right[:rank].T * root, allowed=100.0 * tol
@@ -134,9 +133,8 @@ class _Affine:
 
         self._A, self._B, self._t = A, B, t
         gram = (A @ A.T) * (B @ B.T)
-        gram[np.diag_indices_from(gram)] *= (
-            1.0 + 1e-14
-        )  # repeated measurements agree; the factor must exist all the same
+        # repeated measurements agree; the factor must exist all the same
+        gram[np.diag_indices_from(gram)] *= 1.0 + 1e-14
         self._factor = cho_factor(gram, lower=True, overwrite_a=True, check_finite=False)
 
     def __call__(self, X: Array) -> Array:

@@ -96,9 +96,8 @@ def descend(pairs: Pairs, state: State, *, steps: int = 80, price: float = 0.0) 
         gram, right = J.T @ J, J.T @ error
         right[:n_factors] += price * np.concatenate([state.left.ravel(), state.right.ravel()])
         gram[np.arange(n_factors), np.arange(n_factors)] += price
-        spread = (
-            gram.diagonal() + 1e-3 * gram.diagonal().mean()
-        )  # W and v have different units: each is damped in its own
+        # W and v have different units: each is damped in its own
+        spread = gram.diagonal() + 1e-3 * gram.diagonal().mean()
         for _ in range(10):
             trial = state.moved(
                 np.asarray(np.linalg.solve(gram + np.diag(damping * spread), right), dtype=np.float64)
@@ -130,9 +129,8 @@ def annealed(pairs: Pairs, v: Array, rank: int, rng: np.random.Generator) -> Sta
         for _ in range(2)
     )
     state = State(left, right, v)
-    unit = _mean_square(pairs.y) * np.sqrt(
-        _mean_square(pairs.A) * _mean_square(pairs.B)
-    )  # so that it does not matter in which units rows come
+    # so that it does not matter in which units rows come
+    unit = _mean_square(pairs.y) * np.sqrt(_mean_square(pairs.A) * _mean_square(pairs.B))
     for price in unit * np.geomspace(*_PRICES):
         state, _ = descend(pairs, state, steps=4, price=float(price))
     left, values, right = np.linalg.svd(state.left @ state.right.T)

@@ -28,9 +28,8 @@ from unsoftmax.solvers.two_row_preconditioner import (
 
 __all__ = ["AnswerBlock", "TwoRowFit", "TwoRowLinearisation", "predict_block"]
 
-_ENOUGH_FOR_A_PRECONDITIONER = (
-    1500  # rows of a list; more change a head's block by less than conjugate gradients notice
-)
+# rows of a list; more change a head's block by less than conjugate gradients notice
+_ENOUGH_FOR_A_PRECONDITIONER = 1500
 _WIDE = 3000  # unknowns of a head from which its block is not held: 70 MB, and seconds to factorise
 # unknowns from which products with J are computed in float32: steps need three digits, and take half the time
 _SHORT_PRODUCTS = 20_000

@@ -49,9 +49,8 @@ def _run(fast: bool, seed: int) -> Findings:
                     exact_bill &= ledger.bill.total == d + d * d
                     errors.append(float(np.linalg.norm(found.W - head.W)))
                 worst.append(max(errors))
-                bounds.append(
-                    learner.proven_error(d, int((head.v == 0.0).sum()))
-                )  # |v| = 1 has room for 1/mu² entries of size mu
+                # |v| = 1 has room for 1/mu² entries of size mu
+                bounds.append(learner.proven_error(d, int((head.v == 0.0).sum())))
                 ratios.append(worst[-1] / bounds[-1])
                 rows.append(
                     (d, mu, tau, float(np.median(errors)), worst[-1], bounds[-1], bounds[-1] / worst[-1])

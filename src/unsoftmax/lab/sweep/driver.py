@@ -158,9 +158,8 @@ def _run(crew: Crew, cells: list[Cell], state: _State) -> None:
             continue
         state.workers_lost += 1
         crew.renew()
-        lost += _collect(
-            crew, running, state, {future for future in running if future.done()}
-        )  # a broken pool takes all its tasks along
+        # a broken pool takes all its tasks along
+        lost += _collect(crew, running, state, {future for future in running if future.done()})
         for cell in lost:
             losses[cell.key] += 1
             (suspects if losses[cell.key] >= _LOSSES_TOGETHER else waiting).append(cell)

@@ -16,9 +16,8 @@ from unsoftmax.solvers.two_row_fit import AnswerBlock
 
 __all__ = ["aimed_pairs", "grid_of_spread", "grid_of_tokens"]
 
-_READOUT_SHARE = (
-    0.7  # of a first row inside the readouts' span: without it a wide layer's answers would be small
-)
+# of a first row inside the readouts' span: without it a wide layer's answers would be small
+_READOUT_SHARE = 0.7
 _HIGHEST_AIM = 2.5  # scores that pairs are aimed at: within it the logistic curve keeps a third of its slope
 _AIM_COSINE = 0.6
 # width of a layer for every first row that shares its asking rows with others, and asking rows for each of

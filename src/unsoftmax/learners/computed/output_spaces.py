@@ -20,9 +20,8 @@ _TRIES = 6
 # any pair switches within one step of the scan, and a single one may be two that cancel
 _SURE, _WIDE = (2, 3), 0.15
 _PAIRS = 4  # of moderate rows, that tell one head from several
-_ACROSS = (
-    30.0  # roundings by which outputs of one head may miss its direction; those of two miss it by thousands
-)
+# roundings by which outputs of one head may miss its direction; those of two miss it by thousands
+_ACROSS = 30.0
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
 _CHUNK = 4  # directions asked at a time
 # smallest singular value of all heads' output spaces side by side, from which they take the sum of the values

@@ -17,12 +17,10 @@ __all__ = ["PlateauLine", "find_switches", "saturating_scale"]
 # length of the first row over that of the asking rows: its readout then outweighs theirs in every answer
 _LONGEST = 1e15  # rows whose products of two stay within the range of float32
 _RATIO = 8.0
-_FARTHEST = (
-    1.54  # radians; beyond, the asking rows are 30 times as long as in the middle, and nothing new switches
-)
-_FINEST = (
-    2e-3  # radians: two heads that switch within it count as one step, and the line is dropped for another
-)
+# radians; beyond, the asking rows are 30 times as long as in the middle, and nothing new switches
+_FARTHEST = 1.54
+# radians: two heads that switch within it count as one step, and the line is dropped for another
+_FINEST = 2e-3
 _MOST_POINTS = 1000  # along one line; a line whose levels never settle is not one of plateaus
 # noises by which a level may move when everything is made four times as long, and still count as saturated
 _AGREEING = 60.0

@@ -15,14 +15,8 @@ from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
 
 __all__ = ["cut_ranks", "explains_as_much", "reweighted", "with_one_more_row"]
 
-_CUTS = (
-    1000.0,
-    300.0,
-    100.0,
-    30.0,
-    10.0,
-    3.0,
-)  # singular values that may go, in units of the noise and of the largest
+# singular values that may go, in units of the noise and of the largest
+_CUTS = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0)
 _OWN_ROUNDING = 10.0  # below it a singular value is the rounding of W itself
 _WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
 _SETTLED = 0.003  # of the squared residual: what a fit that has stopped may still miss

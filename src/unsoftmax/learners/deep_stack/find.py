@@ -24,9 +24,8 @@ from unsoftmax.solvers.deep_stack.soft_layers import separate_layers
 
 __all__ = ["find_stack"]
 
-_CURVATURE_TERMS = (
-    2  # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
-)
+# of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
+_CURVATURE_TERMS = 2
 _SHORT = 1e-6  # error of c0 beyond which answers are short floats, or rows are bounded: more terms are needed
 _SHORT_TERMS = (3, 4, 5, 8)
 _JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7

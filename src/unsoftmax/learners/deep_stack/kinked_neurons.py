@@ -24,9 +24,8 @@ _QUIET = 3  # circles in a row without a new neuron that end the search
 _PAIRED = 1e-4  # relative difference of the jumps of one neuron's two kinks; precise ones leave 1e-7
 _SAME = 1e-3  # angle of two neurons, as vectors of weights and bias, that are one
 _KNOWN = 1e-4  # distance of a kink from one that a known neuron has there
-_MET = (
-    2e-3  # distance at which a kink counts as that of a neuron; others are met by chance once in fifty times
-)
+# distance at which a kink counts as that of a neuron; others are met by chance once in fifty times
+_MET = 2e-3
 _STEP_ASIDE = 0.05  # over the distance from the kink: steps across the plane stay on their side
 _STEEP = 0.02  # sin δ below which two kinks are too near each other to tell δ
 

@@ -24,9 +24,8 @@ __all__ = ["EncoderBlockLearner", "begun", "check_asker", "obstacle"]
 _LONGEST = 9  # rows of a sequence that the learner sends: eight copies of a key, and the asking row
 _LEAST_WIDTH = 6
 _USEFUL = 0.1  # error of the parameters from which a fit is none, and another start may arrive
-_FITS = (
-    1e-9  # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
-)
+# largest residual of the joint fit, over the size of answers, that is the block and no neighbour
+_FITS = 1e-9
 
 
 def _parameters(size: Size) -> int:

@@ -24,9 +24,8 @@ _COARSE = 10.0 ** np.arange(-9.0, 2.01, 0.25)
 _MOVED = 0.02  # of the way from y = 0 to the limit: outside, nothing turns any more
 _PIECE = 7  # points
 _STRIDES = (1, 2, 4, 8)  # between them: long pieces tell more, where no kink is on them
-_SPACING = (
-    0.05  # of log τ: over a piece t bends by a third of a per cent, and measured directions are good to 1e-5
-)
+# of log τ: over a piece t bends by a third of a per cent, and measured directions are good to 1e-5
+_SPACING = 0.05
 _FLOOR = 1e-7  # misfits below do not count: errors of the last norm's centre leave as much
 _FINE = 0.05  # decades
 _SNAP = 0.4  # decades within which the nearest power of ten is taken, which refinement corrects

@@ -24,9 +24,8 @@ SKIP_TEST = Test("the linear part beside the neurons is a gain of every column")
 
 _BALL = 0.98  # of the radius of the first norm's output: how far out its inside is asked
 _NOISE = 1e-11  # of r: rounding of answers over 1 - |n|²/d, which is about 1e-5 far out
-_BENT = (
-    1e-6  # changes of slope that do not count, over the steepest: the last norm's sphere is known to 1e-12
-)
+# changes of slope that do not count, over the steepest: the last norm's sphere is known to 1e-12
+_BENT = 1e-6
 _LEFT = 1e-3  # of the linear part, which gains, reflections and neurons that are always on must explain
 _ALWAYS_ON = 2.0  # times the radius of the ball: the bias of such a neuron, of which none is told
 

@@ -32,9 +32,8 @@ __all__ = [
 ]
 
 _BALL = 0.98  # of the radius of a norm's output: how far out its inside is asked
-_BENT = (
-    1e-5  # second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
-)
+# second differences over first ones, at steps of a five-hundredth of the radius, of a straight line
+_BENT = 1e-5
 _NO_RANK = 1e-5  # of the weights: singular values of a linear part below are errors of the start
 # singular value of responses, which are as good as the network: known by inputs whose error is that of y over
 # the root of eps

@@ -129,9 +129,8 @@ def _units(
     t = points @ table.basis.T @ gates.T
     profiles = choose_activation(t, slopes, candidates, derivative=1)
     s, z = profiles.steepness, t * profiles.steepness + profiles.bias
-    weight = (
-        profiles.weight / s
-    )  # down along its direction, with the up row's part beside the gate of unit length
+    # down along its direction, with the up row's part beside the gate of unit length
+    weight = profiles.weight / s
     second, first = profiles.activation.second(z), profiles.activation.first(z)
     across = points @ table.basis.T @ others.T
     along, bias = np.empty(J), np.empty(J)

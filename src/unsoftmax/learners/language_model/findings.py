@@ -12,11 +12,8 @@ from unsoftmax.learners.language_model.unembedding import Unembedding
 
 __all__ = ["findings_of"]
 
-_FORMATS = (
-    (1e-12, "float64"),
-    (1e-5, "float32"),
-    (1e-1, "bfloat16 or float16"),
-)  # misfit of the logits, relative
+# misfit of the logits, relative
+_FORMATS = ((1e-12, "float64"), (1e-5, "float32"), (1e-1, "bfloat16 or float16"))
 
 
 def findings_of(look: Any, parts: Mapping[str, RecoveredPart[Any]]) -> tuple[Finding, ...]:

@@ -41,13 +41,11 @@ _ALL_ORDERS = 4  # heads up to which all orders of a further row are tried
 _TOTAL = 30.0  # weight of the sum of all heads, the value path, which is known better than derivatives
 _CONDITION = 3e-2  # most of a row's misfit times its condition: what poles are known to
 _STEP = 4e-2  # of derivatives in a normed row: two sizes leave 1e-6
-_SHORT_STEP = (
-    100.0  # the fifth root of so many times the noise: rounding over the step is what two sizes leave
-)
+# the fifth root of so many times the noise: rounding over the step is what two sizes leave
+_SHORT_STEP = 100.0
 _OWN_ZEROS = (1.0, 4.0, 16.0)
-_ASKERS = (
-    2  # candidates for every asking row of which scores are read; those with moderate own scores are taken
-)
+# candidates for every asking row of which scores are read; those with moderate own scores are taken
+_ASKERS = 2
 _SIZE = 0.7  # of the normed rows of which scores are read
 _SPARE = 1.3  # prompts over unknowns, for scores
 _LEAST_SHARE = 1e-5
@@ -159,9 +157,8 @@ def _written_matrices(
     """output_h·value_h (H, d, d): linear in the derivatives in a row before `row`, with k zero rows in front,
     once ρ is known. Further rows, whose heads are matched by what they write, tell apart what one leaves
     open."""
-    measured = [
-        np.array([_jacobian(outputs, each.row, int(k), step) for k in counts]) for each in asked
-    ]  # (K, d, d): [k, out, in]
+    # (K, d, d): [k, out, in]
+    measured = [np.array([_jacobian(outputs, each.row, int(k), step) for k in counts]) for each in asked]
     known = _WrittenFit(asked[:1], measured[:1], counts, value_path)
     for number, each in enumerate(asked[1:], start=1):
         known = min(

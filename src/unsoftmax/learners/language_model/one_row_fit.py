@@ -22,9 +22,8 @@ from unsoftmax.solvers.joint_refinement import Products
 
 __all__ = ["OneRowFit", "OneRowState", "states_of_rows"]
 
-_FLOOR = (
-    1e-12  # of the trace of a block, added to it: the factor between up and down of a neuron changes nothing
-)
+# of the trace of a block, added to it: the factor between up and down of a neuron changes nothing
+_FLOOR = 1e-12
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,9 +24,8 @@ _NOTICEABLE = 0.05  # error of a carrier's score, against its length over b's
 _CONTRACTS = 0.025  # of an answer's precision times its carrier's scores: a pass gains about forty times
 _EXACT = 1e-3  # a gain below means that one pass with rows of the right length is enough
 _CHECKS = 8  # fresh rows of d scores each: their mean square is known to a third or better
-_FACTOR = (
-    6.0  # 8 random rows that all miss an error by so much: less likely than 1e-5, even for one of rank one
-)
+# 8 random rows that all miss an error by so much: less likely than 1e-5, even for one of rank one
+_FACTOR = 6.0
 _LEAST, _ENOUGH = (0.1, 0.5)  # a carrier that keeps less of v is no good; one that keeps more is good enough
 _STEEP = 0.5  # part of b·v by which the answer moves with the score
 _ROOM = 0.45  # of the longest row allowed: a row is the sum of two parts

@@ -14,9 +14,8 @@ from unsoftmax.solvers import BoundedRangeFinder, Solution
 
 __all__ = ["BiasedSolution", "learn_biased_scores"]
 
-_FAINT = (
-    12.0  # times the usual error: an error of the carrier's row beyond it is a direction of W like any other
-)
+# times the usual error: an error of the carrier's row beyond it is a direction of W like any other
+_FAINT = 12.0
 
 
 @dataclass(frozen=True)

@@ -235,9 +235,8 @@ class LabelLearner:
         G, B = meter.random_pairs(_CHECKS)
         forms = np.einsum("nd,nd->n", G, head.matrix.apply(B))
         typical = max(float(np.sqrt(np.mean(forms**2))), meter.typical_score() / 8)
-        sizes = (
-            np.resize(_SIZES, _CHECKS) / typical
-        )  # several heads, seen as one, turn elsewhere at other sizes
+        # several heads, seen as one, turn elsewhere at other sizes
+        sizes = np.resize(_SIZES, _CHECKS) / typical
         c = np.minimum(sizes, 0.9 * EDGE / np.maximum(np.abs(forms), 1e-300))
         if asker.input_bound is not None:
             c = np.minimum(c, (asker.input_bound / 23.0) ** 2)

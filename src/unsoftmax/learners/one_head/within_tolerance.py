@@ -116,9 +116,8 @@ class ToleranceLearner:
         except OutsideClass:
             if readout.c != 0.0:
                 raise
-            readout = replace(
-                readout, tau=2.0 * readout.tau
-            )  # a constant that the tolerance hides is in every answer
+            # a constant that the tolerance hides is in every answer
+            readout = replace(readout, tau=2.0 * readout.tau)
             check_linear_within(asker, readout, rng)
         moved = moved_by_query_bias(asker, readout, rng)
         head, bound, v_bound = learn_behind(asker, readout, self.solver, rng, moved)

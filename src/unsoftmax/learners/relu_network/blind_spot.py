@@ -32,7 +32,6 @@ def blind_spot(rows: Array, far: float, rng: np.random.Generator) -> float:
         above = along[np.minimum(after, len(along) - 1)]
         below = along[np.maximum(after - 1, 0)]
         found[:] = np.minimum(np.abs(above - middles), np.abs(middles - below))
-    folded = np.concatenate(
-        [nearest[:, _DISTANCES - 1 :], nearest[:, _DISTANCES - 1 :: -1]]
-    )  # both sides of the origin together
+    # both sides of the origin together
+    folded = np.concatenate([nearest[:, _DISTANCES - 1 :], nearest[:, _DISTANCES - 1 :: -1]])
     return float(2.0 * np.quantile(folded, _CONFIDENCE, axis=0).max())

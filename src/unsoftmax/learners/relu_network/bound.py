@@ -13,10 +13,8 @@ from unsoftmax.models import CanonicalNetwork, MeasuredNetwork
 
 __all__ = ["NetworkError"]
 
-_ROUNDING, _FEW = (
-    1.0,
-    2.0,
-)  # times the errors that rounding explains; and more where few components make up a gradient
+# times the errors that rounding explains; and more where few components make up a gradient
+_ROUNDING, _FEW = (1.0, 2.0)
 # times the largest deviation of dozens of fresh rows: an error of any shape shows on many of them, with about
 # its size
 _SHOWN = 3.0
@@ -65,9 +63,8 @@ class NetworkError:
         furthest = float(np.abs(folds.distances).max(initial=0.0))
         spread = 1.0 + float(np.arcsinh(furthest / unit))
         steep = self.faintest + _coupling(folds, unit) * shift / unit
-        sure = (
-            folds.sizes > _SURE * self.faintest
-        )  # others may be rounding, and must not make the error look small beside them
+        # others may be rounding, and must not make the error look small beside them
+        sure = folds.sizes > _SURE * self.faintest
         measured = MeasuredNetwork.of(
             replace(folds, normals=folds.normals[sure], offsets=folds.offsets[sure], signs=folds.signs[sure]),
             unit,

@@ -19,16 +19,11 @@ __all__ = ["Sketch", "measure_gradients"]
 # how near to a kink an arc's queries are spread, as a part of the way from its middle, so that no bump hides
 # between them
 _NEAREST = 0.12
-_KNOWN = (
-    1,
-    4,
-    10,
-)  # so many directions measured, it is judged (again) how steep every hyperplane is off the plane
+# so many directions measured, it is judged (again) how steep every hyperplane is off the plane
+_KNOWN = (1, 4, 10)
 _CAUTIOUS = 0.1  # length of the first steps, as a part of the way to the nearest kink
-_STEEPEST, _FEW = (
-    3.3,
-    4.0,
-)  # a component is hardly ever this many times larger than usual; more where usual comes from few
+# a component is hardly ever this many times larger than usual; more where usual comes from few
+_STEEPEST, _FEW = (3.3, 4.0)
 _LONGEST, _SHORTEST = 0.5, 1e-4  # length of all other steps, as parts of the way to the nearest kink
 _CROSSED = 0.02  # a hyperplane nearer than this part of the way after the step was probably crossed
 _IMPLAUSIBLE = 2.2  # a step away from a hyperplane that seems to end this many times further from it
@@ -190,10 +185,8 @@ def _crossed(sketch: Sketch, direction: int) -> Flags:
         )
     crossed = np.asarray(~(left >= _CROSSED).all(axis=1))
     if len(jumps):
-        behind, ahead = (
-            np.diagonal(left, -1),
-            np.diagonal(left),
-        )  # of the hyperplanes that begin and end an arc
+        # of the hyperplanes that begin and end an arc
+        behind, ahead = (np.diagonal(left, -1), np.diagonal(left))
         crossed[1:] |= behind > _IMPLAUSIBLE
         crossed[:-1] |= ahead > _IMPLAUSIBLE
         crossed[1:-1] |= np.maximum(behind[:-1], ahead[1:]) < _ALMOST

@@ -113,9 +113,8 @@ def look_along_rays(
     if values[0] == 0.0:
         few = np.array([1.0, 2.0**-20, min(2.0**20, float(ladder[-1]))])
         rays = [values[1:] / ladder, *(function(few[:, None] * row) / few for row in (-rows[0], rows[1]))]
-        largest_ratio = max(
-            float(np.abs(ratios).max()) for ratios in rays
-        )  # on a ray where neurons cancel there may be nothing but rounding
+        # on a ray where neurons cancel there may be nothing but rounding
+        largest_ratio = max(float(np.abs(ratios).max()) for ratios in rays)
         if largest_ratio > 0.0 and all(np.ptp(ratios) <= 1e-9 * largest_ratio for ratios in rays):
             return Shape(True, unit)
     ray, middle = rows[0], _most_of_change(slopes, doubt)
@@ -127,9 +126,8 @@ def look_along_rays(
         )
     if middle is None:
         return Shape(False, unit)
-    finer = (
-        ladder[middle] * 4.0 ** np.arange(0.0, 5.0) / (16.0 if middle else 1.0)
-    )  # the two steps of the ladder around it, in finer ones
+    # the two steps of the ladder around it, in finer ones
+    finer = ladder[middle] * 4.0 ** np.arange(0.0, 5.0) / (16.0 if middle else 1.0)
     finer = finer[finer * float(np.linalg.norm(ray)) <= largest]
     values = function(finer[:, None] * ray)
     slopes, doubt = np.diff(values) / np.diff(finer), 8.0 * EPS * np.abs(values).max() / np.diff(finer)

@@ -30,29 +30,22 @@ HYPERPLANE_TEST = Test("kinks lie on whole hyperplanes")
 _ROUNDS = 4
 _LEFTOVERS = 40  # bumps (each a line of its own) that are learnt from residuals at most
 _CAP = 1e-7  # the largest error, relative to the answers, with which a network counts as found
-_REPAIRS = (
-    0.1,
-    0.01,
-)  # lengths of the steps with which components are tested, in those they were measured with
+# lengths of the steps with which components are tested, in those they were measured with
+_REPAIRS = (0.1, 0.01)
 _SUSPECTS = 8  # rows of one line that are looked at again
 # the part of fresh rows beyond which not a bump, but the network itself is wrong: a wrong gradient shows on
 # half of them
 _MANY = 0.2
 _CHECKS, _DIRECTIONS = 12, 3  # fresh rows at all distances; directions of those beyond everything
 _LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: most and fewest
-_TOO_SHORT, _TOO_LONG = (
-    200.0,
-    200.0,
-)  # hyperplanes of strong folds this many units away, or that many times nearer, need another unit
+# hyperplanes of strong folds this many units away, or that many times nearer, need another unit
+_TOO_SHORT, _TOO_LONG = (200.0, 200.0)
 _BETTER = 3.0  # the same where a bound is not as small as it could be
 _ORDERLY = 5.0  # decades of sizes and distances; where they differ more, what does not fit may be rounding
-_SEEN = (
-    1e-4  # of the distance of the furthest hyperplane: no unit is shorter, or a line would hardly show that
-)
-_FAR, _BEYOND = (
-    1e6,
-    1e15,
-)  # units to which a line is followed, and at which a pair of rows sees every fold that is nearer
+# of the distance of the furthest hyperplane: no unit is shorter, or a line would hardly show that
+_SEEN = 1e-4
+# units to which a line is followed, and at which a pair of rows sees every fold that is nearer
+_FAR, _BEYOND = (1e6, 1e15)
 
 
 class Effort(Protocol):

@@ -17,9 +17,8 @@ __all__ = ["Polished", "polish"]
 _CANDIDATES, _OCTAVES = 6000, 4.0  # rows drawn without a query, half of them up to 16 times as long
 _URGENT = 1e-9  # relative error from which another pass is worth its queries
 _ROOM = 0.7  # of the way to the nearest hyperplane
-_IMPLAUSIBLE = (
-    1e4  # a second measurement this many expected errors away crossed something unknown: leave it out
-)
+# a second measurement this many expected errors away crossed something unknown: leave it out
+_IMPLAUSIBLE = 1e4
 
 
 @dataclass(frozen=True)
@@ -64,9 +63,8 @@ def polish(
     design = np.vstack([patterns * errors / weights[:, None], np.eye(J + 1)])
     target = np.vstack([differences / weights[:, None], np.zeros((J + 1, folds.width + 1))])
     shift = errors[:, None] * np.linalg.lstsq(design, target, rcond=None)[0]
-    _, strengths, axes = np.linalg.svd(
-        design, full_matrices=False
-    )  # at least 1, because the identity is part of the design
+    # at least 1, because the identity is part of the design
+    _, strengths, axes = np.linalg.svd(design, full_matrices=False)
     spread = errors * np.linalg.norm(axes / np.maximum(strengths, 1.0)[:, None], axis=0)
     halves = np.diff(shift, axis=0) / 2
     ends = (shift[0] + shift[-1]) / 2

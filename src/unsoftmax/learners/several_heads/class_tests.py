@@ -35,9 +35,8 @@ def check_opposite_rows(asker: Asker, v: Array, c: float, rng: np.random.Generat
     rounding = answer_rounding(answers)
     above, below = np.split(answers, 2)
     excess = np.abs(above - below - a @ v)
-    largest = float(
-        ((np.abs(above) + np.abs(below)) / sizes).max()
-    )  # heads may cancel in one answer and be rounded at their own size
+    # heads may cancel in one answer and be rounded at their own size
+    largest = float(((np.abs(above) + np.abs(below)) / sizes).max())
     allowed = 1e5 * rounding * (abs(c) + sizes * (2 * float(np.linalg.norm(v)) + largest))
     worst = int(np.argmax(excess - allowed))
     if excess[worst] > allowed[worst]:

@@ -61,9 +61,8 @@ class HeadSwitches:
     saturation: float
     size: float
     flat: float
-    profile: list[tuple[float, float]] = field(
-        default_factory=list, repr=False
-    )  # (angle, F) as asked, for pictures
+    # (angle, F) as asked, for pictures
+    profile: list[tuple[float, float]] = field(default_factory=list, repr=False)
 
     @property
     def angles(self) -> Array:
@@ -288,9 +287,8 @@ class _Look:
         slopes = slopes * gain
         angles = angles - centre / slopes
         points = self.scale * self.circle.points(angles)
-        plateau = self.scale * self.circle.points(
-            np.zeros(1)
-        )  # where a second copy of a+b moves nothing but a head with W = 0
+        # where a second copy of a+b moves nothing but a head with W = 0
+        plateau = self.scale * self.circle.points(np.zeros(1))
         doubled = self.respond(self.circle.a, np.concatenate([points, plateau]), first=2)
         rises = (doubled[:-1] - self.respond(self.circle.a, points) - (doubled[-1] - self.start)) / jump > 0
         signs = np.where(rises, 1.0, -1.0)

@@ -184,9 +184,8 @@ def _completed(
     slopes = profiles.activation.first(points @ inner[:, :-1].T + inner[:, -1])
     weights = outer * (profiles.weight / profiles.steepness**2)[:, None]
     design = np.einsum("pj,jm->pmj", slopes, weights).reshape(-1, J)
-    design = np.column_stack(
-        [design, np.tile(np.eye(m), (count, 1))]
-    )  # a linear part, and what reflections leave
+    # a linear part, and what reflections leave
+    design = np.column_stack([design, np.tile(np.eye(m), (count, 1))])
     found = np.linalg.lstsq(design, gradients.transpose(0, 2, 1).reshape(-1, len(rest)), rcond=None)[0][:J]
     return np.column_stack([inner[:, :-1] + found @ rest, inner[:, -1]])
 

@@ -26,9 +26,8 @@ from unsoftmax.solvers.joint_refinement import LeastSquares, RefinementOptions, 
 __all__ = ["GatedNetworkLearner", "SmoothNetworkLearner"]
 
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
-_DRAWS = (
-    3  # of noise like theirs: once in 30 times one draw is 20 times smaller than an error of the same kind
-)
+# of noise like theirs: once in 30 times one draw is 20 times smaller than an error of the same kind
+_DRAWS = 3
 _ONE_STEP = RefinementOptions(
     iterations=1, damping=1e-13, improvement=0.0, dense_limit=5200, inner_iterations=400, inner_tolerance=1e-3
 )

@@ -15,13 +15,8 @@ from unsoftmax.outcomes import OutsideClass, Test
 __all__ = ["ACTIVATION_TEST", "Profiles", "choose_activation", "fit_profiles", "rank_activations"]
 
 ACTIVATION_TEST = Test("second derivatives along a neuron's direction are those of a known activation")
-CANDIDATES = (
-    GELU,
-    GELU_TANH,
-    SILU,
-    TANH,
-    SOFTPLUS,
-)  # tanh stands for sigmoid too: 2·sigmoid(2z) = tanh(z) + 1
+# tanh stands for sigmoid too: 2·sigmoid(2z) = tanh(z) + 1
+CANDIDATES = (GELU, GELU_TANH, SILU, TANH, SOFTPLUS)
 
 _STEEPNESS = np.geomspace(0.05, 20.0, 48)  # in units of the inverse spread of t
 _BIASES = np.linspace(-5.0, 5.0, 61)

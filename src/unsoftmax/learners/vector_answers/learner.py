@@ -31,11 +31,8 @@ __all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
 
 ONE_ROW_VECTOR_TEST = Test("one-row answers are affine")
 
-_RANK_TOLERANCES = (
-    1e-5,
-    1e-8,
-    1e-10,
-)  # what one head leaks into another's scores at first; finer when the model turns out wrong
+# what one head leaks into another's scores at first; finer when the model turns out wrong
+_RANK_TOLERANCES = (1e-5, 1e-8, 1e-10)
 
 _READOUTS = 2  # tried; of attention pooling with two heads one in eight showed wrong heads
 _FAR = 1e-6  # relative deviation from which heads found through a readout are others

@@ -141,9 +141,8 @@ def _lines(state: HiddenState, rows: Array, slope: Array) -> tuple[Array, Array]
     points = np.stack(seen, axis=2)  # (n, d, 4)
     steps = rows @ slope.T
     # λ_c·point_c = c·step + μ + μ'/c² for all c: unknown are the four lengths λ, and the vectors μ and μ'
-    kept = np.linalg.qr(np.column_stack([np.ones(4), c**-2.0]), mode="complete")[0][
-        :, 2:
-    ]  # (4, 2), blind to μ and μ'
+    # (4, 2), blind to μ and μ'
+    kept = np.linalg.qr(np.column_stack([np.ones(4), c**-2.0]), mode="complete")[0][:, 2:]
     lengths = np.empty((n, 4))
     for i in range(n):
         system = np.concatenate([points[i] * kept[:, k] for k in range(2)])

@@ -150,10 +150,8 @@ class CrossingMeter(Meter):
             return np.full(len(G), self._largest_c())
         ratio = np.sqrt((G @ self._v) / (B @ self._v))
         g, b = np.linalg.norm(G, axis=1), np.linalg.norm(B, axis=1)
-        ends = (
-            ratio * np.sqrt(float(expit(-1.1 * EDGE))),
-            ratio,
-        )  # λ/√c at the largest and the smallest score; between them rows are shorter
+        # λ/√c at the largest and the smallest score; between them rows are shorter
+        ends = (ratio * np.sqrt(float(expit(-1.1 * EDGE))), ratio)
         longest = np.maximum(*(end * b + g / end for end in ends))
         return np.asarray((0.99 * bound / longest) ** 2)
 

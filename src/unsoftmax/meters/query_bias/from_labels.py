@@ -78,9 +78,8 @@ class LabelVectors:
         if not found.reshape(n, d - 1).any(axis=1).all():
             raise _all_along_v()
         missing = np.flatnonzero(~found)
-        lead = (
-            rows * (d - 1) + strongest[rows]
-        )  # index of the direction with the largest score, for every row
+        # index of the direction with the largest score, for every row
+        lead = rows * (d - 1) + strongest[rows]
         if len(missing):  # hardly any score: together with the strongest one they have
             across[missing] = (across[missing] + across[lead[missing]]) / np.sqrt(2.0)
             angles[missing], signs[missing], found[missing] = self._zero_angles(

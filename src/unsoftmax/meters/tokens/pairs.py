@@ -220,9 +220,8 @@ class TokenPairMeter:
             error = np.hypot(error, np.where(m > 0, entering, 0.0))
             lost = ~(error < _UNREADABLE) | ~np.isfinite(score)
             apart = np.maximum(np.abs(u_i - u_j), self.noise)
-            readable = np.maximum(
-                np.log(_UNREADABLE * apart / self.noise), 0.0
-            )  # largest |log(a/own)| that shows
+            # largest |log(a/own)| that shows
+            readable = np.maximum(np.log(_UNREADABLE * apart / self.noise), 0.0)
             near = np.abs(y - u_i) < np.abs(y - u_j)
             guess = np.where(near, readable + _BEYOND, -readable - _BEYOND) + np.log(own / n)
         relative = relative & ~lost

@@ -190,10 +190,8 @@ def _with_bias(matrix: Array, bias: Array | None) -> Array:
 def _fixed_planes(part: Attention, query: Array, key: Array) -> tuple[Array, Array]:
     """One complex factor a plane: keys and the queries of their group have equal size, the largest entry of a
     key is positive."""
-    asked, offered = (
-        planes(query, part.heads),
-        planes(key, part.groups),
-    )  # (H, planes, columns), (groups, planes, columns)
+    # (H, planes, columns), (groups, planes, columns)
+    asked, offered = (planes(query, part.heads), planes(key, part.groups))
     grouped = asked.reshape(part.groups, part.shared_by, *asked.shape[1:])
     sizes = np.sqrt((np.abs(grouped) ** 2).sum(axis=(1, 3))), np.sqrt((np.abs(offered) ** 2).sum(axis=2))
     used = (sizes[0] > 0.0) & (sizes[1] > 0.0)

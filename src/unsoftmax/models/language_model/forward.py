@@ -33,9 +33,8 @@ def attend(part: Attention, rows: Array, positions: Positions | None, *, last_on
         queries, keys = positions.rotate(queries), positions.rotate(keys)
     if last_only:
         queries = queries[:, -1:]
-    asked = queries.reshape(B, -1, part.groups, each, width).transpose(
-        0, 2, 3, 1, 4
-    )  # (B, groups, each, asking, d_h)
+    # (B, groups, each, asking, d_h)
+    asked = queries.reshape(B, -1, part.groups, each, width).transpose(0, 2, 3, 1, 4)
     offered = keys.transpose(0, 2, 3, 1)[:, :, None]  # (B, groups, 1, d_h, N)
     scores = asked @ offered / np.sqrt(width)
     if not last_only:

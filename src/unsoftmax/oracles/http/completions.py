@@ -31,16 +31,8 @@ from unsoftmax.oracles.http.sender import Reply, Request, Sender
 __all__ = ["CompletionsLook", "CompletionsOracle", "completions_oracle", "look_at_completions"]
 
 _ALL = -1  # what vLLM takes for all log-probabilities
-_FEWER = (
-    100,
-    50,
-    20,
-    10,
-    5,
-    3,
-    2,
-    1,
-)  # asked for when all are refused; 5 and 20 are the limits of public servers
+# asked for when all are refused; 5 and 20 are the limits of public servers
+_FEWER = (100, 50, 20, 10, 5, 3, 2, 1)
 _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
 _BYTES_A_REPLY = 1 << 20

@@ -22,9 +22,8 @@ __all__ = ["HttpOracle", "ServedOracle", "http_oracle", "spec_of"]
 
 # One batch of the ledger is this many requests. All of them are asked again if the run is killed meanwhile.
 _REQUESTS_A_BATCH = 16
-_NUMBERS_A_REQUEST = (
-    1 << 17
-)  # 1 MB as bytes and about 2.5 MB as JSON, which every server tried so far accepts
+# 1 MB as bytes and about 2.5 MB as JSON, which every server tried so far accepts
+_NUMBERS_A_REQUEST = 1 << 17
 # The largest reply that is read: a number takes 25 bytes as JSON, the rest is room for whatever else a server
 # says about a request or a sequence. A megabyte of JSON can take 30 MB in memory, so the limits stay small.
 _BYTES_A_REPLY, _BYTES_A_SEQUENCE, _BYTES_A_NUMBER = 1 << 20, 1 << 16, 64

@@ -19,12 +19,8 @@ from unsoftmax.solvers.gated_network.symmetric import as_vectors, product_vector
 
 __all__ = ["Neurons", "assemble_neurons"]
 
-_SIZES = (
-    0.3,
-    1.0,
-    2.0,
-    4.0,
-)  # of γ·n at the start of a fit, and eight directions each: enough to find the best profile
+# of γ·n at the start of a fit, and eight directions each: enough to find the best profile
+_SIZES = (0.3, 1.0, 2.0, 4.0)
 _DIRECTIONS = 8
 _STEPS = 60
 

@@ -16,9 +16,8 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Cross", "CrossOptions", "find_cross"]
 
-_STRONG = (
-    2.5  # usual size of scores from which some cannot be read, so that askers are chosen by what they show
-)
+# usual size of scores from which some cannot be read, so that askers are chosen by what they show
+_STRONG = 2.5
 _FIRST_PROBES, _PROBES = 3, 12  # random tokens by which that is judged, before and after
 _UNUSUAL = 4.0  # a token is not weak as long as its keys are as well known as others' within this factor
 _ALIKE = 1e-9  # relative: askers cannot tell two tokens apart whose scores differ by less

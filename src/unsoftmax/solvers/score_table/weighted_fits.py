@@ -11,9 +11,8 @@ from unsoftmax.meters.tokens import Mask
 
 __all__ = ["WeightedFits"]
 
-_SHARPEST = (
-    1e-15  # of the prior deviation: error bars below are taken as this, or QR in float64 loses the prior
-)
+# of the prior deviation: error bars below are taken as this, or QR in float64 loses the prior
+_SHARPEST = 1e-15
 
 
 @dataclass(frozen=True, eq=False)
