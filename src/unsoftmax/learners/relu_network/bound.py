@@ -14,7 +14,7 @@ from unsoftmax.models import CanonicalNetwork, MeasuredNetwork
 __all__ = ["NetworkError"]
 
 # times the errors that rounding explains; and more where few components make up a gradient
-_ROUNDING, _FEW = (1.0, 2.0)
+_ROUNDING, _FEW = 1.0, 2.0
 # times the largest deviation of dozens of fresh rows: an error of any shape shows on many of them, with about
 # its size
 _SHOWN = 3.0

@@ -23,7 +23,7 @@ _NEAREST = 0.12
 _KNOWN = (1, 4, 10)
 _CAUTIOUS = 0.1  # length of the first steps, as a part of the way to the nearest kink
 # a component is hardly ever this many times larger than usual; more where usual comes from few
-_STEEPEST, _FEW = (3.3, 4.0)
+_STEEPEST, _FEW = 3.3, 4.0
 _LONGEST, _SHORTEST = 0.5, 1e-4  # length of all other steps, as parts of the way to the nearest kink
 _CROSSED = 0.02  # a hyperplane nearer than this part of the way after the step was probably crossed
 _IMPLAUSIBLE = 2.2  # a step away from a hyperplane that seems to end this many times further from it

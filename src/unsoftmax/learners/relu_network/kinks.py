@@ -26,7 +26,7 @@ _REPAIR = 8.0  # a slope whose base is longer than this part of its interval is 
 _ROUNDS = 70  # an interval that is halved so often is below the last digit
 _SMALLEST = 1e-12  # intervals below this are not split any more
 # so many intervals this short at a time: is the rounding level right?
-_SUSPICIOUS, _CROWD, _DOUBTS = (1e-7, 3, 4)
+_SUSPICIOUS, _CROWD, _DOUBTS = 1e-7, 3, 4
 _TINY = 1e-300  # instead of zero, to divide by
 _FAR_OUT = 0.1  # cosine of an angle
 

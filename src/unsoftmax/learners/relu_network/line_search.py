@@ -14,7 +14,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 __all__ = ["LineSearch"]
 
 # when the median kink is this many units away, the unit is wrong; so wrong that the line is no good either
-_FAR, _FURTHEST = (8.0, 64.0)
+_FAR, _FURTHEST = 8.0, 64.0
 # times the unit is set right (8 to 64 times each), and times a crowded line is drawn again
 _STRETCHES, _REDRAWS = 3, 2
 # of all kinks together: those that may be several, this much apart (times their size), are looked at
@@ -40,7 +40,7 @@ class LineSearch:
         self.noise = self.size = 0.0
         self.blurred = 0.0  # how far apart folds taken for one may be, times their size on the circle
         # kinks of the last line that could not be told from others, closer to them than this angle
-        self.merged, self.closest = (0, 0.0)
+        self.merged, self.closest = 0, 0.0
         self._stretches = 0
 
     def expect_biases(self) -> None:

@@ -39,13 +39,13 @@ _MANY = 0.2
 _CHECKS, _DIRECTIONS = 12, 3  # fresh rows at all distances; directions of those beyond everything
 _LOOKS, _FEWEST = 150, 24  # fresh rows that look for bumps, times thoroughness: most and fewest
 # hyperplanes of strong folds this many units away, or that many times nearer, need another unit
-_TOO_SHORT, _TOO_LONG = (200.0, 200.0)
+_TOO_SHORT, _TOO_LONG = 200.0, 200.0
 _BETTER = 3.0  # the same where a bound is not as small as it could be
 _ORDERLY = 5.0  # decades of sizes and distances; where they differ more, what does not fit may be rounding
 # of the distance of the furthest hyperplane: no unit is shorter, or a line would hardly show that
 _SEEN = 1e-4
 # units to which a line is followed, and at which a pair of rows sees every fold that is nearer
-_FAR, _BEYOND = (1e6, 1e15)
+_FAR, _BEYOND = 1e6, 1e15
 
 
 class Effort(Protocol):
