@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import unsoftmax
 from unsoftmax.arrays import Array
+from unsoftmax.learners.deep_decoder.decoder_fit import DecoderFit, DecoderState
 from unsoftmax.meters.deep.collapsed_attention import CollapsedAttention
 from unsoftmax.meters.deep.collapsed_layer import Scales
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model
-from unsoftmax.models.language_model import Attention
-from unsoftmax.models.language_model.forward import attend
+from unsoftmax.models.language_model import Attention, Rotary
+from unsoftmax.models.language_model.forward import attend, decode
 from unsoftmax.outcomes import Status
 
 
@@ -77,3 +79,22 @@ def test_heads_of_all_layers_act_side_by_side() -> None:
     total = np.asarray(sum(parts))
     last = rows[:, 2]
     assert np.abs(found - (total - last * (total * last).mean(axis=1, keepdims=True))).max() < 1e-6
+
+
+@pytest.mark.parametrize(("heads", "groups", "layers"), [(1, 1, 1), (4, 2, 2), (2, 1, 3)])
+def test_derivatives_by_heads_of_all_layers_are_exact(heads: int, groups: int, layers: int) -> None:
+    model = random_language_model(8, 3, heads=heads, groups=groups, layers=layers, seed=layers).canonical()
+    assert isinstance(model.positions, Rotary)
+    rng = np.random.default_rng(heads)
+    prompts = [rng.standard_normal((2, length, 8)) for length in (1, 2, 5)]
+    seen = [model.final_norm(decode(model.layers, rows, model.positions)) for rows in prompts]
+    fit = DecoderFit(model.layers, model.final_norm.eps, prompts, np.concatenate(seen))
+    state = DecoderState(
+        tuple(layer.attention for layer in model.layers), float(np.log(model.positions.theta))
+    )
+    assert np.abs(fit.residual(state)).max() < 1e-14
+    step = rng.standard_normal(len(state.flat))
+    either = [fit.residual(fit.moved(state, size * step)) for size in (1e-5, -1e-5, 2e-5, -2e-5)]
+    slope = (8.0 * (either[0] - either[1]) - (either[2] - either[3])) / 12e-5
+    exact = fit.linearise(state).forward(step)
+    assert np.abs(slope - exact).max() < 1e-8 * np.abs(exact).max()

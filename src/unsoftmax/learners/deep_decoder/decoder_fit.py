@@ -1,8 +1,4 @@
-"""Joint refinement of the heads of all layers, on prompts of several lengths; everything else is known.
-
-Jacobians come from differences of float64 states: an error of 1e-8 of the Jacobian costs an iteration, and
-none of the last digits.
-"""
+"""Joint refinement of the heads of all layers, on prompts of several lengths; everything else is known."""
 
 from __future__ import annotations
 
@@ -12,14 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.models.language_model import Attention, DecoderLayer, Rotary
-from unsoftmax.models.language_model.forward import decode
-from unsoftmax.models.parts import Norm
+from unsoftmax.learners.deep_decoder.decoder_pass import DecoderPass
+from unsoftmax.models.language_model import Attention, DecoderLayer
 from unsoftmax.solvers.joint_refinement import DenseJacobian
 
 __all__ = ["DecoderFit", "DecoderState"]
-
-_STEP = 3e-8  # relative to entries of size one: truncation and rounding of differences meet near 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,31 +45,25 @@ class DecoderState:
 
 @dataclass(frozen=True, eq=False)
 class DecoderFit:
-    """Least squares over prompts, one array (B, N, d) a length, and their measured states."""
+    """Least squares over prompts, one array (B, N, d) a length, and their measured states. Norms of layers
+    have gain one; last_eps: of the final norm, which has too."""
 
     layers: tuple[DecoderLayer, ...]
-    final_norm: Norm
+    last_eps: float
     prompts: Sequence[Array]
     seen: Array
 
-    def _states(self, state: DecoderState) -> Array:
+    def _passes(self, state: DecoderState) -> list[DecoderPass]:
         pairs = zip(self.layers, state.attentions, strict=True)
-        layers = tuple(replace(layer, attention=part) for layer, part in pairs)
-        rotary = Rotary(float(np.exp(state.log_theta)))
-        streams = [decode(layers, rows, rotary) for rows in self.prompts]
-        return self.final_norm(np.concatenate(streams))
+        layers = [replace(layer, attention=part) for layer, part in pairs]
+        return [DecoderPass(layers, self.last_eps, rows, state.log_theta) for rows in self.prompts]
 
     def residual(self, state: DecoderState, /) -> Array:
-        return np.asarray((self._states(state) - self.seen).ravel())
+        seen = np.concatenate([each.seen for each in self._passes(state)])
+        return np.asarray((seen - self.seen).ravel())
 
     def moved(self, state: DecoderState, step: Array, /) -> DecoderState:
         return state.at(state.flat + step)
 
     def linearise(self, state: DecoderState, /) -> DenseJacobian:
-        flat, middle = state.flat, self._states(state).ravel()
-        columns = np.empty((len(middle), len(flat)))
-        for k in range(len(flat)):
-            moved = flat.copy()
-            moved[k] += _STEP
-            columns[:, k] = (self._states(state.at(moved)).ravel() - middle) / _STEP
-        return DenseJacobian(columns)
+        return DenseJacobian(np.concatenate([each.jacobian() for each in self._passes(state)]))

@@ -166,7 +166,7 @@ def _fit(
         * rng.standard_normal((count, length, d))
         for length in _LENGTHS
     ]
-    return DecoderFit(layers, final, prompts, np.concatenate([state(rows) for rows in prompts]))
+    return DecoderFit(layers, final.eps, prompts, np.concatenate([state(rows) for rows in prompts]))
 
 
 def _canonical(part: Attention) -> Attention:

@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_stack.stack_state import LayerState, StackState
+from unsoftmax.learners.deep_stack.sublayer_slopes import before_norm, network_slope, normed
 from unsoftmax.models.language_model.parts import FeedForward
 from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
 
@@ -29,17 +30,11 @@ class _Step:
 
     def normed(self, matrices: Array) -> Array:
         """Matrices (B, k, d) that read n, as they read the stream before the norm."""
-        along = np.einsum("bki,bi->bk", matrices, self.n) / self.n.shape[1]
-        return np.asarray((matrices - along[..., None] * self.n[:, None]) / self.size[..., None])
+        return before_norm(matrices, self.n, self.size)
 
     def by_eps(self) -> Array:
         """(B, d): how n changes in a step of eps."""
         return np.asarray(-self.n * (self.eps_step / (2.0 * self.size**2)))
-
-
-def _norm(x: Array, eps: float) -> tuple[Array, Array]:
-    size = np.sqrt((x * x).mean(axis=1, keepdims=True) + eps)
-    return x / size, size
 
 
 class _Pass:
@@ -56,20 +51,20 @@ class _Pass:
                 self.paths.append(None)
             else:
                 value, step = next(eps)
-                n, size = _norm(x, value)
+                n, size = normed(x, value)
                 self.paths.append(
                     _Step(n, size, step, np.broadcast_to(layer.path, (len(x), *layer.path.shape)))
                 )
                 x = x + n @ layer.path.T
             value, step = next(eps)
-            n, size = _norm(x, value)
-            self.networks.append(_Step(n, size, step, _network_slope(layer, n)))
+            n, size = normed(x, value)
+            self.networks.append(_Step(n, size, step, network_slope(layer.network, n)))
             x = x + layer.network(n)
         self.last: _Step | None = None
         self.seen = x
         if state.normed:
             value, step = next(eps)
-            n, size = _norm(x, value)
+            n, size = normed(x, value)
             self.last, self.seen = _Step(n, size, step, np.zeros((0,))), n
 
     def blocks(self) -> list[Factors]:
@@ -94,16 +89,6 @@ class _Pass:
             blocks.append(own)
         eps = Factors(np.stack(by_eps[::-1], axis=2), np.ones((B, 1)))
         return [each for own in reversed(blocks) for each in own] + [eps]
-
-
-def _network_slope(layer: LayerState, n: Array) -> Array:
-    part = layer.network
-    if isinstance(part, FeedForward):
-        slopes = part.activation.first(n @ part.inner.T + part.inner_bias)
-        return np.asarray((part.outer * slopes[:, None]) @ part.inner)
-    active, offered = n @ part.gate.T, n @ part.up.T
-    by_gate, by_up = part.activation.first(active) * offered, part.activation(active)
-    return np.asarray((part.down * by_gate[:, None]) @ part.gate + (part.down * by_up[:, None]) @ part.up)
 
 
 def network_blocks(layer: LayerState, n: Array, after: Array) -> list[Factors]:
