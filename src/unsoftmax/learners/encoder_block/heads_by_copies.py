@@ -29,7 +29,8 @@ _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
 _WEIGHTS = (0.004, 0.996)
 _MOST_HEADS = 32
-_LEAST = 16  # asking rows of one lifting
+_LEAST = 16  # asking rows of one lifting, where the number of heads is not known
+_LEAST_KNOWN = 10  # the same where it is: two heads have five unknowns that every asking row sees
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _Lifting:
 
     def __call__(self, a: Array) -> Array | None:
         """(H, m), or None where copies do not take the heads apart."""
-        count = max(_LEAST, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
+        count = max(_LEAST_KNOWN, int(1.8 * (self.heads * (self.heads + 1) // 2 + self.heads)))
         return self.of(copied_responses(self.respond, a, count, self.tokens, self.rng))
 
     def of(self, copied: CopiedResponses) -> Array | None:

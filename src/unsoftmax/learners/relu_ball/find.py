@@ -3,13 +3,13 @@ Jacobian."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_ball.chords import find_kinks
+from unsoftmax.learners.relu_ball.crossed_neurons import Chord, Crossed
 from unsoftmax.learners.smooth_network.asks import Asks, CountedAsks
 from unsoftmax.learners.smooth_network.find import FoundNetwork
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
@@ -39,15 +39,6 @@ _BEYOND = 4.0  # points of the sample beyond a hyperplane: none are there with a
 _FURTHER = 1.1
 _MOST_POINTS = 60  # a neuron and number of its parameters over those of an answer
 _EDGE = 0.985  # of the radius: how far out chords reach
-# second over first singular value of a jump that counts as one neuron; clean ones leave 1e-7, and one with
-# another
-# kink inside a cell is off by about as much as its second value
-_RANK_ONE = 1e-4
-_STEP = 0.01  # of a cell's width, from its middle: differences for Jacobians
-# cosine of normal and chord up to which such differences may cross the cell's own hyperplane: steps then
-# reach
-# _STEP/√k of the width across it, and it is half the width times the cosine away
-_SLANTED = 0.04
 _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as one
 _SPECK = 3e-3  # weight of a neuron, over the median's, that counts as what another one's error leaves
 _OPTIONS = RefinementOptions(
@@ -284,38 +275,9 @@ def _along_chord(
     kinks = find_kinks(lambda t: rest(middle + t[:, None] * along), -reach, reach, noise, faint)
     if not len(kinks):
         return []
-    ends = np.concatenate([[-reach], kinks, [reach]])
-    centres, widths = 0.5 * (ends[1:] + ends[:-1]), np.diff(ends)
     turned = np.linalg.qr(np.column_stack([along, rng.standard_normal((k, k - 1))]))[0].T
-    jacobians, errors = _jacobians(rest, middle + centres[:, None] * along, widths, turned, asks.radius)
-    errors = 4.0 * np.sqrt(k) * (noise * errors + neurons.least)
-    found = []
-    for i, place in enumerate(kinks):
-        jump = jacobians[i + 1] - jacobians[i]  # (k, m) in turned coordinates
-        left, sizes, right = np.linalg.svd(jump, full_matrices=False)
-        if len(sizes) > 1 and sizes[1] > max(_RANK_ONE * sizes[0], errors[i] + errors[i + 1]):
-            continue
-        normal = turned.T @ left[:, 0]
-        if abs(float(normal @ along)) < _SLANTED:
-            continue
-        sign = 1.0 if normal @ along > 0 else -1.0
-        normal = sign * normal
-        row = np.append(normal, -float(normal @ (middle + place * along)))
-        found.append((row, sign * sizes[0] * right[0]))
-    return found
-
-
-def _jacobians(
-    rest: Callable[[Array], Array], centres: Array, widths: Array, turned: Array, radius: float
-) -> tuple[Array, Array]:
-    """(cells, k, m) derivatives along the turned basis, with steps that stay inside each cell; and how much
-    each magnifies errors of the answers."""
-    k = turned.shape[1]
-    steps = np.minimum(_STEP * widths, 0.02 * radius)
-    around = (centres[:, None] + steps[:, None, None] * turned).reshape(-1, k)
-    answers = rest(np.concatenate([centres, around]))
-    n = len(centres)
-    return np.asarray((answers[n:].reshape(n, k, -1) - answers[:n, None]) / steps[:, None, None]), 1.0 / steps
+    crossed = Crossed(rest, Chord(middle, along, reach, kinks), turned, asks.radius)
+    return crossed.neurons(noise, neurons.least)
 
 
 def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork:
