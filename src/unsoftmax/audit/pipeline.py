@@ -25,6 +25,7 @@ from unsoftmax.html_tables import table
 from unsoftmax.learners import Known
 from unsoftmax.ledger import Ledger, read_statement
 from unsoftmax.outcomes import BudgetSpent, Status, Stop
+from unsoftmax.recovery.every_row import held_against_every_row
 from unsoftmax.recovery.explain import no_learner
 from unsoftmax.recovery.recover import Options, job_of, recover_from
 from unsoftmax.recovery.result import Result
@@ -176,6 +177,8 @@ def audit_target(
         isinstance(confirm_above, bool) or not isinstance(confirm_above, int) or confirm_above < 0
     ):
         raise UsageError(f"confirm_above must be a whole number of queries >= 0, not {confirm_above!r}")
+    every_row = job.row == "all"
+    job = replace(job, row="last") if every_row else job
     oracle = job.oracle(target)
     gate = _Gate(confirm_above, confirm)
     told = job.width if job.width is not None else oracle.spec.width
@@ -201,6 +204,8 @@ def audit_target(
                 break
             on_plan = None
         digest = None if place is None else ledger_digest(place)
+    if every_row:
+        result = held_against_every_row(result, oracle, int(job.seed))
     look = preparation.look
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:

@@ -35,7 +35,8 @@ def check_row(row: object) -> Row | None:
 class AnswerRow:
     """One answer a sequence out of (B, N, m). readout: (m,) for one number, (m, k) for vectors.
 
-    'all' reads all rows one after another, so every sequence must have the length of the first one asked.
+    'all' reads all rows one after another, so every sequence must have the length of the first one asked;
+    `every_row` keeps them apart.
 
     >>> oracle = AnswerRow(lambda X: 2.0 * X, OracleSpec(width=2), "last", np.array([1.0, 1.0]))
     >>> oracle(np.ones((1, 3, 2))), oracle.spec.outputs
@@ -74,14 +75,7 @@ class AnswerRow:
         return f"{spec.fingerprint}:row={self._row}:{read}"
 
     def __call__(self, batch: Array, /) -> Array:
-        try:
-            raw = np.asarray(self._function(batch), dtype=np.float64)
-        except OracleFault:
-            raise
-        except (Exception, SystemExit) as error:
-            raise OracleFault(
-                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}"
-            ) from error
+        raw = self._raw(batch)
         if self._row is not None and raw.ndim == 3:
             raw = _rows_of(raw, self._row)
         elif self._row is not None:
@@ -89,14 +83,35 @@ class AnswerRow:
                 f"row={self._row!r} is for targets that answer every row, (B, N, m); this one answered "
                 f"{raw.shape}; leave it out"
             )
-        if self._readout is not None:
-            if raw.shape[-1] != len(self._readout):
-                raise OracleFault(
-                    f"the readout has {len(self._readout)} entries, and the target answers {raw.shape[-1]} "
-                    "numbers"
-                )
-            raw = raw @ self._readout
-        return checked_answers(raw, len(batch), self._outputs)
+        return checked_answers(self._read(raw), len(batch), self._outputs)
+
+    def every_row(self, batch: Array) -> Array:
+        """(B, N, m), or (B, N) behind a readout that makes one number of each."""
+        rows = self._read(self._raw(batch))
+        expected = batch.shape[:2] if self._outputs is None else (*batch.shape[:2], rows.shape[-1])
+        if rows.shape != expected or not np.isfinite(rows).all():
+            raise OracleFault(f"the target answered a batch of shape {batch.shape} with {rows.shape}")
+        return rows
+
+    def _raw(self, batch: Array) -> Array:
+        try:
+            return np.asarray(self._function(batch), dtype=np.float64)
+        except OracleFault:
+            raise
+        except (Exception, SystemExit) as error:
+            raise OracleFault(
+                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}"
+            ) from error
+
+    def _read(self, raw: Array) -> Array:
+        if self._readout is None:
+            return raw
+        if raw.shape[-1] != len(self._readout):
+            raise OracleFault(
+                f"the readout has {len(self._readout)} entries, and the target answers {raw.shape[-1]} "
+                "numbers"
+            )
+        return np.asarray(raw @ self._readout)
 
 
 def _rows_of(answers: Array, row: Row) -> Array:

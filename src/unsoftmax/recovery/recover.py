@@ -179,7 +179,8 @@ def recover(
     sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares the
     model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with the
     ids of one sequence on each line. row: for a target that answers every row, (B, N, m): read the last,
-    first, mean or all of them. readout: weights (m,) that make one number of a vector answer, or a .npy file.
+    first or mean; 'all': the last one, and the model must answer all others too. readout: weights (m,) that
+    make one number of a vector answer, or a .npy file.
     For token ids: prefix, suffix: fixed ids around every sequence, such as CLS and SEP. padding, length: the
     id that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
 
@@ -240,10 +241,17 @@ def recover_from(
     """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
     every batch; see `Ledger.watch`. A target whose first answers are vectors, though nobody said so, is begun
     again with as many outputs as they have."""
+    if job.row == "all":
+        from unsoftmax.recovery.every_row import EVERY_ROW_QUERIES, held_against_every_row
+
+        left = None if job.budget is None else max(0, job.budget - EVERY_ROW_QUERIES)
+        job = replace(job, row="last", budget=left)
+        result = recover_from(target, job, prepare, kind, watch)
+        return held_against_every_row(result, job.oracle(target), int(job.seed))
     try:
         return _recover(target, job, prepare, kind, watch)
     except VectorAnswers as vectors:
-        if job.outputs is not None or job.seen is not None or job.row == "all":
+        if job.outputs is not None or job.seen is not None:
             raise
         seen = vectors
     shape, evidence = f"vectors of {seen.outputs} numbers", "the target's first answers"

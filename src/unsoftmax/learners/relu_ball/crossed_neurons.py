@@ -1,4 +1,4 @@
-"""Neurons whose kinks a chord crosses: slopes along the chord give what each adds to the answers, jumps of the
+"""Neurons whose kinks a chord crosses: slopes along it give what each adds to the answers, jumps of the
 Jacobian their normals.
 
 From one cell of the chord to another the Jacobian changes by Σ_i a_i u_iᵀ over the kinks between them. What a
@@ -26,7 +26,9 @@ _ALONG = 0.25  # the same for slopes along the chord, which cross no other kink
 # cosine of normal and chord up to which such differences may cross the cell's own hyperplane: steps then
 # reach _STEP/√k of the width across it, and it is half the width times the cosine away
 _SLANTED = 0.04
-_GROUP = 0.5  # kinks of a group, over the numbers of an answer: the rest of them shows whether it is explained
+_GROUP = (
+    0.5  # kinks of a group, over the numbers of an answer: the rest of them shows whether it is explained
+)
 _INDEPENDENT = 0.05  # least singular value of the directions u of a group
 
 
@@ -60,9 +62,7 @@ class Crossed:
     """What a chord crosses. rest: the answers of points. turned: (k, k), an orthogonal basis whose first row
     is along the chord."""
 
-    def __init__(
-        self, rest: Callable[[Array], Array], chord: Chord, turned: Array, radius: float
-    ) -> None:
+    def __init__(self, rest: Callable[[Array], Array], chord: Chord, turned: Array, radius: float) -> None:
         self._rest = rest
         self._chord = chord
         self._turned = turned
