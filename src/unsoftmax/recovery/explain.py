@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import Clipped, Computed, Stored, Subject, Unsteady
+from unsoftmax.answers import IDENTIFY, Clipped, Computed, Stored, Subject, Unsteady
+from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
 from unsoftmax.float_formats import FloatFormat
@@ -19,6 +20,7 @@ from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unr
 __all__ = ["FAMILY_TEST", "explain", "no_learner"]
 
 FAMILY_TEST = Test("the first look finds a known family")
+_ROWS = 12  # single rows that show probabilities: attention with small values answers rows of both signs
 _NAMES = {Family.MULTI_HEAD: "several heads", Family.TRANSFORMER: "a network on top of attention"}
 
 
@@ -32,6 +34,8 @@ def explain(
     known = replace(known, look=look, findings=(*known.findings, *more))
     if family is not None:
         return known, status, reason
+    if ledger.outputs is None and (told := _probabilities(ledger, rng)) is not None:
+        return known, told.status, f"{told.reason}; learning ended because the target {reason}"
     if (stop := no_learner(look)) is not None:
         return known, stop.status, stop.reason
     if status is Status.OUTSIDE_CLASS and look.beyond_these_answers:
@@ -43,6 +47,14 @@ def explain(
     if status is Status.UNRESOLVED and look.finds_nothing:
         return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, look.evidence(Subject.FAMILY)).sentence
     return known, status, reason
+
+
+def _probabilities(ledger: Ledger, rng: np.random.Generator) -> Unresolved | None:
+    rows = rng.standard_normal((_ROWS, 1, ledger.width))
+    if ledger.input_bound is not None:
+        rows *= ledger.input_bound / np.linalg.norm(rows, axis=2, keepdims=True)
+    with ledger.phase(IDENTIFY):
+        return probabilities(ledger.ask(rows))
 
 
 def no_learner(look: FirstLook) -> Stop | None:

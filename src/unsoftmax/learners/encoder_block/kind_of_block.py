@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
+from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.arrays import Array
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.encoder_block.asking import AsksSequences
@@ -19,7 +21,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.models.parts import GELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["BehindNorm", "Start", "first_row_asks", "reversed_rows", "start_of"]
+__all__ = ["BehindNorm", "RowRoles", "Start", "reversed_rows", "row_roles", "start_of"]
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
@@ -34,9 +36,18 @@ class BehindNorm(Unresolved):
     """A norm stands where only the value path can be read through it."""
 
 
-def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
-    """Whether the first row asks, and not the last one. Raises unless answers have float64 digits, one of
-    both asks, and the order of the others does not matter."""
+@dataclass(frozen=True)
+class RowRoles:
+    """first_row: whether the first row asks, and not the last one. skips_zeros: whether rows of zeros are
+    left out, as padding is."""
+
+    first_row: bool
+    skips_zeros: bool
+
+
+def row_roles(asks: AsksSequences, width: int, rng: np.random.Generator) -> RowRoles:
+    """Which row asks. Raises unless answers have float64 digits, the first or the last row asks, the order of
+    the others does not matter, and rows see each other and nothing else."""
     rows = rng.standard_normal((4, width))
     orders = [[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3]]
     answers = asks(np.stack([rows[order] for order in orders]))
@@ -47,7 +58,11 @@ def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) ->
         )
     plain = answers[0]
     limit = _SAME_ORDER * float(np.abs(plain).max())
-    middle, first, last, again = (float(np.abs(there - plain).max()) > limit for there in answers[1:])
+
+    def differs(one: Array, other: Array) -> bool:
+        return float(np.abs(one - other).max()) > limit
+
+    middle, first, last, again = (differs(there, plain) for there in answers[1:])
     if again:
         raise Unresolved(
             "one sequence, asked twice, was answered differently, as with dropout that is on; switch it off "
@@ -59,13 +74,27 @@ def first_row_asks(asks: AsksSequences, width: int, rng: np.random.Generator) ->
             "rows, with windows, or with a second layer behind a causal mask: such a block is not recovered; "
             "take positions out, or subtract them from the rows that you send"
         )
+    asking = rows[0] if first else rows[3]
+    alone = asks(np.stack([asking])[None])[0]
+    if differs(asks(np.stack([asking] * 3)[None])[0], alone):
+        raise Unresolved(
+            "three copies of a row are answered differently from the row alone, which self-attention cannot "
+            "do: rows see something that is not sent, as with cross attention to a memory, attention sinks "
+            "or a class token that the target adds itself, or they are counted; such a block is not recovered"
+        )
     if not first and not last:
         raise Unresolved(
-            "answers are the same for every order of rows, as with a mean over rows, or with a class token "
-            "that the target adds itself; a block is recovered from one of the rows that are sent (row="
-            "'last', where the target answers every row)"
+            "answers are the same for every order of rows, as with a mean over rows; a block is recovered "
+            "from one of the rows that are sent (row='last', where the target answers every row)"
         )
-    return first
+    if not differs(alone, plain):
+        raise Unresolved(
+            "other rows do not change the answer: each row is answered by itself, as by a network alone, or "
+            "by cross attention to a memory that is always the same; `recover_network` learns functions of "
+            "one row"
+        )
+    padded = asks(np.insert(rows, 2, 0.0, axis=0)[None])[0]
+    return RowRoles(first, not differs(padded, plain))
 
 
 def reversed_rows(asks: AsksSequences) -> AsksSequences:
@@ -81,7 +110,8 @@ def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start
     near, large, other, both = asks(far[:, None])
     if not float(np.abs(large).max()) > _GROWS * float(np.abs(near).max()):
         if len(near) != width:
-            _refuse_probabilities(asks(far[:, None] / _LARGE))
+            if (stop := probabilities(asks(far[:, None] / _LARGE))) is not None:
+                raise stop
             raise BehindNorm(
                 f"a LayerNorm follows the attention, and answers hold {len(near)} numbers where rows have "
                 f"{width}, as behind a classifier; such a block is recovered whole where its own columns are "
@@ -117,15 +147,6 @@ def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) ->
     sums = up + down
     beside = up - _NEAR * (rows if readout is None else rows @ readout.T)
     return float(np.abs(sums[0] - sums[1]).max()) <= _ODD * float(np.abs(beside).max())
-
-
-def _refuse_probabilities(answers: Array) -> None:
-    """Raises where answers may be probabilities."""
-    if float(answers.min()) > 0.0 and float(answers.max()) < 1.0:
-        raise Unresolved(
-            "all answers lie between 0 and 1, as probabilities do; pass their logits instead, log(p / (1 - "
-            "p)), or log-probabilities where there are several"
-        )
 
 
 def _centred(asks: AsksSequences, width: int, readout: Array | None, rng: np.random.Generator) -> bool:

@@ -11,12 +11,18 @@ import numpy as np
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.encoder_block.asking import sequences_of
-from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, first_row_asks, reversed_rows, start_of
+from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
+from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, reversed_rows, row_roles, start_of
 from unsoftmax.learners.encoder_block.refine_block import hardly_shows, parameter_error, refine_block
-from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts, path_parts, with_one_head
+from unsoftmax.learners.encoder_block.single_row_parts import (
+    block_part,
+    one_row_parts,
+    path_parts,
+    with_one_head,
+)
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
+from unsoftmax.models import EncoderBlock
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
 __all__ = ["EncoderBlockLearner", "begun", "check_asker", "obstacle"]
@@ -88,8 +94,8 @@ class EncoderBlockLearner:
         with asker.phase("order of norms"):
             check_asker(asker)
             asks = sequences_of(asker)
-            first_row = first_row_asks(asks, asker.width, rng)
-            asks = reversed_rows(asks) if first_row else asks
+            roles = row_roles(asks, asker.width, rng)
+            asks = reversed_rows(asks) if roles.first_row else asks
             try:
                 find = start_of(asks, asker.width, rng)
             except BehindNorm as stop:
@@ -116,7 +122,9 @@ class EncoderBlockLearner:
                 reasons.append("the joint fit leaves some parameters open")
                 continue
             model = state.model(shape).canonical()
-            model = model.with_first_row() if first_row else model
+            if roles.skips_zeros:
+                raise _padded(asks, model, bound, rng)
+            model = model.with_first_row() if roles.first_row else model
             note = f"the eps of norms are known to {bound:.1g}" if hardly_shows(state) else ""
             return Learned(model, self.claim, error_bound=bound, answers_bound=weights_bound, note=note)
         if isinstance(start, tuple) and start[0].norm_first:
@@ -126,6 +134,15 @@ class EncoderBlockLearner:
             f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the block may "
             "have another network, or rows and neurons of very different sizes"
         ).with_parts(parts)
+
+
+def _padded(asks: AsksSequences, model: EncoderBlock, bound: float, rng: np.random.Generator) -> Unresolved:
+    """The end of a block that leaves rows of zeros out: it is a part of the target."""
+    part = block_part(asks, model, bound, "rows of zeros are not for it", rng)
+    return Unresolved(
+        "rows of zeros are left out, as padding is, which no model here does; the block that answers all "
+        "other sequences is a part of the result"
+    ).with_parts(part)
 
 
 def begun(
@@ -149,8 +166,8 @@ def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
     try:
         check_asker(asker)
         asks = sequences_of(asker)
-        first_row = first_row_asks(asks, asker.width, rng)
-        start_of(reversed_rows(asks) if first_row else asks, asker.width, rng)
+        roles = row_roles(asks, asker.width, rng)
+        start_of(reversed_rows(asks) if roles.first_row else asks, asker.width, rng)
     except Stop as stop:
         return stop
     return None

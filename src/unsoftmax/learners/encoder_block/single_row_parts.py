@@ -17,10 +17,11 @@ from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPa
 from unsoftmax.models import EncoderBlock
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["one_row_parts", "path_parts", "with_one_head"]
+__all__ = ["block_part", "one_row_parts", "path_parts", "with_one_head"]
 
 _FITS = 1e-9  # largest residual of single rows, over the size of answers
-_FRESH = 64  # single rows of the certificate
+_FRESH = 64  # single rows, or sequences, of the certificate
+_PART_LENGTHS = (2, 3, 5, 16)
 _SLOPES, _STEP = 8, 1e-4  # rows and step of slopes: scores move them by the step's square
 _COPIES_AGREE = 1e-5
 _SAFETY = 20.0  # of the difference of two paths from different rows, each off by about as much
@@ -57,6 +58,22 @@ def one_row_parts(
     if error > _FITS * scale or _copies_off(asks, model, rng) > _COPIES_AGREE:
         return {}
     return _parts_of(model.canonical(), max(bound, EPS), PartCertificate(error, _FRESH, scale))
+
+
+def block_part(
+    asks: AsksSequences, model: EncoderBlock, bound: float, gauge: str, rng: np.random.Generator
+) -> Mapping[str, RecoveredPart[Any]]:
+    """A whole block that is not all of the target, held against fresh sequences; empty where it fails there.
+    gauge: what it leaves open."""
+    error, scale = 0.0, 0.0
+    for length in _PART_LENGTHS:
+        rows = rng.standard_normal((_FRESH // len(_PART_LENGTHS), length, model.width))
+        answers = asks(rows)
+        error = max(error, float(np.abs(model(rows) - answers).max()))
+        scale = max(scale, float(np.abs(answers).max()))
+    if error > _FITS * scale:
+        return {}
+    return {"block": RecoveredPart("block", model, bound, gauge, PartCertificate(error, _FRESH, scale))}
 
 
 def _copies_off(asks: AsksSequences, model: EncoderBlock, rng: np.random.Generator) -> float:
