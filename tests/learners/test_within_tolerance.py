@@ -72,6 +72,16 @@ def test_the_advised_bound_is_enough() -> None:
     )
 
 
+@pytest.mark.parametrize("bound", [0.5, 2.0])
+def test_short_rows_are_enough_for_fine_answers(bound: float) -> None:
+    for seed in (1, 2):
+        head = unsoftmax.random_single_head(6, seed=seed)
+        box = WithinTolerance(as_oracle(head), 1e-6)
+        result = unsoftmax.recover(box, tolerance=1e-6, input_bound=bound)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 5e-3
+
+
 def test_a_constant_is_recovered() -> None:
     head = hard_head(6, seed=1)
     with_constant = SingleHead(head.W, head.v, None, 3.25)

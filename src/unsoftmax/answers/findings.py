@@ -15,6 +15,7 @@ class Subject(StrEnum):
 
     WIDTH = "width"
     ANSWERS = "answers"
+    RANGE = "range of answers"
     REPEATABILITY = "repeatability"
     BATCHES = "batches"
     CONSTANT = "constant"
@@ -33,6 +34,7 @@ class Seen(StrEnum):
     MATTERS = "matters"
     COUNT = "count"
     CURVED = "curved"
+    PROBABILITIES = "probabilities"
 
 
 @dataclass(frozen=True)

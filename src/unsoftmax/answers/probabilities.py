@@ -18,6 +18,6 @@ def probabilities(answers: Array) -> Unresolved | None:
     if not (float(answers.min()) > 0.0 and float(answers.max()) < 1.0):
         return None
     return Unresolved(
-        "all answers lie between 0 and 1, as probabilities do; pass their logits instead, log(p / (1 - p)), "
-        "or log-probabilities where there are several"
+        "all answers lie between 0 and 1, as probabilities do; if a sigmoid or a softmax makes them, pass "
+        "probabilities, and their logits are asked for"
     )

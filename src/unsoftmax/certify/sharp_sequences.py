@@ -109,8 +109,8 @@ def _long_rows(
     rows = _unit_rows(_EACH, length, head, rng)
     rows *= size * 2.0 ** -rng.uniform(0.0, 2.0, (_EACH, length, 1))
     strength = max(head.score_strength(), 1e-300)
-    asking = min(1.0 / (strength * size), size)
-    rows[:, -1] *= (asking * rng.uniform(0.5, 1.5, _EACH) / np.linalg.norm(rows[:, -1], axis=1))[:, None]
+    asking = np.minimum(rng.uniform(0.5, 1.5, _EACH) / (strength * size), size)
+    rows[:, -1] *= (asking / np.linalg.norm(rows[:, -1], axis=1))[:, None]
     return rows
 
 

@@ -19,7 +19,7 @@ def with_flags(text: str, flags: Mapping[str, str]) -> str:
     for name, flag in flags.items():
         text = re.sub(rf"(?<![^\s(]){name}=(?=\S)", f"{flag} ", text)  # pass width=4
         # pass input_bound
-        text = re.sub(rf"\b(pass|leave out|choose another|a larger) {name}\b(?!=)", rf"\1 {flag}", text)
+        text = re.sub(rf"\b(pass|leave out|choose another|a larger)(\s+){name}\b(?!=)", rf"\1\2{flag}", text)
         text = re.sub(rf"^{name} (must|is an option)\b", rf"{flag} \1", text)  # width must be at least 1
         if "_" in name:
             text = re.sub(rf"(?<![\w-]){name}(?!\w)", flag, text)

@@ -220,6 +220,12 @@ class Inputs(Tokens):
         Path | None,
         typer.Option("--readout", help="A .npy file (m,): weights of a vector answer.", show_default=False),
     ] = None
+    probabilities: Annotated[
+        bool,
+        typer.Option(
+            "--probabilities", help="Answers are probabilities (sigmoid, softmax): recover their logits."
+        ),
+    ] = False
     sequences: Annotated[
         str | None,
         typer.Option(
@@ -238,6 +244,7 @@ class Inputs(Tokens):
             "sequences": self.sequences,
             "row": self.row,
             "readout": self.readout,
+            "probabilities": self.probabilities,
         }
         return told | self.frame()
 

@@ -13,6 +13,7 @@ from unsoftmax.oracles.base import (
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, TokenIds, check_vocabulary
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
+from unsoftmax.oracles.logits import Logits
 from unsoftmax.oracles.token_frame import Framed, TokenFrame
 from unsoftmax.oracles.wrappers import (
     BoundedInputs,
@@ -37,6 +38,7 @@ __all__ = [
     "FunctionOracle",
     "Ids",
     "Labels",
+    "Logits",
     "LowPrecision",
     "Noisy",
     "Oracle",

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["advice_for"]
 
 _CAUSES = {  # a finding: what usually makes it so, and what to try
+    (Subject.RANGE, Seen.PROBABILITIES): (
+        "All answers lie between 0 and 1, as probabilities do. If a sigmoid or a softmax makes them, pass "
+        "probabilities, and the model of their logits is recovered."
+    ),
     (Subject.REPEATABILITY, Seen.RANDOM): (
         "The same sequence is answered differently each time. Switch dropout and sampling off "
         "(`module.eval()`), or ask a target without added noise."

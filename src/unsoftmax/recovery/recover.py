@@ -17,9 +17,13 @@ from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
 from unsoftmax.oracles import Framed, Oracle, TokenFrame, TokenIds
+from unsoftmax.oracles.base import check_width
+from unsoftmax.oracles.logits import Logits
+from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
 from unsoftmax.recovery.known_rows import read_embeddings
+from unsoftmax.recovery.moderate_rows import ModerateRows, moderate_rows
 from unsoftmax.recovery.own_ids import checked_id_sequences
 from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
@@ -32,6 +36,8 @@ __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_
 
 
 _SHAPE = "answer shape"  # the subject of a finding, and the phase of its queries
+_STREAM = 0x10617  # keeps this randomness apart from that of targets made from the same small seed
+_LOGITS = Finding("answers", "probabilities", "told by the user: the model gives their logits", 0)
 
 
 class Options(TypedDict, total=False):
@@ -52,6 +58,7 @@ class Options(TypedDict, total=False):
     sequences: object
     row: str | None
     readout: object
+    probabilities: bool
     prefix: Sequence[int]
     suffix: Sequence[int]
     padding: int | None
@@ -62,7 +69,8 @@ class Options(TypedDict, total=False):
 @dataclass(frozen=True)
 class Job:
     """What a recovery is to do, as a user says it: the keywords of `recover`, checked. seen: how the target
-    showed that it answers with vectors, where nobody said so."""
+    showed that it answers with vectors, where nobody said so. moderate: what was found of the length of rows,
+    where answers are probabilities."""
 
     width: int | None = None
     family: Family | None = None
@@ -79,8 +87,10 @@ class Job:
     sequences: object = None
     row: str | None = None
     readout: object = None
+    probabilities: bool = False
     frame: TokenFrame = field(default_factory=TokenFrame)
     seen: VectorAnswers | None = None
+    moderate: ModerateRows | None = None
 
     def __post_init__(self) -> None:
         seed = self.seed
@@ -117,18 +127,32 @@ class Job:
             input_bound=self.input_bound,
             journal=journal,
             listener=self.progress,
-            before={} if self.seen is None else {_SHAPE: self.seen.queries},
+            before=self._asked_before(),
         )
+
+    def _asked_before(self) -> dict[str, int]:
+        """Queries that were sent before the ledger was opened, by phase."""
+        shape = {} if self.seen is None else {_SHAPE: self.seen.queries}
+        return shape if self.moderate is None else shape | self.moderate.billed
 
     def oracle(self, target: object) -> Oracle:
         """Where the target's answers come from, read as the user says."""
         outputs = self.outputs if self.seen is None else self.seen.outputs
         return as_oracle(
-            target, outputs=outputs, vocabulary=self.vocabulary, row=self.row, readout=self.readout
+            target,
+            outputs=outputs,
+            vocabulary=self.vocabulary,
+            row=self.row,
+            readout=self.readout,
+            probabilities=self.probabilities,
         )
 
     def known(self) -> Known:
         """What the user told of the answers."""
+        if self.tolerance is None and self.moderate is not None and self.moderate.tolerance is not None:
+            tau = self.moderate.tolerance
+            short = Finding("answers", "tolerance", f"logits of short numbers, off by up to {tau:.1g}", 0)
+            return Known(answers=Within(tau), told=True, findings=(short,))
         if self.tolerance is None:
             return Known()
         answers = Exact() if self.tolerance == 0.0 else Within(float(self.tolerance))
@@ -154,6 +178,7 @@ def recover(
     sequences: object = None,
     row: str | None = None,
     readout: object = None,
+    probabilities: bool = False,
     prefix: Sequence[int] = (),
     suffix: Sequence[int] = (),
     padding: int | None = None,
@@ -181,6 +206,8 @@ def recover(
     ids of one sequence on each line. row: for a target that answers every row, (B, N, m): read the last,
     first or mean; 'all': the last one, and the model must answer all others too. readout: weights (m,) that
     make one number of a vector answer, or a .npy file.
+    probabilities: True where answers are probabilities, a sigmoid or a softmax of logits; then the model of
+    the logits is recovered.
     For token ids: prefix, suffix: fixed ids around every sequence, such as CLS and SEP. padding, length: the
     id that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
 
@@ -206,6 +233,7 @@ def recover(
         sequences=sequences,
         row=row,
         readout=readout,
+        probabilities=probabilities,
         prefix=prefix,
         suffix=suffix,
         padding=padding,
@@ -244,6 +272,8 @@ def recover_from(
     if job.row == "all":
         from unsoftmax.recovery.every_row import EVERY_ROW_QUERIES, held_against_every_row
 
+        if job.probabilities:
+            raise UsageError("probabilities are read of one row; pass row='last' with them")
         left = None if job.budget is None else max(0, job.budget - EVERY_ROW_QUERIES)
         job = replace(job, row="last", budget=left)
         result = recover_from(target, job, prepare, kind, watch)
@@ -267,12 +297,16 @@ def _recover(
     watch: Callable[[str, Array, Array], None] | None,
 ) -> Result:
     oracle, found = _reached(target, job)
+    if isinstance(oracle, Logits):
+        job = _with_moderate_rows(oracle, job)
+        found = (*found, *(() if job.moderate is None else (job.moderate.finding,)), _LOGITS)
     if not job.frame.empty:
         oracle = Framed(oracle, job.frame)
     with ExitStack() as stack:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
         ledger = job.books(oracle, stack, kind)
+        ledger.watch(seen := AnswerRange())
         if watch is not None:
             ledger.watch(watch)
         if job.learner is None and _speaks(oracle, job.family):
@@ -286,7 +320,21 @@ def _recover(
             raise UsageError("the target takes rows, not token ids; pass vocabulary=V for one that takes ids")
         own = checked_sequences(job.sequences, ledger.width, ledger.input_bound)
         told = replace(job.known(), sequences=own)
-        return run(ledger, told, job.family, job.learner, int(job.seed), prepare)
+        result = run(ledger, told, job.family, job.learner, int(job.seed), prepare)
+        if not result.status.recovered and (range_of := seen.finding()) is not None:
+            found = (*found, range_of)
+        return replace(result, findings=(*found, *result.findings))
+
+
+def _with_moderate_rows(oracle: Logits, job: Job) -> Job:
+    """The job with a bound on rows within which probabilities do not saturate."""
+    if oracle.spec.domain is not None:
+        return job
+    width = check_width(job.width if job.width is not None else oracle.spec.width)
+    bound = job.input_bound if job.input_bound is not None else oracle.spec.input_bound
+    rng = np.random.default_rng([_STREAM, int(job.seed)])
+    moderate = moderate_rows(oracle, width, bound, rng)
+    return replace(job, input_bound=moderate.bound, moderate=moderate)
 
 
 def _reached(target: object, job: Job) -> tuple[Oracle, tuple[Finding, ...]]:

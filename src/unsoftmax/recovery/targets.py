@@ -18,6 +18,7 @@ from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.oracles.answer_row import AnswerRow, Row, check_row
 from unsoftmax.oracles.base import TellsOutputs
+from unsoftmax.oracles.logits import Logits
 from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
 from unsoftmax.recovery.demos import demo_model
 from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
@@ -40,14 +41,19 @@ def as_oracle(
     vocabulary: int | None = None,
     row: str | None = None,
     readout: object = None,
+    probabilities: bool = False,
 ) -> Oracle:
     """The oracle behind a target. `http`: options for a target behind a web address, by the names of
     `HttpOptions`. vocabulary: number of token ids, for a target that takes ids (B, N). row: which row of an
     answer (B, N, m) to read: last, first, mean or all. readout: (m,) or a .npy file, for one number.
+    probabilities: answers are probabilities, and their logits are asked for.
 
     >>> as_oracle("demo:single-head?d=8&seed=3").spec.width
     8
     """
+    if probabilities and not isinstance(target, Logits):
+        read = as_oracle(target, outputs=outputs, http=http, vocabulary=vocabulary, row=row, readout=readout)
+        return Logits(read)
     if row is not None or readout is not None:
         return _read(target, outputs, check_row(row), readout)
     torch = sys.modules.get("torch")  # whoever passes a module has imported it

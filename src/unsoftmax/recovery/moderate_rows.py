@@ -1,0 +1,85 @@
+"""How long rows may be before probabilities saturate, and how far off their logits are then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unsoftmax.answers import Finding
+from unsoftmax.arrays import Array
+from unsoftmax.errors import UsageError
+from unsoftmax.float_formats import smallest_format
+from unsoftmax.oracles.logits import Logits
+
+__all__ = ["ModerateRows", "moderate_rows"]
+
+_SUBJECT = "length of rows"
+_DIRECTIONS = 8
+_ROUNDS = 12  # lengths that are tried; eight times shorter ones after each that saturates
+# Largest logit that is aimed at. log(p / (1 - p)) is off by u·e^z where p is off by u: at 8 by 3e-13 in
+# float64, at 2 by 4e-7 in float32. Where probabilities add up to 1, log p keeps its digits down to 1e-308,
+# and in float32 down to 1e-38.
+_LARGEST, _LARGEST_SHORT, _LARGEST_SHARE = 8.0, 2.0, 40.0
+# Logits may be so many times larger than aimed at: eight random rows give |v| to 25 %, usually.
+_BEYOND = 2.0
+
+
+@dataclass(frozen=True)
+class ModerateRows:
+    """bound: of the norm of rows. tolerance: how far logits may be off, where probabilities are stored in a
+    short format; None where rounding alone is in them."""
+
+    bound: float
+    tolerance: float | None
+    finding: Finding
+
+    @property
+    def billed(self) -> dict[str, int]:
+        """The queries, by phase."""
+        return {self.finding.subject: self.finding.queries}
+
+
+def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.random.Generator) -> ModerateRows:
+    """The longest rows, by powers of two, whose logits stay moderate. bound: what the user allows.
+
+    Logits of random rows grow as |x|·|v|/√d where some row reaches |x|·|v|, so √d times their size is aimed
+    at.
+    """
+    rows = rng.standard_normal((_DIRECTIONS, 1, width))
+    rows /= np.linalg.norm(rows, axis=2, keepdims=True)
+    answers = [oracle.probabilities(np.zeros((1, 1, width)))]
+    middle = oracle.logits_of(answers[0])
+    length = 1.0 if bound is None else bound
+    found = 0.0
+    for _ in range(_ROUNDS):
+        answers.append(oracle.probabilities(length * rows))
+        size = _size(oracle.logits_of(answers[-1]) - middle, width)
+        short = smallest_format(np.concatenate([each.ravel() for each in answers]))
+        largest = _LARGEST_SHARE if oracle.adds_up else _LARGEST if short is None else _LARGEST_SHORT
+        if size <= 1.001 * largest:
+            found, reached = length, size
+        aimed = length / 8.0 if not np.isfinite(size) else length * largest / max(size, 1e-300)
+        aimed = float(2.0 ** np.floor(np.log2(np.clip(aimed, length / 64.0, length * 64.0))))
+        if found and (aimed <= found or found == bound):
+            break
+        length = aimed if bound is None else min(aimed, bound)
+    else:
+        raise UsageError(
+            "no length of rows was found at which the probabilities change and do not saturate; pass "
+            "input_bound"
+        )
+    evidence = (
+        f"logits of {_DIRECTIONS} random rows of norm {found:g} are {reached / np.sqrt(width):.2g} large"
+    )
+    finding = Finding(_SUBJECT, f"at most {found:g}", evidence, sum(map(len, answers)))
+    if short is None or oracle.adds_up:
+        return ModerateRows(found, None, finding)
+    most = _BEYOND * reached + float(np.abs(middle).max())
+    return ModerateRows(found, float(2.0 * short.unit * (1.0 + np.exp(min(most, 30.0)))), finding)
+
+
+def _size(differences: Array, width: int) -> float:
+    """√d times the root mean square of the largest differences; infinite where one is."""
+    each = np.abs(differences).reshape(len(differences), -1).max(axis=1)
+    return float(np.sqrt(width * np.mean(each**2))) if np.isfinite(each).all() else np.inf
