@@ -149,9 +149,12 @@ def judge_nearby(answers: Array) -> Arithmetic:
         return Arithmetic(stored, None, 2.0**-53)
     unit = stored.unit
     seconds = values[:, 0] - 2.0 * values[:, 1] + values[:, 2]
-    steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), 1e-300)))
+    steps = 2.0 * unit * 2.0 ** np.floor(np.log2(np.maximum(np.abs(values), 1e-100)))
     expected = (steps[:, 0] ** 2 + 4.0 * steps[:, 1] ** 2 + steps[:, 2] ** 2) / 12.0
-    ratios = np.sort((seconds**2 / expected).mean(axis=1))[: int(_KINKS * _PLACES)]
+    told = np.abs(values).max(axis=(1, 2)) > 0.0  # zeros do not round
+    if not told.any():
+        return Arithmetic(stored, None, unit)
+    ratios = np.sort((seconds**2 / expected).mean(axis=1)[told])[: max(1, int(_KINKS * told.sum()))]
     sizes = np.sort((seconds**2).mean(axis=1))[: int(_KINKS * _PLACES)]
     noise = float(np.sqrt(sizes.mean() / 6.0)) / max(rms(values), 1e-300)
     computed = float(ratios.mean()) > _ONE_ROUNDING and noise < MOST_UNITS * unit

@@ -59,3 +59,40 @@ def test_another_activation_in_one_neuron_is_never_recovered_wrongly(bend: Calla
         assert result.model is not None
         X = np.random.default_rng(0).standard_normal((300, 6))
         assert rms(result.model(X) - short(X)) < 1e-5 * rms(short(X))
+
+
+@pytest.mark.parametrize(
+    ("width", "neurons", "seed"), [(1, 3, 8010), (1, 6, 8000), (1, 6, 8046), (2, 4, 8011), (2, 4, 8028)]
+)
+def test_kinks_that_crowd_are_told_apart(width: int, neurons: int, seed: int) -> None:
+    """Two kinks that lie close together look like one everywhere but between them; networks of few numbers
+    often have such, or regions where no neuron is active."""
+    hidden = unsoftmax.random_relu_network(width, neurons, seed=seed, biases=seed % 2 == 0)
+    result = unsoftmax.recover_network(_short(hidden), width=width, seed=seed)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert isinstance(result.model, ReluNetwork)
+    assert _stored(hidden).distance(result.model) <= (result.error_bound or 0.0) < 1e-3
+
+
+def test_small_networks_are_recovered_or_unresolved() -> None:
+    for seed in (8025, 12046, 12047, 12048):
+        hidden = unsoftmax.random_relu_network(1 + seed % 2, 7, seed=seed, biases=seed % 2 == 0)
+        result = unsoftmax.recover_network(_short(hidden), width=hidden.width, seed=seed)
+        assert result.status in (Status.WITHIN_BOUND, Status.UNRESOLVED), result.reason
+        if isinstance(result.model, ReluNetwork) and result.status is Status.WITHIN_BOUND:
+            assert _stored(hidden).distance(result.model) <= (result.error_bound or 0.0)
+
+
+def test_two_neurons_that_nearly_agree_are_two() -> None:
+    hidden = unsoftmax.random_relu_network(6, 8, seed=24, biases=True)
+    assert hidden.b is not None
+    A, b = hidden.A.copy(), hidden.b.copy()
+    A[1], b[1] = A[0] + 3e-3 * A[1], b[0] + 3e-3 * b[1]
+    close = ReluNetwork(A, hidden.u, b, hidden.c)
+    result = unsoftmax.recover_network(_short(close), width=6, seed=1)
+    if result.status is Status.WITHIN_BOUND:
+        assert isinstance(result.model, ReluNetwork)
+        assert _stored(close).distance(result.model) <= (result.error_bound or 0.0)
+    else:
+        assert result.status is Status.UNRESOLVED
+        assert "close" in result.reason or "rounding" in result.reason

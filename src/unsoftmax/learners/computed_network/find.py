@@ -11,6 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.asking import usual_size
 from unsoftmax.learners.computed_block.smooth_neurons import pruned
+from unsoftmax.learners.computed_network.crowded_kinks import told_apart
 from unsoftmax.learners.computed_network.neurons import RADII, Neurons
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models.parts import RELU
@@ -36,6 +37,7 @@ _TRIES = 3  # joint fits that do not arrive
 _MOST_FAINT, _STARTS = 4, 3
 _FIT_FAINT = RefinementOptions(iterations=40, damping=1e-2, improvement=1e-2, dense_limit=6000)
 _FIT = RefinementOptions(iterations=12, damping=1e-4, least_damping=1e-9, improvement=3e-2, dense_limit=6000)
+_LAST = replace(_FIT, improvement=1e-3)  # kinks that crowd are told apart by what is small
 _SIZES = (0.5, 2.0)  # entries of rows of the fit
 
 
@@ -81,7 +83,7 @@ def find_network(
         inner = neurons.inner if whole else _with_faint(fit, neurons.inner, _WHOLE * noise, rng)
         found = _fitted(fit, inner, noise, rng)
         if found.left < _ARRIVED:
-            return found
+            return _told_apart(ask, found, noise, rng)
         best, quiet, tries = min(best, found.left), 0, tries + 1
         if tries == _TRIES:
             break
@@ -103,6 +105,17 @@ def _fitted(fit: NetworkFit, inner: Array, noise: float, rng: np.random.Generato
             break
         inner = _with_faint(fit, inner, _ARRIVED * noise, rng)
     return FittedNetwork(fit, inner, left)
+
+
+def _told_apart(
+    ask: Callable[[Array], Array], found: FittedNetwork, noise: float, rng: np.random.Generator
+) -> FittedNetwork:
+    """Checked around every kink."""
+    fit, inner = told_apart(ask, found.fit, found.inner, rng)
+    if inner is found.inner:
+        return found
+    inner = _without_biases(fit, refine(fit, _needed(fit, inner), _LAST).state)
+    return FittedNetwork(fit, inner, usual_size(fit.residual(inner)) / noise)
 
 
 def _with_faint(fit: NetworkFit, inner: Array, explained: float, rng: np.random.Generator) -> Array:

@@ -69,12 +69,13 @@ class ComputedNetworkLearner:
         return Learned(
             found.model,
             _CLAIM,
-            error_bound=bound_of(far),
+            error_bound=bound_of(far, self.format),
             note=f"computed in {self.format}: answers to rows of size one are off by {found.rounding:.1g}, "
             "and the error bound holds with 99 % confidence",
         )
 
 
-def bound_of(distances: Sequence[float]) -> float:
-    """The 99 % bound on an error, from distances of models drawn from the covariance of a fit."""
-    return float(_FACTOR * np.quantile(distances, _LEVEL))
+def bound_of(distances: Sequence[float], held: FloatFormat) -> float:
+    """The 99 % bound on an error, from distances of models drawn from the covariance of a fit. One rounding
+    of the format is added: weights inside the target round alike in every answer."""
+    return float(_FACTOR * np.quantile(distances, _LEVEL)) + held.unit

@@ -75,7 +75,7 @@ class ComputedTransformerLearner:
         return Learned(
             model,
             _CLAIM,
-            error_bound=bound_of(far),
+            error_bound=bound_of(far, self.format),
             note=f"computed in {self.format}: answers to rows of size one are off by {network.rounding:.1g}, "
             "and the error bound holds with 99 % confidence",
         )

@@ -89,7 +89,10 @@ def _newton(space: Array, g: Array, w: Array) -> tuple[Array, Array, float]:
         g, w = g + step[: len(g)], w + step[len(g) :]
         g = g / np.linalg.norm(g)
         w = w - g * (w @ g)
-        w = w / np.linalg.norm(w)
+        size = float(np.linalg.norm(w))
+        if not size > 0.0:
+            return g, w, np.inf  # one direction stands for both, and there is no gate
+        w = w / size
     return g, w, outside
 
 

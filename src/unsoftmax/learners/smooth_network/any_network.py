@@ -14,13 +14,15 @@ from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
 from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
-from unsoftmax.learners.relu_network.row_tests import ShortAnswers
+from unsoftmax.learners.relu_network.row_tests import ShortAnswers, one_row_function, refuse_rounded
 from unsoftmax.learners.relu_network.vector_learner import VectorReluLearner
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["NetworkLearner"]
+
+_LOOKED, _LONG = 16, 8.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class NetworkLearner:
             try:
                 return learner.learn(asker, known, rng)
             except OutsideClass as stop:
-                if learner is self.kinked and cast_format(asker, rng.spawn(1)[0]) is not None:
+                if learner is self.kinked and _rounds(asker, rng.spawn(1)[0]):
                     return ComputedNetworkLearner().learn(asker, known, rng)
                 stops.append(stop)
             except ShortAnswers as stop:
@@ -61,3 +63,18 @@ class NetworkLearner:
                 stops.append(stop)
         # what one of them could not resolve may be in its class
         raise next((stop for stop in stops if isinstance(stop, Unresolved)), stops[0])
+
+
+def _rounds(asker: Asker, rng: np.random.Generator) -> bool:
+    """Whether rows are rounded first, or all answers are short; long rows reach beyond a region without
+    active neurons."""
+    if cast_format(asker, rng) is not None:
+        return True
+    rows = rng.standard_normal((_LOOKED, asker.width))
+    longest = np.inf if asker.input_bound is None else asker.input_bound
+    rows *= min(_LONG, longest / float(np.linalg.norm(rows, axis=1).max()))
+    try:
+        refuse_rounded(one_row_function(asker)(rows))
+    except ShortAnswers:
+        return True
+    return False
