@@ -60,7 +60,7 @@ def test_a_layer_with_a_skip_connection_is_recovered(heads: int, seed: int) -> N
     assert result.status is unsoftmax.Status.EXACT, result.reason
     assert within_bound(one, result)
     assert {finding.subject: finding.value for finding in result.findings}["skip connection"] == "present"
-    assert result.queries.by_phase["skip"] == 3 * 6 + 20
+    assert result.queries.by_phase["skip"] == 3 * 6 + 24
 
 
 def test_in_float32_it_is_found_before_a_fit_is_tried() -> None:
