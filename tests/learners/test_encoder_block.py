@@ -319,6 +319,18 @@ def test_members_that_torch_does_not_draw(
     assert distance <= result.error_bound
 
 
+@pytest.mark.parametrize(("activation", "norm_first"), [("gelu", True), ("relu", False)])
+def test_an_eps_that_is_no_power_of_ten(activation: str, norm_first: bool) -> None:
+    """The network is found on the sphere, where eps does not matter, and eps from single rows."""
+    layer = torch_layer(12, norm_first=norm_first, activation=activation)
+    layer.norm1.eps, layer.norm2.eps = 3e-6, 2e-5
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    assert result.error_bound is not None
+    assert block_from_torch(layer).distance(result.model) <= result.error_bound < 1e-7
+
+
 @pytest.mark.parametrize("seed", [11, 12])
 def test_a_post_norm_block_with_the_eps_of_bert(seed: int) -> None:
     """Lengths behind the last norm do not show, so that its network is found by directions alone."""

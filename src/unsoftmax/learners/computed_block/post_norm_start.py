@@ -25,13 +25,17 @@ from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["find_post_norm_start"]
+__all__ = ["SmoothBehindNorm", "find_post_norm_start"]
 
 _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
 _FAR = 1e4  # size of y on the sphere: a constant turns it by its size over this, and nothing else changes
 _ELLIPSOID = 8  # answers over width for the last norm
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
+
+
+class SmoothBehindNorm(Unresolved):
+    """A smooth network stands between two norms."""
 
 
 def find_post_norm_start(
@@ -50,7 +54,7 @@ def find_post_norm_start(
     norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * width, rng)), shape.basis, flat=_FLAT)
     sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
     if not has_kinks(sphere, rng):
-        raise Unresolved(
+        raise SmoothBehindNorm(
             "the network behind the attention is smooth, and a norm comes last: such a block is recovered in "
             "float64 arithmetic (torch: module.double())"
         )

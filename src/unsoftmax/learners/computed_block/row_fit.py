@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +85,12 @@ class RowFit:
         return refine(Held(self.problem, _mask(state, constants=True)), state, _CONSTANT).state
 
     def fitted(self, state: BlockState) -> BlockState:
-        """All but scores and both eps. Raises Unresolved where rounding does not explain what is left."""
+        """All but scores; both eps as well, where those of the start leave more than rounding. Raises
+        Unresolved where that does not explain what is left."""
         found = refine(Held(self.problem, _mask(state)), state, _ALL)
+        if found.rms[-1] > _ARRIVED:
+            free = replace(self.problem, free_eps=True)
+            found = refine(Held(free, _mask(state, eps=True)), found.state, _ALL)
         if found.rms[-1] > _ARRIVED:
             raise Unresolved(
                 f"a fit of all but the heads leaves {found.rms[-1]:.1g} times the rounding of single rows"
@@ -94,11 +98,13 @@ class RowFit:
         return found.state
 
 
-def _mask(state: BlockState, constants: bool = False) -> NDArray[np.bool_]:
-    """Which entries of the parameter vector move: those behind the heads' values, or constants alone."""
+def _mask(state: BlockState, *, constants: bool = False, eps: bool = False) -> NDArray[np.bool_]:
+    """Which entries of the parameter vector move: those behind the heads' values, with both eps or without;
+    or constants alone."""
     moves = [np.zeros(part.shape, dtype=bool) for part in state.parts()]
-    _, _, _, outputs, inner, outer, _, gains, _ = moves
+    _, _, _, outputs, inner, outer, log_eps, gains, _ = moves
     outputs[:, -1] = outer[:, -1] = True
+    log_eps[...] = eps
     if not constants:
         for part in (outputs, inner, outer, gains):
             part[...] = True

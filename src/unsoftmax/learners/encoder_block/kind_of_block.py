@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.arrays import Array
-from unsoftmax.float_formats import smallest_format
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.no_network import find_without_network
 from unsoftmax.learners.encoder_block.no_norms import find_without_norms
@@ -21,7 +21,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.models.parts import GELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["BehindNorm", "RowRoles", "Start", "reversed_rows", "row_roles", "start_of"]
+__all__ = ["BehindNorm", "RowRoles", "Start", "Starts", "reversed_rows", "row_roles", "start_of"]
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
@@ -102,9 +102,18 @@ def reversed_rows(asks: AsksSequences) -> AsksSequences:
     return lambda batch: asks(batch[:, ::-1].copy())
 
 
-def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start:
+@dataclass(frozen=True)
+class Starts:
+    """How to begin, and how to begin again where that does not arrive."""
+
+    first: Start
+    again: Start
+
+
+def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Starts:
     """How to begin where the last row asks: with a norm that comes last, with norms that come first, or
-    without norms."""
+    without norms. A second start behind norms needs no eps: it finds the network on the sphere that a norm's
+    output fills, as behind float32 arithmetic, and the eps from single rows."""
     a, b = rng.standard_normal((2, width))
     far = np.stack([_NEAR * a, _LARGE * a, _LARGE * b, _LARGE * (a + b)])
     near, large, other, both = asks(far[:, None])
@@ -124,21 +133,45 @@ def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start
                 "a norm follows the attention, or precedes it without a residual connection, and no network "
                 "follows: opposite large rows have opposite answers; such a layer is not recovered whole"
             )
-        return lambda: find_post_norm(asks, width, rng)
+        return Starts(lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, rng))
     sizes = [float(np.abs(each).max()) for each in (large, other, both)]
     if float(np.abs(large + other - both).max()) > _PASSED * max(sizes):
-        return lambda: find_without_norms(asks, width, rng)
+        return _only(lambda: find_without_norms(asks, width, rng))
     identity = len(near) == width and float(np.abs(large / _LARGE - a).max()) <= _PASSED * np.abs(a).max()
     readout = None if identity else read_readout(asks, width)
     shape = BlockShape(True, _centred(asks, width, readout, rng), GELU, width)
     if _without_network(asks, np.stack([a, b]), readout):
         if readout is None:
-            return lambda: find_without_network(asks, shape, rng)
+            return _only(lambda: find_without_network(asks, shape, rng))
         raise Unresolved(
             "a linear readout follows x + attention(norm(x)), without a network between them; such a layer "
             "is recovered where its own columns are answered"
         )
-    return lambda: find_pre_norm(asks, shape, readout, rng)
+    first = _only(lambda: find_pre_norm(asks, shape, readout, rng))
+    return first if readout is not None else replace(first, again=lambda: _pre_norm_again(asks, shape, rng))
+
+
+def _only(start: Start) -> Starts:
+    return Starts(start, start)
+
+
+def _pre_norm_again(
+    asks: AsksSequences, shape: BlockShape, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    from unsoftmax.learners.computed_block.pre_norm_start import find_pre_norm_start
+
+    return find_pre_norm_start(asks, shape.width, shape.centred, FloatFormat.FLOAT32, rng)
+
+
+def _post_norm_again(
+    asks: AsksSequences, width: int, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    from unsoftmax.learners.computed_block.post_norm_start import SmoothBehindNorm, find_post_norm_start
+
+    try:
+        return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng)
+    except SmoothBehindNorm:  # which needs the eps
+        return find_post_norm(asks, width, rng)
 
 
 def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) -> bool:

@@ -97,13 +97,13 @@ class EncoderBlockLearner:
             roles = row_roles(asks, asker.width, rng)
             asks = reversed_rows(asks) if roles.first_row else asks
             try:
-                find = start_of(asks, asker.width, rng)
+                starts = start_of(asks, asker.width, rng)
             except BehindNorm as stop:
                 raise stop.with_parts(path_parts(asks, asker.width, rng)) from None
         reasons: list[str] = []
         parts: Mapping[str, Any] = {}
-        for _ in range(self.attempts):
-            start = begun(asker, find, reasons)
+        for attempt in range(self.attempts):
+            start = begun(asker, starts.again if attempt else starts.first, reasons)
             if isinstance(start, Stop):
                 if start.parts:  # another start would find no more
                     raise start
