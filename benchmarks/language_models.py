@@ -40,8 +40,7 @@ from unsoftmax.oracles.transformers_model import TransformersOracle
 from unsoftmax.serve.completions import CompletionsServer
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
-WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 12))
-TOKEN_WIDTHS = ((64, 1), (64, 4), (64, 12), (256, 4), (768, 1), (768, 12))
+WIDTHS = tuple((d, layers) for d in (64, 256, 768) for layers in (1, 4, 12))
 BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
@@ -93,7 +92,7 @@ def tokens() -> None:
     print("| shape | d | layers | width found | norm right | queries | d(d+1)/2 | error up to the gauge |")
     print("|---|---|---|---|---|---|---|---|")
     for kind in SHAPES:
-        for d, layers in TOKEN_WIDTHS:
+        for d, layers in WIDTHS:
             model = _model(kind, d, layers, 3 * d // 2)
             spec = OracleSpec(outputs=model.outputs, domain=TokenIds(model.outputs))
             ledger = Ledger(FunctionOracle(_by_tokens(model), spec))
