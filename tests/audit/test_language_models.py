@@ -101,7 +101,10 @@ def test_the_page_of_a_whole_decoder_speaks_of_its_learner_and_its_parts() -> No
     assert "No learner was begun" not in words
     assert "value path" in words
     assert "unsoftmax defend" not in words + facts["advice"]
-    assert [row["requests"] for row in facts["settings"]][:2] == [12, 1.25 * 28 + 64]
+    prices = {row["setting"]: row["requests"] for row in facts["settings"]}
+    assert prices["prompts of vectors, all log-probabilities"] == 12
+    assert prices["prompts of token ids only, all log-probabilities"] == 1.25 * 28 + 64
+    assert prices["token ids only, the 5 largest, a logit bias of a few units at most"] is None
 
 
 def test_the_page_of_a_deep_decoder_shows_what_leaked() -> None:
@@ -123,3 +126,39 @@ def test_the_page_of_a_closed_endpoint_begins_no_learner() -> None:
 
 def test_audits_of_token_ids_name_their_learner() -> None:
     assert facts_of(unsoftmax.audit_target("demo:tokens?V=30&r=2"))["learner"] is not None
+
+
+def test_defences_are_the_settings_of_the_endpoint() -> None:
+    table = unsoftmax.defend(random_language_model(12, 16, heads=2, layers=3, vocabulary=30, seed=4))
+    rows = {row.label: row for row in table.rows}
+    assert rows["no defence"].queries < 12 + 16 + 4
+    assert (rows["no defence"].parameter_error or 1.0) < 1e-14
+    assert 1e-4 < (rows["rounded to 2 decimals"].parameter_error or 0.0) < 1e-2
+    assert 1e-3 < (rows["random noise of 0.01"].parameter_error or 0.0) < 5e-2
+    assert (rows["token ids only"].parameter_error or 1.0) < 1e-12
+    assert not rows["the 5 largest log-probabilities"].attacked
+    biased = [row for row in table.rows if "logit-bias" in row.kinds]
+    assert [row.attacked for row in biased] == [True, False]  # of at most 100, of at most 2
+    assert biased[0].queries > 5 * rows["token ids only"].queries
+    assert "take token ids only" in table.advice
+    assert "no evidence of safety" in table.advice
+
+
+def test_what_rounding_leaves_is_about_what_the_audit_says() -> None:
+    model = random_language_model(12, 16, heads=2, layers=3, vocabulary=30, seed=5)
+    with CompletionsServer(model) as server:
+        done = unsoftmax.audit_target(server.target)
+    said = {row["setting"]: row["leaks"] for row in facts_of(done)["settings"]}
+    for setting, defence in (
+        ("rounded to 2 decimals", "decimals=2"),
+        ("with random noise of 0.01", "noise=0.01"),
+    ):
+        told = float(said[f"the same, {setting}"].split("about ")[1].split()[0])
+        error = unsoftmax.defend(model, defences=[defence]).rows[0].parameter_error
+        assert error is not None
+        assert told / 3.0 < error < 3.0 * told
+
+
+def test_defences_that_an_endpoint_does_not_have_are_told() -> None:
+    with pytest.raises(unsoftmax.errors.UsageError, match="a language model has no defence 'labels'"):
+        unsoftmax.defend(DEEP, defences=["labels"])

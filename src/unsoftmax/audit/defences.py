@@ -29,6 +29,7 @@ __all__ = [
     "bounds_on_rows",
     "honest_ids",
     "honest_sequences",
+    "number_of",
     "parts_of",
     "usual_defences",
 ]
@@ -48,7 +49,7 @@ KINDS = (
     "similar-neurons",
 )
 _ROW_BOUNDS = (1e6, 1e4, 3e3, 1e3, 500.0, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
-_WHOLE = ("decimals", "max-length", "budget", "accounts")
+_WHOLE = ("decimals", "max-length", "budget", "accounts", "top-k")
 DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
 _NAMED = ("precision",)  # the value is the name of a float format
 _ALONE = ("labels",)  # no value: answers are no numbers any more
@@ -106,7 +107,9 @@ class Defence:
         for kind, value in parts_of(text):
             if kind not in KINDS:
                 raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
-            parts.append((kind, value if kind in _NAMED else 1.0 if kind in _ALONE else _number(kind, value)))
+            parts.append(
+                (kind, value if kind in _NAMED else 1.0 if kind in _ALONE else number_of(kind, value))
+            )
         defence = cls(tuple(parts))
         defence.around(_Nothing())  # refuses values out of range now rather than in the middle of a run
         return defence
@@ -283,7 +286,7 @@ _AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
 _EXAMPLES = {"prada": "0.9", "structured-rows": "0.05", "noise": "0.01", "tolerance": "0.01"}
 
 
-def _number(kind: str, value: str) -> float:
+def number_of(kind: str, value: str) -> float:
     """The number of a defence, finite and, where it counts something, whole."""
     try:
         number = float(value)

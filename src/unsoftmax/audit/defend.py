@@ -15,11 +15,21 @@ import numpy as np
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.audit.adapted_attack import attack_adapted
 from unsoftmax.audit.defences import Defence, bounds_on_rows, honest_ids, honest_sequences, usual_defences
+from unsoftmax.audit.endpoint_defences import advice_for, attack_endpoint, parsed_settings, usual_settings
 from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import UsageError
 from unsoftmax.html_tables import facts_table, table
-from unsoftmax.models import Model, MultiHead, ResidualStack, SingleHead, TokenHeads, Transformer, load
+from unsoftmax.models import (
+    LanguageModel,
+    Model,
+    MultiHead,
+    ResidualStack,
+    SingleHead,
+    TokenHeads,
+    Transformer,
+    load,
+)
 from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.targets import as_oracle, demo_model
@@ -75,13 +85,14 @@ class DefenceRow:
 @dataclass(frozen=True)
 class Defences:
     """The table, from no defence on. `stand_in`: whether the recovered model was attacked in place of the
-    target."""
+    target. said: the advice, where it does not follow from errors of all parameters."""
 
     rows: tuple[DefenceRow, ...]
     parameters: int
     honest: str
     stand_in: bool
     seed: int
+    said: str = ""
 
     @property
     def ranked(self) -> list[DefenceRow]:
@@ -101,7 +112,7 @@ class Defences:
     @property
     def advice(self) -> str:
         """One sentence, derived from the figures."""
-        return _advice(self)
+        return self.said or _advice(self)
 
     def _repr_html_(self) -> str:
         """The table and the advice, for notebooks."""
@@ -151,6 +162,8 @@ def defend(
     [False, True]
     """
     model = target if isinstance(target, Model) else model_of(target)
+    if isinstance(model, LanguageModel):
+        return _defend_endpoint(model, defences, seed, stand_in, progress)
     if model.outputs is not None and not isinstance(model, ResidualStack):
         raise UsageError(
             f"the model answers with {model.outputs} numbers a query; defend one of them, or a weighted sum"
@@ -172,6 +185,43 @@ def defend(
     of = "tokens" if isinstance(model, TokenHeads) else "rows"
     words = f"{len(honest)} sequences of {honest.shape[1]} {of}, {told}"
     return Defences(tuple(rows[i] for i in range(len(jobs))), model.parameters, words, stand_in, seed)
+
+
+def _defend_endpoint(
+    model: LanguageModel,
+    defences: Sequence[Defence | str] | None,
+    seed: int,
+    stand_in: bool,
+    progress: Callable[[int, int, str], None] | None,
+) -> Defences:
+    """The settings of an endpoint, which are what defends a language model."""
+    chosen = usual_settings() if defences is None else parsed_settings(defences)
+    rows = []
+    for defence in chosen:
+        ended = attack_endpoint(model, defence, seed)
+        rows.append(
+            DefenceRow(
+                label=defence.label,
+                parts=defence.parts,
+                status=str(ended.status),
+                reason=ended.reason,
+                queries=ended.requests,
+                parameter_error=ended.error,
+                functional_error=None,
+                error_bound=ended.error_bound,
+                distortion=ended.distortion,
+                refused=0.0,
+                seconds=ended.seconds,
+                attacked=ended.error is not None,
+            )
+        )
+        if progress is not None:
+            progress(len(rows), len(chosen), defence.label)
+    said = advice_for(
+        [(defence, row.queries, row.parameter_error) for defence, row in zip(chosen, rows, strict=True)]
+    )
+    words = "prompts of 8 token ids, drawn as words occur; errors are those of the unembedding"
+    return Defences(tuple(rows), model.parameters, words, stand_in, seed, said)
 
 
 def _usual(model: Model, honest: Array, *, detectors: bool) -> list[Defence]:

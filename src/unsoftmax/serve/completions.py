@@ -34,6 +34,8 @@ class CompletionsServer(Listening):
     for none.
     logit_bias: whether requests may add to the logits of tokens, and what is told then (None: refused);
     max_bias: most that they may add. short: whether log-probabilities are computed from logits in float32.
+    decimals, noise: log-probabilities are told with random errors of this deviation, drawn from `seed`, and
+    rounded.
     token: what clients must send. rate_limit: most prompts a second. faults: what goes wrong, and how often.
     `queries` counts prompts that were answered.
 
@@ -51,6 +53,9 @@ class CompletionsServer(Listening):
     logit_bias: BiasShows | None = None
     max_bias: float = 100.0
     short: bool = False
+    decimals: int | None = None
+    noise: float = 0.0
+    seed: int = 0
     token: str | None = field(default=None, repr=False)
     rate_limit: float | None = None
     faults: Faults = field(default_factory=Faults)
@@ -61,6 +66,7 @@ class CompletionsServer(Listening):
         self.lock = threading.Lock()
         self.fault_plan = FaultPlan(self.faults)
         self.rate = RateLimit(self.rate_limit)
+        self._rng = np.random.default_rng([0x4015E, self.seed])
         self._listen(Listener(0, self, self.limits, _Handler))
 
     @property
@@ -91,6 +97,12 @@ class CompletionsServer(Listening):
             choices.append({"index": index, "text": "", "logprobs": {"top_logprobs": [top]}})
         return {"object": "text_completion", "model": self.name, "choices": choices}
 
+    def told(self, rows: Array) -> dict[int, float]:
+        """What an honest user reads of one prompt (N, d), who asks for as much as there is and adds no
+        bias."""
+        every = self.model.outputs
+        return self._told(rows, np.zeros(every), every if self.max_logprobs == -1 else self.max_logprobs)
+
     def _told(self, rows: Array, bias: Array, kept: int) -> dict[int, float]:
         """Log-probabilities by token: the largest, and that of the chosen token."""
         logits = self.model(rows[None])[0]
@@ -98,8 +110,15 @@ class CompletionsServer(Listening):
             logits = logits.astype(np.float32).astype(np.float64)
         chosen = int((logits + bias).argmax())
         told = log_softmax(logits + bias) if self.logit_bias is BiasShows.IN_THE_ANSWERS else logits
+        told = self._blurred(told)
         best = {int(token) for token in np.argsort(-told)[:kept]} | {chosen}
         return {token: float(told[token]) for token in sorted(best, key=lambda token: -told[token])}
+
+    def _blurred(self, told: Array) -> Array:
+        if self.noise:
+            with self.lock:
+                told = told + self.noise * self._rng.standard_normal(len(told))
+        return told if self.decimals is None else np.round(told, self.decimals)
 
     def _bias(self, body: dict[str, Any]) -> Array:
         """What a request adds to the logits."""

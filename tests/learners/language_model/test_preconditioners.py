@@ -1,4 +1,4 @@
-"""The blocks that precondition the two fits of a one-layer decoder."""
+"""What preconditions the two fits of a one-layer decoder."""
 
 from __future__ import annotations
 
@@ -7,34 +7,54 @@ import pytest
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
-from unsoftmax.learners.language_model.attention_blocks import AttentionBlocks
+from unsoftmax.learners.language_model.attention_metric import AttentionMetric
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
 from unsoftmax.models.language_model import GatedNetwork, random_language_model
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 
-@pytest.mark.parametrize(("d", "heads", "groups"), [(8, 2, 1), (8, 4, 2), (12, 2, 2)])
-def test_blocks_of_attention_are_those_of_the_jacobian(d: int, heads: int, groups: int) -> None:
+@pytest.mark.parametrize("drifting", [False, True])
+@pytest.mark.parametrize(("d", "heads", "groups"), [(8, 2, 1), (8, 4, 2), (12, 2, 2), (8, 1, 1)])
+def test_the_metric_of_attention_is_near_the_normal_matrix(
+    d: int, heads: int, groups: int, drifting: bool
+) -> None:
+    """Eigenvalues of one by the other, but for those of symmetries, are near one."""
     layer = random_language_model(d, 8, heads=heads, groups=groups, seed=1).canonical().layers[0]
     assert isinstance(layer.network, GatedNetwork)
-    state = AttentionState(layer.attention, float(np.log(1e4)))
+    width, rng = d // heads, np.random.default_rng(0)
+    drift = 0.01 * rng.standard_normal((groups, width, width)) if drifting else None
+    state = AttentionState(layer.attention, float(np.log(100.0)), drift)
     after = AfterAttention(layer.network, 1e-6, 1e-6)
-    rng = np.random.default_rng(0)
-    data = [
-        Prompted(
-            rng.standard_normal((7, length, d)), rng.standard_normal((7, d)), rng.standard_normal((7, d))
-        )
-        for length in (2, 5)
-    ]
+    data = []
+    for length in (2, 5):
+        rows = rng.standard_normal((200, length, d))
+        normed = rows / np.sqrt((rows * rows).mean(axis=2, keepdims=True))
+        data.append(Prompted(normed, rows[:, -1], np.zeros((200, d))))
     passes = [AttentionPass(state, each, after) for each in data]
     jacobian = np.concatenate([each.dense() for each in passes])
-    normal = jacobian.T @ jacobian
-    blocks = AttentionBlocks(state, passes)
-    for pair, found in zip(blocks.places, blocks.blocks, strict=True):
-        for own, block in zip(pair, found, strict=True):
-            np.testing.assert_allclose(block, normal[np.ix_(own, own)], atol=1e-12 * np.abs(block).max())
-    np.testing.assert_allclose(blocks.squares, np.diag(normal), rtol=1e-9)
+    metric = AttentionMetric(state, passes)
+    squares = (jacobian**2).sum(axis=0)
+    shown = squares > 0.0  # heads of one plane do not show the rotary base
+    assert np.abs(np.log(metric.squares[shown] / squares[shown])).max() < 2.0
+    inverse = metric.inverse(np.zeros(state.unknowns))
+    solved = np.array([inverse(row) for row in jacobian.T @ jacobian])
+    values = np.sort(np.linalg.eigvals(solved).real)[::-1]
+    # planes that turn by one complex factor, values by a matrix; a drift makes up for all mixing of planes
+    symmetries = groups * (width + width**2) if not drifting else groups * 2 * width**2
+    symmetries += int(not shown[-1 if not drifting else -1 - groups * width**2])
+    seen = values[: state.unknowns - symmetries]
+    assert values[0] < 30.0
+    assert seen[-1] > 0.01
+    step, weights = rng.standard_normal(state.unknowns), rng.standard_normal(len(jacobian))
+    cut = np.split(weights, [passes[0].data.seen.size])
+    forward = np.concatenate([each.forward(state.split(step)).ravel() for each in passes])
+    backward = sum(
+        each.backward(piece.reshape(each.data.seen.shape)).flat()
+        for each, piece in zip(passes, cut, strict=True)
+    )
+    np.testing.assert_allclose(forward, jacobian @ step, atol=1e-10)
+    np.testing.assert_allclose(backward, jacobian.T @ weights, atol=1e-10)
 
 
 def _rows(count: int, d: int, rng: np.random.Generator) -> Array:

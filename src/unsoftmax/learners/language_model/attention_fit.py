@@ -4,14 +4,14 @@ rows."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
-from unsoftmax.learners.language_model.attention_blocks import KeptBlocks
+from unsoftmax.learners.language_model.attention_metric import AttentionMetric
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
 from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, Products
 
@@ -28,17 +28,11 @@ class AttentionFit:
 
     data: Sequence[Prompted]
     after: AfterAttention
-    _kept: KeptBlocks = field(default_factory=KeptBlocks, init=False, repr=False)
 
     @classmethod
     def joined(cls, fits: Sequence[Self]) -> Self:
         """The prompts of several fits of one layer in one."""
         return cls([part for fit in fits for part in fit.data], fits[0].after)
-
-    def thinned(self, every: int) -> Self:
-        """Every so many of the prompts, for steps far from the end."""
-        parts = [Prompted(part.normed[::every], part.last[::every], part.seen[::every]) for part in self.data]
-        return type(self)(parts, self.after)
 
     def residual(self, state: AttentionState, /) -> Array:
         return np.concatenate(
@@ -55,14 +49,15 @@ class AttentionFit:
         cuts = np.cumsum([part.seen.size for part in self.data])[:-1]
 
         def forward(step: Array) -> Array:
-            return np.concatenate([each.forward(*state.split(step)).ravel() for each in passes])
+            parts = state.split(step)
+            return np.concatenate([each.forward(parts).ravel() for each in passes])
 
         def backward(weights: Array) -> Array:
             pieces = np.split(weights, cuts)
             total = np.zeros(state.unknowns)
             for each, piece in zip(passes, pieces, strict=True):
-                total += each.backward(piece.reshape(each.data.seen.shape))
+                total += each.backward(piece.reshape(each.data.seen.shape)).flat()
             return total
 
-        blocks = self._kept.near(state, passes)
-        return Products(state.unknowns, forward, backward, blocks.squares, blocks.inverse)
+        metric = AttentionMetric(state, passes)
+        return Products(state.unknowns, forward, backward, metric.squares, metric.inverse)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.models.base import softmax
 from unsoftmax.models.language_model import Attention, Rotary
 
-__all__ = ["AttentionPass", "AttentionState", "Prompted"]
+__all__ = ["AttentionPass", "AttentionState", "AttentionStep", "Prompted"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,32 +29,60 @@ class AttentionState:
 
     @property
     def unknowns(self) -> int:
-        """Numbers in all."""
+        """Numbers in all, those of the drift last."""
         part = self.attention
-        return part.query.size + part.key.size + part.value.size + part.output.size + 1
+        known = part.query.size + part.key.size + part.value.size + part.output.size + 1
+        return known if self.drift is None else known + self.drift.size
 
-    def split(self, flat: Array) -> tuple[Array, Array, Array, Array, float]:
-        """A step as query, key, value, output and the logarithm."""
+    def split(self, flat: Array) -> AttentionStep:
+        """A step by its parts, which are views."""
         part = self.attention
-        shapes = part.query.shape, part.key.shape, part.value.shape, part.output.shape
-        cuts = np.cumsum([a * b for a, b in shapes])
-        q, k, v, o, theta = np.split(flat, cuts)
-        return (
-            q.reshape(shapes[0]),
-            k.reshape(shapes[1]),
-            v.reshape(shapes[2]),
-            o.reshape(shapes[3]),
-            float(theta[0]),
+        d, width = part.width, part.head_width
+        shapes = [
+            (part.heads, width, d),
+            (part.groups, width, d),
+            (part.groups, width, d),
+            (d, part.heads, width),
+        ]
+        cuts = np.cumsum([*(a * b * c for a, b, c in shapes), 1])
+        *matrices, theta, drift = np.split(flat, cuts)
+        q, k, v, o = (piece.reshape(shape) for piece, shape in zip(matrices, shapes, strict=True))
+        return AttentionStep(
+            q, k, v, o, float(theta[0]), None if self.drift is None else drift.reshape(self.drift.shape)
         )
 
     def moved(self, step: Array) -> AttentionState:
         """The state plus a step."""
-        q, k, v, o, theta = self.split(step)
-        part = self.attention
+        part, by = self.attention, self.split(step)
         moved = replace(
-            part, query=part.query + q, key=part.key + k, value=part.value + v, output=part.output + o
+            part,
+            query=part.query + by.query.reshape(part.query.shape),
+            key=part.key + by.key.reshape(part.key.shape),
+            value=part.value + by.value.reshape(part.value.shape),
+            output=part.output + by.output.reshape(part.output.shape),
         )
-        return AttentionState(moved, self.log_theta + theta, self.drift)
+        drift = None if self.drift is None or by.drift is None else self.drift + by.drift
+        return AttentionState(moved, self.log_theta + by.theta, drift)
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionStep:
+    """query (H, d_h, d), key and value (groups, d_h, d), output (d, H, d_h), theta: of its logarithm; drift
+    (groups, d_h, d_h) where the state has one."""
+
+    query: Array
+    key: Array
+    value: Array
+    output: Array
+    theta: float
+    drift: Array | None
+
+    def flat(self) -> Array:
+        """All numbers in a row."""
+        pieces = [self.query, self.key, self.value, self.output, np.array([self.theta])]
+        if self.drift is not None:
+            pieces.append(self.drift)
+        return np.concatenate([piece.ravel() for piece in pieces])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +100,7 @@ class AttentionPass:
 
     def __init__(self, state: AttentionState, data: Prompted, after: AfterAttention) -> None:
         part = state.attention
-        self.part, self.data = part, data
+        self.part, self.data, self.drifts = part, data, state.drift is not None
         batch, length, _ = data.normed.shape
         width, each = part.head_width, part.shared_by
         self.group = np.repeat(np.arange(part.groups), each)
@@ -110,55 +137,50 @@ class AttentionPass:
         self.by_theta = -scale * np.einsum("bnhp,n,p->bnh", products.imag, distance.astype(float), slopes)
         self.effect = self.weights[..., None] * (v - self.mixed[:, None])  # (B, N, H, d_h): dm/ds
 
-    def forward(self, q: Array, k: Array, v: Array, o: Array, theta: float) -> Array:
-        part, z = self.part, self.data.normed
-        batch, length, _ = z.shape
-        dq = (z[:, -1] @ q.T).reshape(batch, part.heads, -1)
-        dk = (z @ k.T).reshape(batch, length, part.groups, -1)[:, :, self.group]
+    def forward(self, step: AttentionStep) -> Array:
+        """J times a step, (B, d)."""
+        z = self.data.normed
+        dq = np.einsum("bj,hej->bhe", z[:, -1], step.query, optimize=True)
+        dk = np.einsum("bnj,gej->bnge", z, step.key, optimize=True)[:, :, self.group]
         scores = np.einsum("bnhe,bhe->bnh", self.by_query, dq) + np.einsum("bnhe,bnhe->bnh", self.by_key, dk)
-        scores = scores + self.by_theta * theta
-        value = v.reshape(part.groups, -1, part.width)[self.group]
+        scores = scores + self.by_theta * step.theta
+        if step.drift is not None:
+            drifted = np.einsum("hef,bhf->bhe", step.drift[self.group], self.queries)
+            scores = scores + self.distance[:, None] * np.einsum("bnhe,bhe->bnh", self.keys, drifted)
+        value = step.value[self.group]
         mixed = np.einsum("bnhe,bnh->bhe", self.effect, scores) + np.einsum("hej,bhj->bhe", value, self.rows)
         added = np.einsum("ohe,bhe->bo", self.output, mixed) + np.einsum(
-            "ohe,bhe->bo", o.reshape(self.output.shape), self.mixed
+            "ohe,bhe->bo", step.output, self.mixed
         )
         return np.asarray(np.einsum("boi,bi->bo", self.jacobian, added))
 
-    def backward(self, weights: Array) -> Array:
+    def backward(self, weights: Array) -> AttentionStep:
+        """Jᵀ times weights (B, d)."""
         part, z = self.part, self.data.normed
         added = np.einsum("boi,bo->bi", self.jacobian, weights)
-        o = np.einsum("bo,bhe->ohe", added, self.mixed).reshape(part.output.shape)
+        o = np.einsum("bo,bhe->ohe", added, self.mixed)
         mixed = np.einsum("ohe,bo->bhe", self.output, added)
         v = _by_group(np.einsum("bhe,bhj->hej", mixed, self.rows), part)
         scores = np.einsum("bnhe,bhe->bnh", self.effect, mixed)
         q = np.einsum("bnh,bnhe,bj->hej", scores, self.by_query, z[:, -1], optimize=True)
         k = _by_group(np.einsum("bnh,bnhe,bnj->hej", scores, self.by_key, z, optimize=True), part)
-        theta = float((scores * self.by_theta).sum())
-        return np.concatenate([q.ravel(), k.ravel(), v.ravel(), o.ravel(), [theta]])
+        drift = None
+        if self.drifts:
+            far = np.einsum("bnh,bnhe->bhe", scores * self.distance[:, None], self.keys)
+            drift = _by_group(np.einsum("bhe,bhf->hef", far, self.queries), part)
+        return AttentionStep(q, k, v, o, float((scores * self.by_theta).sum()), drift)
 
-    def theta_column(self) -> Array:
-        """The column of the Jacobian of the rotary base."""
-        scores = np.einsum(
-            "bohe,bnhe->bohn", np.einsum("boi,ihe->bohe", self.jacobian, self.output), self.effect
-        )
-        return np.asarray(np.einsum("bohn,bnh->bo", scores, self.by_theta).ravel())
-
-    def drift_columns(self, g: int, slow: NDArray[np.intp]) -> Array:
-        """Columns (B·d, slow²) of the Jacobian of the drift of a group between the coordinates `slow`."""
-        own = np.flatnonzero(self.group == g)
-        written = np.einsum("boi,ihe->bohe", self.jacobian, self.output[:, own], optimize=True)
-        scores = np.einsum("bohe,bnhe->bohn", written, self.effect[:, :, own], optimize=True)
-        keys = self.distance[:, None, None] * self.keys[:, :, own][..., slow]
-        reached = np.einsum("bohn,bnhe->bohe", scores, keys, optimize=True)
-        columns = np.einsum("bohe,bhf->boef", reached, self.queries[:, own][..., slow], optimize=True)
-        return np.asarray(columns.reshape(-1, len(slow) ** 2))
+    def score_effects(self) -> Array:
+        """(B, d, H, N): what a score of every head with every row does to the answers."""
+        written = np.einsum("boi,ihe->bohe", self.jacobian, self.output, optimize=True)
+        return np.asarray(np.einsum("bohe,bnhe->bohn", written, self.effect, optimize=True))
 
     def dense(self) -> Array:
         """The Jacobian (B·d, unknowns)."""
         part, z = self.part, self.data.normed
         batch, _, d = z.shape
         written = np.einsum("boi,ihe->bohe", self.jacobian, self.output)
-        scores = np.einsum("bohe,bnhe->bohn", written, self.effect)
+        scores = self.score_effects()
         q = np.einsum("bohe,bj->bohej", np.einsum("bohn,bnhe->bohe", scores, self.by_query), z[:, -1])
         k = np.einsum("bohn,bnhe,bnj->bohej", scores, self.by_key, z, optimize=True)
         v = np.einsum("bohe,bhj->bohej", written, self.rows)
@@ -166,7 +188,12 @@ class AttentionPass:
         k, v = k.reshape(shared).sum(axis=3), v.reshape(shared).sum(axis=3)
         o = np.einsum("boi,bhe->boihe", self.jacobian, self.mixed)
         theta = np.einsum("bohn,bnh->bo", scores, self.by_theta)
-        return np.concatenate([piece.reshape(batch * d, -1) for piece in (q, k, v, o, theta)], axis=1)
+        pieces = [q, k, v, o, theta]
+        if self.drifts:
+            far = np.einsum("bohn,n,bnhe->bohe", scores, self.distance, self.keys, optimize=True)
+            drift = np.einsum("bohe,bhf->bohef", far, self.queries)
+            pieces.append(drift.reshape(*shared[:-1], part.head_width).sum(axis=3))
+        return np.concatenate([piece.reshape(batch * d, -1) for piece in pieces], axis=1)
 
 
 def _planes(x: Array) -> Array:

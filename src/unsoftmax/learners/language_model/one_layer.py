@@ -94,7 +94,9 @@ _SHORT_ROWS = replace(_LAST, inner_iterations=400, inner_tolerance=1e-4)
 # its answers put them differs too little from another one, and their difference is the bound
 _SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-5)
 # the first steps of heads come from starts that are a few per cent off: short ones, solved roughly
-_SETTLING = replace(_SHORT_ROWS, iterations=12, damping=1e-6, inner_iterations=150, inner_tolerance=1e-3)
+_SETTLING = replace(
+    _SHORT_ROWS, iterations=12, damping=1e-4, least_damping=1e-5, inner_iterations=150, inner_tolerance=1e-3
+)
 
 
 @dataclass(frozen=True)
@@ -288,11 +290,10 @@ class _OneLayer:
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
-        thin, last = (int(self._spare / _SPARE), _SHORT_HEADS) if self.precision.short else (1, _LAST)
-        few = fits[0].thinned(thin)
         if self.precision.short:  # scores that are rounded leave slow planes mixed
-            first = settle_slow_planes(few, first, _SETTLING)
-        rough = refine(few, first, last if self.precision.short else _FIRST).state
+            rough, last = settle_slow_planes(fits[0], first, _SETTLING), _SHORT_HEADS
+        else:
+            rough, last = refine(fits[0], first, _FIRST).state, _LAST
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
-from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.language_model.attention_fit import AttentionFit
-from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState
+from unsoftmax.learners.language_model.attention_pass import AttentionState
 from unsoftmax.models.language_model import Attention, Rotary
 from unsoftmax.solvers.joint_refinement import (
     DenseJacobian,
@@ -32,7 +31,6 @@ __all__ = ["settle_slow_planes"]
 
 _SLOW = 0.5  # radians over the longest prompt: a plane that turns by more is found by its own turns
 _ROUNDS = 3  # X is linear to the square of δ·X, which a second round takes
-_FLOOR = 1e-12  # of the mean of the diagonal: what mixes planes moves nothing but X
 
 
 def settle_slow_planes(
@@ -88,7 +86,7 @@ def _turned(state: AttentionState, planes: NDArray[np.intp], turns: Array) -> At
 
 @dataclass(frozen=True, eq=False)
 class _DriftFit:
-    """`fit` with a drift between the coordinates `slow` of every group as further unknowns, the last ones."""
+    """`fit` of a state with a drift that is zero but between the coordinates `slow` of every group."""
 
     fit: AttentionFit
     slow: NDArray[np.intp]
@@ -97,39 +95,36 @@ class _DriftFit:
         return self.fit.residual(state)
 
     def moved(self, state: AttentionState, step: Array, /) -> AttentionState:
-        assert state.drift is not None
-        drift = state.drift.copy()
-        more = step[state.unknowns :].reshape(len(drift), len(self.slow), len(self.slow))
-        drift[np.ix_(np.arange(len(drift)), self.slow, self.slow)] += more
-        return replace(state.moved(step[: state.unknowns]), drift=drift)
+        whole = np.zeros(state.unknowns)
+        whole[self._kept(state)] = step
+        return state.moved(whole)
 
     def linearise(self, state: AttentionState, /) -> Linearisation:
-        inner, known = self.fit.linearise(state), state.unknowns
-        passes = [AttentionPass(state, part, self.fit.after) for part in self.fit.data]
-        groups = range(state.attention.groups)
-        columns = np.concatenate(
-            [np.concatenate([each.drift_columns(g, self.slow) for g in groups], axis=1) for each in passes]
-        )
+        inner, kept = self.fit.linearise(state), self._kept(state)
         if isinstance(inner, DenseJacobian):
-            return DenseJacobian(np.concatenate([inner.jacobian, columns], axis=1))
-        normal = columns.T @ columns
-        strengths = np.diag(normal)
+            return DenseJacobian(inner.jacobian[:, kept])
+
+        def whole(step: Array) -> Array:
+            out = np.zeros(state.unknowns)
+            out[kept] = step
+            return out
 
         def inverse(damping: Array) -> Inverse:
-            first = inner.preconditioner(damping[:known])
-            assert first is not None
-            floor = _FLOOR * strengths.mean()
-            factor = cho_factor(normal + np.diag(damping[known:] + floor))
-
-            def solve(vector: Array) -> Array:
-                return np.concatenate([first(vector[:known]), cho_solve(factor, vector[known:])])
-
-            return solve
+            solve = inner.preconditioner(whole(damping))
+            assert solve is not None
+            return lambda vector: solve(whole(vector))[kept]
 
         return Products(
-            known + columns.shape[1],
-            lambda step: inner.forward(step[:known]) + columns @ step[known:],
-            lambda weights: np.concatenate([inner.backward(weights), columns.T @ weights]),
-            np.concatenate([inner.diagonal(), strengths]),
+            int(kept.sum()),
+            lambda step: inner.forward(whole(step)),
+            lambda weights: inner.backward(weights)[kept],
+            inner.diagonal()[kept],
             inverse,
         )
+
+    def _kept(self, state: AttentionState) -> NDArray[np.bool_]:
+        """Which numbers of a step may change."""
+        assert state.drift is not None
+        drift = np.zeros(state.drift.shape, bool)
+        drift[np.ix_(np.arange(len(drift)), self.slow, self.slow)] = True
+        return np.concatenate([np.ones(state.unknowns - drift.size, bool), drift.ravel()])
