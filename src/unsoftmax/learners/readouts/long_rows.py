@@ -17,14 +17,20 @@ _LONGEST = 1e12  # where v is so small that answers do not move so far: scores o
 
 
 def read_long_rows(
-    asker: Asker, tau: float, rng: np.random.Generator, *, repeats: int = 1, no_constant: float | None = None
+    asker: Asker,
+    tau: float,
+    rng: np.random.Generator,
+    *,
+    repeats: int = 1,
+    zeros: int = 1,
+    no_constant: float | None = None,
 ) -> MeasuredReadout:
     """The readout from d + 1 queries; with no bound on rows, they grow until the signal is 1e13 times the
     tolerance.
 
     no_constant: size up to which the answer to a row of zeros counts as none (None: tau). repeats: answers
-    averaged for each row. Raises `Unresolved` when v cannot be told from zero, with the norm of rows that
-    would do.
+    averaged for each row; zeros: so many times more of them for a row of zeros. Raises `Unresolved` when v
+    cannot be told from zero, with the norm of rows that would do.
     """
     d = asker.width
     bound = asker.input_bound
@@ -34,7 +40,7 @@ def read_long_rows(
         return np.asarray(np.mean([asker.ask(rows[:, None]) for _ in range(repeats)], axis=0))
 
     with asker.phase("values"):
-        c = float(ask(np.zeros((1, d)))[0])
+        c = float(ask(np.zeros((zeros, d))).mean())
         if bound is None:
             bound = 1.0
             while True:
