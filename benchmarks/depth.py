@@ -33,6 +33,7 @@ STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
     "swiglu-2": (16, 12, 2, {"gated": True, "paths": True}, 210_000),
     "swiglu-3": (24, 12, 3, {"gated": True, "paths": True}, 385_000),
     "swiglu-4": (32, 12, 4, {"gated": True, "paths": True}, None),
+    "swiglu-2-wide": (24, 12, 2, {"gated": True, "paths": True}, None),
     "relu-2": (16, 12, 2, {"activation": RELU}, None),
     "relu-3": (24, 12, 3, {"activation": RELU}, None),
     "relu-4": (32, 12, 4, {"activation": RELU}, None),

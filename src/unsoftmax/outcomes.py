@@ -18,6 +18,7 @@ __all__ = [
     "Stop",
     "Test",
     "Unresolved",
+    "UnresolvedByAny",
 ]
 
 
@@ -115,6 +116,12 @@ class OutsideClass(Stop):
 class Unresolved(Stop):
     """The family may fit, but not at this precision, input bound or effort; the reason says what would
     help."""
+
+    status = Status.UNRESOLVED
+
+
+class UnresolvedByAny(Stop):
+    """As `Unresolved`, and no other learner would do better: the target is of this kind and no other."""
 
     status = Status.UNRESOLVED
 

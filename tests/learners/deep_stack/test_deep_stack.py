@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,9 @@ import unsoftmax
 from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_stack.stack_fit import StackFit
 from unsoftmax.learners.deep_stack.stack_state import start_state
+from unsoftmax.learners.deep_stack.too_many_neurons import NeuronLimit
+from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer
+from unsoftmax.meters.deep.sphere_curvature import SphereStencil
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import ResidualStack, random_residual_stack
 from unsoftmax.models.parts import GELU, RELU, SILU, TANH, Norm
@@ -184,6 +188,37 @@ def test_beyond_capacity_the_final_norm_is_a_part() -> None:
     truth = random_residual_stack(8, 12, layers=3, gated=True, seed=3).final_norm
     assert truth is not None
     assert np.abs(part.norm.gain - truth.gain).max() < 1e-9
+
+
+def test_far_beyond_capacity_it_ends_early_and_says_how_many_neurons_there_are() -> None:
+    stack = random_residual_stack(24, 48, layers=4, gated=True, paths=True, seed=1)
+    result = _recover(stack, 24)
+    assert result.status is Status.UNRESOLVED
+    assert "at least 87 gated or 174 plain" in result.reason
+    assert result.queries.total < 16_000  # all second derivatives would take 38,000
+    assert "final-norm" in result.parts
+
+
+@pytest.mark.parametrize(("neurons", "more"), [(12, False), (16, False), (32, True), (64, True)])
+def test_neurons_are_counted_before_they_are_looked_for(neurons: int, more: bool) -> None:
+    for seed in range(3):
+        stack = random_residual_stack(16, neurons, layers=2, gated=True, paths=True, seed=seed)
+
+        class Stream:
+            width, held = 16, None
+
+            def __call__(self, rows: Array, stack: ResidualStack = stack) -> Array:
+                assert stack.final_norm is not None
+                return np.asarray(stack(rows[:, None]) / stack.final_norm.gain)
+
+        rng = np.random.default_rng(seed)
+        fine = CollapsedLayer.measured(Stream(), rng, terms=2)
+        layer = fine.single(fine.jitter(rng))
+        limit = NeuronLimit.of(16, 66)
+        assert limit is not None
+        stencil = SphereStencil.for_jitter(layer.jitter(rng), 2)
+        with pytest.raises(Unresolved, match="at least 34 gated") if more else nullcontext():
+            limit.refuse_more(layer, stencil, rng)
 
 
 def test_a_torch_stack_is_recovered() -> None:

@@ -21,7 +21,7 @@ from unsoftmax.meters.deep.last_norm import LastNorm, StreamAnswers, read_last_n
 from unsoftmax.models.language_model.parts import FeedForward, Network
 from unsoftmax.models.parts import LayerNorm, RMSNorm
 from unsoftmax.models.residual_stack import ResidualStack, StackLayer
-from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+from unsoftmax.outcomes import OutsideClass, Test, Unresolved, UnresolvedByAny
 
 __all__ = ["DeepStackLearner", "whole_stack"]
 
@@ -86,7 +86,10 @@ class DeepStackLearner:
         try:
             return self._whole(asker, stream, rng, bound)
         except (OutsideClass, Unresolved) as stop:
-            raise stop.with_parts({"final-norm": _part(last)}) from None
+            # no other network answers long rows by their direction alone
+            ends = isinstance(stop, Unresolved) and last.norm is not None
+            kept = UnresolvedByAny(stop.reason) if ends else stop
+            raise kept.with_parts({"final-norm": _part(last)}) from None
 
     def _whole(self, asker: Asker, stream: StreamAnswers, rng: np.random.Generator, bound: float) -> Learned:
         last = stream.last

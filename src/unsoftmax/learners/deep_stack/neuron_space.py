@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.deep_stack.too_many_neurons import NeuronLimit
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, climb, find_rank_one, products, starts
 from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer
 from unsoftmax.meters.deep.sphere_curvature import Curvature, SphereStencil, measure_curvature
@@ -35,6 +36,7 @@ _CLIMBED = 2e-3  # the same for gates, whose climb is flat
 # dimensions of all forms less those of the space, over q: with fewer, other forms are of rank one too
 _GATED_ROOM = 1.0
 _CAPACITY = 0.15  # gated neurons over d²
+_DEAR = 2.0  # queries of a round over those of a count of neurons from which they are counted first
 _ROUNDS = 12
 _AGAIN = 2  # further frames of most directions, where a set of neurons was found and refused
 _STARTS = 3  # random starts for every dimension of the space; from these most plain neurons are met
@@ -70,7 +72,11 @@ def neuron_spaces(
             f"width {d} is too small for second derivatives on the sphere; {_BASE + 2} is the least"
         )
     found_any, again = False, _AGAIN
+    limit = NeuronLimit.of(d, _most_rank(d, most)) if few else None
     for _ in range(_ROUNDS):
+        if limit is not None and not found_any and _points(d, q, few) * q * (q + 1) > _DEAR * limit.queries:
+            limit.refuse_more(layer, stencil, rng)
+            limit = None
         curvature = _measured(layer, q, stencil, rng, few=few)
         rank, gap, space = _rank(curvature)
         if rank:
@@ -102,16 +108,27 @@ def _most_directions(d: int) -> int:
     return q
 
 
+def _most_rank(d: int, q: int) -> int:
+    """Dimensions of the largest space along q directions of which neurons are looked for."""
+    return int(min(q * (q + 1) / 2.0 - _GATED_ROOM * q, 2.0 * _CAPACITY * d * d + 1.0))
+
+
+def _points(d: int, q: int, few: bool) -> int:
+    """Points at which second derivatives along q directions are taken, at most: as many as all forms need,
+    or, with `few`, as the largest rank of which neurons can be told."""
+    forms = q * (q + 1) / 2.0
+    useful = _ENOUGH * max(_PLAIN * forms, forms - _GATED_ROOM * q) + _BEYOND
+    return int(np.ceil((min(useful, _SPARE * forms) if few else _SPARE * forms) / (d - q - 1))) + 1
+
+
 def _measured(
     layer: CollapsedLayer, q: int, stencil: SphereStencil, rng: np.random.Generator, *, few: bool
 ) -> Curvature:
-    """Second derivatives at as many random points as all forms need; or, with `few`, as the largest rank of
-    which neurons can be told, and only until two counts in a row agree on one that is clearly smaller."""
+    """Second derivatives at random points: see `_points`; with `few`, only until two counts in a row agree on
+    a rank that is clearly smaller than their number."""
     d = layer.stream.width
     frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    forms = q * (q + 1) / 2.0
-    useful = _ENOUGH * max(_PLAIN * forms, forms - _GATED_ROOM * q) + _BEYOND
-    count = int(np.ceil((min(useful, _SPARE * forms) if few else _SPARE * forms) / (d - q - 1))) + 1
+    count = _points(d, q, few)
     points = rng.standard_normal((count, d - q))
     points *= np.sqrt(d) / np.linalg.norm(points, axis=1, keepdims=True)
     found, before = None, 0
