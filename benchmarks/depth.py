@@ -1,15 +1,19 @@
 """Deep pre-norm stacks and decoders through `recover`: how many seeds are right, queries, errors.
 
-python -m benchmarks.depth GELU and SwiGLU stacks of two to four layers python -m benchmarks.depth --only
-gelu-2 one row python -m benchmarks.depth bounds a bound on the norm of rows, and the error that it leaves
-python -m benchmarks.depth others other widths, activations, skips; post-norm, dropout, ... python -m
-benchmarks.depth others --short the same in float32 python -m benchmarks.depth float32 stacks that compute in
-float32 python -m benchmarks.depth llama whole decoders of --layers layers through log-probabilities
+python -m benchmarks.depth                    GELU, SwiGLU, ReLU ... stacks of two to four layers
+python -m benchmarks.depth --only gelu-2      one row
+python -m benchmarks.depth bounds             a bound on the norm of rows, and the error that it leaves
+python -m benchmarks.depth others             other widths, activations, skips; post-norm, dropout, ...
+python -m benchmarks.depth others --short     the same in float32
+python -m benchmarks.depth crowded            more neurons than can be told: what the refusal takes
+python -m benchmarks.depth float32            stacks that compute in float32
+python -m benchmarks.depth llama              whole decoders of --layers layers through log-probabilities
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +46,9 @@ STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
     "layer-norm-2": (16, 12, 2, {"layer_norm": True}, None),
     "biases-2": (16, 12, 2, {"output_biases": True}, None),
 }
+
+
+CROWDED = [(16, 12, 3), (16, 32, 4), (20, 40, 3), (24, 24, 4), (24, 48, 4), (32, 128, 2)]  # d, m, layers
 
 
 def stacks(only: str | None, seeds: range) -> None:
@@ -189,6 +196,18 @@ def others(seeds: range, short: bool) -> None:
             )
 
 
+def crowded(seeds: range) -> None:
+    """Stacks of more gated neurons than can be told: what the refusal takes."""
+    for seed, (d, m, layers) in itertools.product(seeds, CROWDED):
+        stack = random_residual_stack(d, m, layers=layers, gated=True, paths=True, seed=seed)
+        result = unsoftmax.recover(lambda X, f=stack: f(X), width=d, outputs=d, family="network", seed=seed)
+        print(
+            f"seed {seed}, d={d} m={m} L={layers} ({layers * m / d**2:.2f} d²): {result.status}, "
+            f"{result.queries.total:,} queries, parts {', '.join(result.parts)}; {result.reason[:120]}",
+            flush=True,
+        )
+
+
 def float32(seeds: range, only: str | None) -> None:
     """Stacks that compute in float32: GELU with L=2 d=24 m=12, or another one of the table."""
     d, m, layers, kind, _ = STACKS[only] if only else (24, 12, 2, {}, None)
@@ -233,7 +252,10 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "what", nargs="?", default="stacks", choices=("stacks", "bounds", "others", "float32", "llama")
+        "what",
+        nargs="?",
+        default="stacks",
+        choices=("stacks", "bounds", "others", "crowded", "float32", "llama"),
     )
     parser.add_argument("--only", choices=tuple(STACKS))
     parser.add_argument("--seeds", type=int, default=10)
@@ -248,6 +270,8 @@ def main() -> None:
             bounds(seeds, arguments.picture)
         case "others":
             others(seeds, arguments.short)
+        case "crowded":
+            crowded(seeds)
         case "float32":
             float32(seeds, arguments.only)
         case "llama":
