@@ -10,9 +10,11 @@ import pytest
 
 from tests.learners.language_model.asking import asked
 from tests.models.language_model.float64_llama import in_float64, log_probabilities
+from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.gated_network import learn_gated_network
 from unsoftmax.learners.language_model.one_layer import learn_language_model
 from unsoftmax.meters.language_model.hidden_state import HiddenState
+from unsoftmax.meters.language_model.precision import Precision
 from unsoftmax.meters.language_model.value_path import measure_value_path
 from unsoftmax.models.language_model import (
     GatedNetwork,
@@ -178,6 +180,29 @@ def test_gated_network_from_its_values_on_the_sphere(d: int, m: int, seed: int) 
         return GatedNetwork(network.gate, factor[:, None] * network.up, network.down / factor)
 
     assert network_distance(balanced(found), balanced(true)) < 0.05
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_neuron_that_one_circle_hides_is_found_on_another(seed: int) -> None:
+    """Where gate and up of a neuron are orthogonal to the plane of a circle, its second derivatives do not
+    tell the two apart."""
+    d, m, noise = 10, 6, 3e-7
+    rng = np.random.default_rng(seed)
+    gate, up, down = (rng.standard_normal(shape) / np.sqrt(d) for shape in ((m, d), (m, d), (d, m)))
+    plane = np.linalg.qr(np.random.default_rng(seed).standard_normal((d, d)))[0][:, :2]  # the first circle's
+    gate[0] -= plane @ (plane.T @ gate[0])
+    up[0] -= plane @ (plane.T @ up[0])
+    true = GatedNetwork(gate, up, down)
+
+    def rounded(n: Array) -> Array:
+        return true(n) + noise * rng.standard_normal(n.shape)
+
+    found, _ = learn_gated_network(rounded, d, np.random.default_rng(seed), Precision(noise))
+    assert found.neurons == m
+    cosines = (found.gate @ gate.T) / np.outer(
+        np.linalg.norm(found.gate, axis=1), np.linalg.norm(gate, axis=1)
+    )
+    assert (np.sort(cosines.max(axis=0)) > 0.98).all()
 
 
 def test_too_many_neurons_for_the_width() -> None:

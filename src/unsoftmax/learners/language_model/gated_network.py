@@ -13,7 +13,7 @@ from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives
 from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers.gated_network.assemble import assemble_neurons
+from unsoftmax.solvers.gated_network.assemble import Neurons, assemble_neurons
 from unsoftmax.solvers.gated_network.find_gates import find_gates
 from unsoftmax.solvers.gated_network.symmetric import as_vectors
 
@@ -34,6 +34,8 @@ _ROOM, _SHORT_ROOM = 1.5, 3.0
 # at most
 _GAP, _SHORT_GAP, _STANDS_OUT = 25.0, 1.8, 1.5
 _CLIMBED, _SHORT_CLIMBED = 2e-3, 2e-2  # how far from one a climb to a gate may end
+_CIRCLES = 3  # of ten networks of width 16 in float32, three hid a neuron from one circle
+_SAME = 0.9  # cosine of two gates above which they are one; an assembled gate is a few per cent off
 _PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
 
 Function = Callable[[Array], Array]
@@ -53,30 +55,71 @@ def learn_gated_network(
     function: Function, d: int, rng: np.random.Generator, precision: Precision = FLOAT64
 ) -> tuple[GatedNetwork, float]:
     """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m,
-    however large d is; where answers are rounded, q is twice as large."""
+    however large d is; where answers are rounded, q is twice as large. What one circle hides, because a gate
+    hardly changes along it, another one shows."""
+    seen: list[_OneCircle] = []
+    reason: Unresolved | None = None
+    for _ in range(_CIRCLES):
+        try:
+            seen.append(_on_one_circle(function, d, rng, precision))
+        except Unresolved as stop:
+            if not precision.short:
+                raise
+            reason = stop  # rounding hid the rank along this circle
+            continue
+        found = _joined(seen)
+        if len(found.gate) == max(each.counted for each in seen):
+            if len(seen) == 1 and found.misfit > _PROFILE:
+                raise OutsideClass(
+                    _NEURON_TEST,
+                    f"a profile over the circle is {found.misfit:.2g} off the derivative of silu",
+                )
+            return GatedNetwork(found.gate, found.up, found.down), found.misfit
+    if not seen and reason is not None:
+        raise reason
+    counted = max(each.counted for each in seen)
+    raise Unresolved(
+        f"only {len(found.gate)} of {counted} neurons were found on {len(seen)} circles; another seed may "
+        "find all"
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _OneCircle:
+    """The neurons that one circle shows, and how many there are by the rank."""
+
+    neurons: Neurons
+    counted: int
+
+
+def _on_one_circle(function: Function, d: int, rng: np.random.Generator, precision: Precision) -> _OneCircle:
     frame = np.linalg.qr(rng.standard_normal((d, d)))[0]
-    measured, space = _grow(function, frame, precision, None)
+    measured, space = _grow(function, frame, precision)
     climbed = _SHORT_CLIMBED if precision.short else _CLIMBED
-    while True:
-        q = measured.hessians.shape[2]
-        gates = find_gates(space.basis, q, space.neurons, rng, climbed)
-        if len(gates.gates) == space.neurons:
-            break
-        if not precision.short or not _may_grow(measured):
-            raise Unresolved(
-                f"only {len(gates.gates)} of {space.neurons} neurons were found from {gates.tried} starts; "
-                "another seed may find all"
-            )
-        measured, space = _grow(function, frame, precision, measured)
+    gates = find_gates(space.basis, measured.hessians.shape[2], space.neurons, rng, climbed)
+    if not len(gates.gates):
+        raise Unresolved(f"none of {space.neurons} neurons was found from {gates.tried} starts")
     further = measured.further_gradients(function)
     neurons = assemble_neurons(
         gates, frame, measured.on_circle, measured.hessians, measured.gradients, further
     )
-    if neurons.misfit > _PROFILE:
-        raise OutsideClass(
-            _NEURON_TEST, f"a profile over the circle is {neurons.misfit:.2g} off the derivative of silu"
-        )
-    return GatedNetwork(neurons.gate, neurons.up, neurons.down), neurons.misfit
+    return _OneCircle(neurons, space.neurons)
+
+
+def _joined(seen: list[_OneCircle]) -> Neurons:
+    """The neurons of the circle that shows most, and those of the others that are none of them."""
+    best, *others = sorted((each.neurons for each in seen), key=lambda each: -len(each.gate))
+    gate, up, down = best.gate, best.up, best.down
+    for other in others:
+        cosines = _unit(other.gate) @ _unit(gate).T
+        new = cosines.max(axis=1) < _SAME
+        gate, up = np.vstack([gate, other.gate[new]]), np.vstack([up, other.up[new]])
+        down = np.column_stack([down, other.down[:, new]])
+    return Neurons(gate, up, down, best.misfit)
+
+
+def _unit(rows: Array) -> Array:
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def neuron_space(hessians: Array, gap: float = _GAP) -> NeuronSpace | None:
@@ -107,15 +150,10 @@ def _in_noise(ratios: Array) -> float:
     return float(ratios[: max(1, 3 * len(ratios) // 4)].max(initial=1.0))
 
 
-def _grow(
-    function: Function, frame: Array, precision: Precision, measured: CircleDerivatives | None
-) -> tuple[CircleDerivatives, NeuronSpace]:
-    """Directions and points are added until the rank shows, with room to spare; to `measured` at least two
-    points."""
-    d = len(frame)
+def _grow(function: Function, frame: Array, precision: Precision) -> tuple[CircleDerivatives, NeuronSpace]:
+    """Directions and points are added until the rank shows, with room to spare."""
+    d, measured = len(frame), None
     q, n_points = min(_FIRST_DIRECTIONS, d - 2), _POINTS
-    if measured is not None:
-        q, n_points = measured.hessians.shape[2], len(measured.angles) + 2
     gap = _SHORT_GAP if precision.short else _GAP
     room = _SHORT_ROOM if precision.short else _ROOM
     while True:

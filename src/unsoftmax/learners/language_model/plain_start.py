@@ -37,7 +37,7 @@ def find_plain_network(
     def inside(points: Array) -> Array:
         share = (points**2).mean(axis=1)
         y = points * np.sqrt(rows.second_eps / (1.0 - share))[:, None]
-        x = rows.rows_of(y, np.broadcast_to(centre, y.shape))[0]
+        x = rows.all_rows_of(y, centre, rng)
         return np.asarray(stream((x - position)[:, None]) - rows.stream(x))
 
     return find_any_network(FunctionAsks(inside, k, k, _BALL * float(np.sqrt(k))), rng)

@@ -20,7 +20,8 @@ def _limit(size: Size) -> int:
     network = 2 * points * (1 + q * (q + 1) + 2 * d)
     head_stage = 240 + 8 * d * (2 * heads + 2) + 12 * d + (d + d // 4 + 2) * 2 * (int(1.3 * d) + 2)
     fits = 4 * (d * d + 3 * m * d) // (d - 1) + 4 * (4 * d * d) // (d - 1) + 64
-    return d + 4 * d + 86 + 2 * network + head_stage + fits  # a start that goes astray is made again
+    # a start that goes astray is made again, each on three circles at most
+    return d + 4 * d + 86 + 6 * network + head_stage + fits
 
 
 def _d_or_more(size: Size) -> int:
