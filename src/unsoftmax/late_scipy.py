@@ -19,6 +19,7 @@ __all__ = [
     "lstsq",
     "ndtr",
     "qr",
+    "solve_triangular",
 ]
 
 
@@ -42,3 +43,4 @@ lsqr = _late("scipy.sparse.linalg", "lsqr")
 lstsq = _late("scipy.linalg", "lstsq")
 ndtr = _late("scipy.special", "ndtr")
 qr = _late("scipy.linalg", "qr")
+solve_triangular = _late("scipy.linalg", "solve_triangular")

@@ -319,7 +319,7 @@ def test_members_that_torch_does_not_draw(
     assert distance <= result.error_bound
 
 
-@pytest.mark.parametrize(("activation", "norm_first"), [("gelu", True), ("relu", False)])
+@pytest.mark.parametrize(("activation", "norm_first"), [("gelu", True), ("relu", False), ("gelu", False)])
 def test_an_eps_that_is_no_power_of_ten(activation: str, norm_first: bool) -> None:
     """The network is found on the sphere, where eps does not matter, and eps from single rows."""
     layer = torch_layer(12, norm_first=norm_first, activation=activation)
@@ -331,10 +331,10 @@ def test_an_eps_that_is_no_power_of_ten(activation: str, norm_first: bool) -> No
     assert block_from_torch(layer).distance(result.model) <= result.error_bound < 1e-7
 
 
-@pytest.mark.parametrize("seed", [11, 12])
-def test_a_post_norm_block_with_the_eps_of_bert(seed: int) -> None:
+@pytest.mark.parametrize(("activation", "seed"), [("relu", 11), ("relu", 12), ("gelu", 13)])
+def test_a_post_norm_block_with_the_eps_of_bert(activation: str, seed: int) -> None:
     """Lengths behind the last norm do not show, so that its network is found by directions alone."""
-    layer = torch_layer(seed, norm_first=False, activation="relu")
+    layer = torch_layer(seed, norm_first=False, activation=activation)
     _tiny_eps(layer)
     result = unsoftmax.recover(layer, family="encoder-block", seed=1)
     assert result.status.recovered, result.reason

@@ -27,7 +27,8 @@ def _answers(layer: torch.nn.Module, X: Array, dtype: torch.dtype) -> Array:
 
 
 @pytest.mark.parametrize(
-    ("activation", "norm_first", "seed"), [("relu", False, 11), ("relu", True, 12), ("gelu", True, 13)]
+    ("activation", "norm_first", "seed"),
+    [("relu", False, 11), ("relu", True, 12), ("gelu", True, 13), ("gelu", False, 14)],
 )
 def test_a_float32_layer_is_recovered_to_its_own_rounding(
     activation: str, norm_first: bool, seed: int

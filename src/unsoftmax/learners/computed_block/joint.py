@@ -39,7 +39,8 @@ _EXPLAINED = 1.6
 class FittedBlock:
     """model: canonical. bound: relative error of the parameters, 99 %; weights_bound: of all but the eps of
     norms, which hardly move an answer. left: residual of the fit over the rounding of its answers; fresh: the
-    same of sequences that were not in it. rounding: of answers to rows of size one, absolute."""
+    same of sequences that were not in it. rounding: of answers to rows of size one, absolute. spare: whether
+    it holds neurons that are not needed."""
 
     model: EncoderBlock
     bound: float
@@ -47,6 +48,7 @@ class FittedBlock:
     left: float
     fresh: float
     rounding: float
+    spare: bool
 
     @property
     def why_not(self) -> str | None:
@@ -55,6 +57,8 @@ class FittedBlock:
             return f"the joint fit leaves {self.left:.2g} times the block's rounding"
         if self.fresh > _EXPLAINED:
             return f"fresh sequences deviate by {self.fresh:.2g} times the block's rounding"
+        if self.spare:
+            return "the joint fit holds neurons that are not needed"
         return None
 
 
@@ -73,7 +77,8 @@ def fit_block(
     left = rms(fit.residual(state))
     fresh, rounding = _fresh(asks, shape, state, held, rng)
     bound, weights_bound = _bounds(fit, shape, state, rng)
-    return FittedBlock(state.model(shape).canonical(), bound, weights_bound, left, fresh, rounding)
+    spare = shape.activation.smooth and state.spare_neurons()
+    return FittedBlock(state.model(shape).canonical(), bound, weights_bound, left, fresh, rounding, spare)
 
 
 def _rows(shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator) -> Array:

@@ -53,13 +53,13 @@ _CLAIM = Claim(
 
 @dataclass(frozen=True)
 class ComputedBlockLearner:
-    """Recovers an encoder block that computes in float32: heads, residuals, norms first with a ReLU or smooth
-    network, or norms last with a ReLU network.
+    """Recovers an encoder block that computes in float32: heads, residuals, norms first or last, and a ReLU
+    or smooth network.
 
     Claim: the deviation from the block's float64 copy is about that of the block itself. Queries: see
     `claim`. Recovers: the canonical block with a 99 % bound; the eps of a second norm is known less well than
-    the rest, and the note says how well. Fails when: rows are bounded, neurons have no kink on the sphere, or
-    a smooth network stands between two norms; it says so (Unresolved).
+    the rest, and the note says how well. Fails when: rows are bounded, or ReLU neurons have no kink on the
+    sphere; it says so (Unresolved).
     """
 
     family: ClassVar[Family] = Family.ENCODER_BLOCK

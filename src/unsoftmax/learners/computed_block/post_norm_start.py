@@ -7,12 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.computed_block.circles import Sphere, has_kinks
+from unsoftmax.learners.computed_block.direction_fit import DirectionFit
 from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
-from unsoftmax.learners.computed_block.outer_layer import kinked_layers
+from unsoftmax.learners.computed_block.outer_layer import Layers, kinked_layers
 from unsoftmax.learners.computed_block.row_fit import RowFit, row_state
+from unsoftmax.learners.computed_block.smooth_neurons import (
+    expanded_network,
+    oriented_beside_gains,
+    points_needed,
+    pruned,
+)
 from unsoftmax.learners.computed_block.value_path import value_path
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.heads_by_copies import find_heads
@@ -21,21 +28,21 @@ from unsoftmax.learners.encoder_block.post_norm import direction_responses
 from unsoftmax.learners.encoder_block.post_norm_network import Middle
 from unsoftmax.learners.encoder_block.post_norm_rows import PostNormRows
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
-from unsoftmax.learners.encoder_block.tokens import FreeTokens
-from unsoftmax.models.parts import RELU
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.learners.encoder_block.tokens import FreeTokens, unit_rows
+from unsoftmax.models.parts import RELU, Activation
 
-__all__ = ["SmoothBehindNorm", "find_post_norm_start"]
+__all__ = ["find_post_norm_start"]
 
 _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
 _FAR = 1e4  # size of y on the sphere: a constant turns it by its size over this, and nothing else changes
+_FURTHER = 1e6  # the same for smooth networks, whose fit shows it: there is no kink that stays where it is
+_ROUGH = 3e-5  # of unit vectors: half as many neurons again of another activation leave 9e-5
+_PRUNED = 3.0  # times what too many neurons leave: with just as many as there are it is about the same
+_FAINT = 3e-6  # of unit vectors: what a neuron that is needed leaves is a hundred times larger
+_MOST_NEURONS = 96
 _ELLIPSOID = 8  # answers over width for the last norm
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
-
-
-class SmoothBehindNorm(Unresolved):
-    """A smooth network stands between two norms."""
 
 
 def find_post_norm_start(
@@ -53,16 +60,32 @@ def find_post_norm_start(
     plain = Sphere(answers, k, radius, directions=True)
     norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * width, rng)), shape.basis, flat=_FLAT)
     sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
-    if not has_kinks(sphere, rng):
-        raise SmoothBehindNorm(
-            "the network behind the attention is smooth, and a norm comes last: such a block is recovered in "
-            "float64 arithmetic (torch: module.double())"
+    if has_kinks(sphere, rng):
+        layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
+    else:
+        further = replace(
+            plain, ask=lambda points: norm.normed(asks(rows.rows_of(_FURTHER * points)[:, None]))[0]
         )
-    layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
+        shape, layers = _smooth_layers(further, shape, rng)
     state = row_state(shape, path, layers, norm.parameters(), eps)
     fit = RowFit.ask(asks, state, shape, held, rng)
     state = fit.fitted(fit.with_constant(state))
     return shape, _with_heads(asks, shape, state, norm, rng)
+
+
+def _smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -> tuple[BlockShape, Layers]:
+    """Too many neurons by directions alone, then without those that are not needed."""
+    k = sphere.width
+    points = sphere.random_points(points_needed(_MOST_NEURONS, k, k - 1), rng)
+    directions = unit_rows(sphere.ask(points))
+
+    def fit_of(activation: Activation, neurons: int) -> DirectionFit:
+        count = points_needed(neurons, k, k - 1)
+        return DirectionFit(activation, points[:count], directions[:count])
+
+    fit, inner = expanded_network(fit_of, _ROUGH, rng)
+    inner = pruned(fit, inner, max(_FAINT, _PRUNED * rms(fit.residual(inner))))
+    return replace(shape, activation=fit.activation), oriented_beside_gains(fit, inner, shape.basis)
 
 
 def _with_heads(

@@ -75,15 +75,20 @@ def _smooth(
     far = _sphere(asks, rows, _FAR_SIZE)
     points = far.random_points(points_needed(_MOST_NEURONS, k, d), rng)
     values = far.ask(points)
-    fit, inner = expanded_network(points, values, _ROUGH * rms(values - values.mean(axis=0)), rng)
+    fit, inner = expanded_network(
+        lambda activation, _: NetworkFit(activation, points, values, skip=False),
+        _ROUGH * rms(values - values.mean(axis=0)),
+        rng,
+    )
     shape = replace(rows.shape, activation=fit.activation)
     layers = Layers(inner, fit.weights(inner).T, np.empty(0))
     state = row_state(shape, rows.path, layers, (np.empty(0), np.empty(0)), _EPS)
     single = RowFit.ask(asks, state, shape, held, rng)
     state = single.with_constant(state)
     near = _sphere(asks, replace(rows, constant=state.outputs[:, -1]), _NEAR_SIZE)
-    values = near.ask(points)
-    fit = NetworkFit(fit.activation, points, values, skip=True)  # its linear part is what A is off by
+    fit = NetworkFit(
+        fit.activation, points, near.ask(points), skip=True
+    )  # its linear part is what A is off by
     inner = pruned(fit, inner, _EXPLAINED * held.unit * _NEAR_SIZE)
     inner, outer, linear = oriented(fit, inner)
     outputs = state.outputs.copy()

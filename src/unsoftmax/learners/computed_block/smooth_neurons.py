@@ -7,17 +7,27 @@ dilations of one activation are independent; the others can be removed one by on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit
+from unsoftmax.learners.computed_block.outer_layer import Layers
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import LeastSquares, RefinementOptions, refine
 
-__all__ = ["ACTIVATIONS", "expanded_network", "oriented", "points_needed", "pruned"]
+__all__ = [
+    "ACTIVATIONS",
+    "SmoothFit",
+    "expanded_network",
+    "oriented",
+    "oriented_beside_gains",
+    "points_needed",
+    "pruned",
+]
 
 ACTIVATIONS = (GELU, SILU, GELU_TANH, TANH, SOFTPLUS)
 _SIZES = (24, 48, 96, 160)  # neurons that are tried; a fit needs about half as many again as there are
@@ -30,6 +40,7 @@ _EXPAND = RefinementOptions(
 )
 # times the rounding that fits of right networks leave; wrong activations and missing neurons leave thousands
 _ARRIVED = 30.0
+_LEFT = 0.05  # of the gains: what they and sides of neurons may leave of the linear part
 _WORSE = 3.0  # times the residual before: what removing a neuron that is needed makes of it, at least
 
 
@@ -38,23 +49,42 @@ def points_needed(neurons: int, width: int, outputs: int) -> int:
     return int(_SURPLUS * neurons * (width + 1 + outputs) / outputs) + 4 * neurons
 
 
+class SmoothFit(LeastSquares[Array], Protocol):
+    """A fit whose state is the inner weights (J, k + 1), of answers or of their directions."""
+
+    @property
+    def activation(self) -> Activation: ...
+
+    @property
+    def points(self) -> Array: ...
+
+    @property
+    def outputs(self) -> int: ...
+
+    def features(self, inner: Array) -> Array: ...
+
+    def weights(self, inner: Array) -> Array: ...
+
+
+Fit = TypeVar("Fit", bound=SmoothFit)
+
+
 def expanded_network(
-    points: Array,
-    values: Array,
+    fit_of: Callable[[Activation, int], Fit],
     explained: float,
     rng: np.random.Generator,
     activations: Sequence[Activation] = ACTIVATIONS,
-) -> tuple[NetworkFit, Array]:
+) -> tuple[Fit, Array]:
     """A fit that leaves no more than `explained`, with more neurons than there are. Sizes grow as far as the
-    points allow."""
-    k, m = points.shape[1], values.shape[1]
-    size = float(np.median(np.linalg.norm(points, axis=1))) / np.sqrt(k)
+    points allow. fit_of: the fit of an activation and a number of neurons."""
     left: dict[str, float] = {}
     for neurons in _SIZES:
-        if points_needed(neurons, k, m) > len(points):
-            break
         for activation in activations:
-            fit = NetworkFit(activation, points, values, skip=False)
+            fit = fit_of(activation, neurons)
+            k = fit.points.shape[1]
+            if points_needed(neurons, k, fit.outputs) > len(fit.points):
+                break
+            size = float(np.median(np.linalg.norm(fit.points, axis=1))) / np.sqrt(k)
             for _ in range(_STARTS):
                 w = rng.standard_normal((neurons, k))
                 w *= _STEEPNESS / size / np.linalg.norm(w, axis=1, keepdims=True)
@@ -70,14 +100,15 @@ def expanded_network(
     )
 
 
-def pruned(fit: NetworkFit, inner: Array, explained: float) -> Array:
+def pruned(fit: SmoothFit, inner: Array, explained: float) -> Array:
     """Without the neurons that are not needed: the one that tells least goes first, all others are fitted
     again, until what is left grows."""
     while len(inner) > 1:
         features = fit.features(inner)
-        gram = features.T @ features
-        inverse = np.linalg.inv(gram + 1e-14 * np.trace(gram) * np.eye(len(gram)))
-        weights = fit.weights(inner)[: len(inner)]
+        sizes = np.linalg.norm(features, axis=0) + 1e-300  # a neuron that saturates may be huge
+        gram = (features / sizes).T @ (features / sizes)
+        inverse = np.linalg.inv(gram + 1e-14 * len(gram) * np.eye(len(gram)))
+        weights = (fit.weights(inner) * sizes[:, None])[: len(inner)]
         cost = (weights**2).sum(axis=1) / np.diag(inverse)[: len(inner)]
         found = refine(fit, np.delete(inner, int(cost.argmin()), axis=0), _EXPAND)
         before = rms(fit.residual(inner))
@@ -87,16 +118,49 @@ def pruned(fit: NetworkFit, inner: Array, explained: float) -> Array:
     return inner
 
 
-def oriented(fit: NetworkFit, inner: Array) -> tuple[Array, Array, Array]:
+def oriented(fit: SmoothFit, inner: Array) -> tuple[Array, Array, Array]:
     """(inner, outer (m, J + 1), linear (m, k)) with neurons reflected where that explains the linear part
     beside them; what is left of it is small."""
+    turned = _turned(fit, inner, np.empty((0, 0)))
+    return turned.inner, turned.outer, turned.linear
+
+
+def oriented_beside_gains(fit: SmoothFit, inner: Array, basis: Array) -> Layers:
+    """The same where the linear part holds a gain of every column, too, and all of it is known up to one
+    factor: with a gain of mean square one. basis: (d, k). Raises Unresolved where something else is left."""
+    gains = np.einsum("di,dm->imd", basis, basis).reshape(-1, len(basis))
+    turned = _turned(fit, inner, gains)
+    left = float(np.linalg.norm(turned.linear) / np.linalg.norm(turned.beside))
+    if left > _LEFT:
+        raise Unresolved(f"gains and sides of {len(inner)} neurons leave {left:.1g} of the linear part")
+    scale = float(np.sqrt(np.mean(turned.beside**2)))
+    return Layers(turned.inner, turned.outer / scale, turned.beside / scale)
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """inner (J, k + 1) and outer (m, J + 1) of neurons that are the right way round; linear (m, k), what is
+    left beside them; beside: coefficients of what else explains the linear part."""
+
+    inner: Array
+    outer: Array
+    linear: Array
+    beside: Array
+
+
+def _turned(fit: SmoothFit, inner: Array, others: Array) -> _Turned:
+    """others: (k·m, q), columns that explain a part of the linear part, beside reflections of neurons."""
     J, weights = len(inner), fit.weights(inner)
     outer, linear, constant = weights[:J], weights[J:-1], weights[-1]  # (J, m), (k, m), (m,)
-    reflection = fit.activation.reflection
-    if reflection.slope == 0.0:
-        return inner, np.vstack([outer, constant[None]]).T, linear.T
+    others = others if others.size else np.empty((linear.size, 0))
+    reflection, flips = fit.activation.reflection, np.zeros(J)
     columns = reflection.slope * np.einsum("ji,jm->imj", inner[:, :-1], outer).reshape(-1, J)
-    flips = (np.linalg.lstsq(columns, linear.ravel(), rcond=1e-8)[0] > 0.5).astype(np.float64)
-    linear = linear - (columns @ flips).reshape(linear.shape)
+    if reflection.slope != 0.0:
+        solved = np.linalg.lstsq(np.hstack([others, columns]), linear.ravel(), rcond=1e-8)[0]
+        flips = (solved[others.shape[1] :] > 0.5).astype(np.float64)
+    left = linear.ravel() - columns @ flips
+    beside = np.linalg.lstsq(others, left, rcond=None)[0]
     constant = constant - (flips * (reflection.slope * inner[:, -1] + reflection.constant)) @ outer
-    return inner * (1.0 - 2.0 * flips)[:, None], np.vstack([outer, constant[None]]).T, linear.T
+    rest = (left - others @ beside).reshape(linear.shape)
+    turned = inner * (1.0 - 2.0 * flips)[:, None]
+    return _Turned(turned, np.vstack([outer, constant[None]]).T, rest.T, beside)

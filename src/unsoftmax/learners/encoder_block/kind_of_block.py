@@ -166,12 +166,9 @@ def _pre_norm_again(
 def _post_norm_again(
     asks: AsksSequences, width: int, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
-    from unsoftmax.learners.computed_block.post_norm_start import SmoothBehindNorm, find_post_norm_start
+    from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
 
-    try:
-        return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng)
-    except SmoothBehindNorm:  # which needs the eps
-        return find_post_norm(asks, width, rng)
+    return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng)
 
 
 def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) -> bool:

@@ -116,6 +116,9 @@ class EncoderBlockLearner:
                     f"the joint fit leaves up to {10 ** np.ceil(np.log10(off)):.0e} of the answers"
                 )
                 continue
+            if shape.activation.smooth and state.spare_neurons():
+                reasons.append("the joint fit holds neurons that are not needed")
+                continue
             with asker.phase("error bound"):
                 bound, weights_bound = parameter_error(asks, shape, state, rng)
             if weights_bound > _USEFUL:

@@ -14,6 +14,10 @@ from unsoftmax.models.parts import Activation, LayerNorm, Norm, RMSNorm
 __all__ = ["BlockShape", "BlockState", "head_factors", "mean_free_basis"]
 
 
+_SPARE = 1e-4  # of what neurons usually add, or the inverse
+_ALIKE = 5e-5  # one less the cosine of two neurons: a hundredth of a radian
+
+
 def mean_free_basis(width: int) -> Array:
     """(d, d - 1) orthonormal columns, all orthogonal to the vector of ones."""
     return np.linalg.svd(np.ones((1, width)))[2][1:].T
@@ -103,6 +107,18 @@ class BlockState:
     def heads(self) -> int:
         """Number of heads."""
         return len(self.queries)
+
+    def spare_neurons(self) -> bool:
+        """Whether a neuron adds nothing, or an affine function, or two are one: then its weights are
+        not fixed by any answers."""
+        if len(self.inner) == 0:
+            return False
+        rows = self.inner / np.linalg.norm(self.inner, axis=1, keepdims=True)
+        added = np.linalg.norm(self.outer[:, :-1], axis=0) * np.linalg.norm(self.inner, axis=1)
+        apart = 1.0 - np.abs(rows @ rows.T) + np.eye(len(rows))
+        usual = float(np.median(added))
+        extreme = float(added.min()) < _SPARE * usual or float(added.max()) > usual / _SPARE
+        return extreme or float(apart.min()) < _ALIKE
 
     def model(self, shape: BlockShape) -> EncoderBlock:
         """The block of these parameters."""

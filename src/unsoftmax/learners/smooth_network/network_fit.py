@@ -36,6 +36,11 @@ class NetworkFit:
     answers: Array
     skip: bool
 
+    @property
+    def outputs(self) -> int:
+        """Numbers that a point fixes."""
+        return int(self.answers.shape[1])
+
     def _extended(self) -> Array:
         return np.column_stack([self.points, np.ones(len(self.points))])
 
