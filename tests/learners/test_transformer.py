@@ -154,6 +154,17 @@ def test_bounded_rows_without_biases() -> None:
     assert result.status is Status.EXACT, result.reason
 
 
+@pytest.mark.parametrize("residual", [3e-7, 1.0 - 2e-8])
+def test_a_skip_connection_that_is_nearly_a_usual_one_is_not_taken_for_it(residual: float) -> None:
+    for seed in (1, 2):
+        hidden = random_transformer(5, 6, seed=seed, biases=True, residual=residual)
+        result = unsoftmax.recover(hidden, seed=seed)
+        assert result.status is Status.EXACT, result.reason
+        found = result.unwrap()
+        assert isinstance(found, Transformer)
+        assert hidden.distance(found) <= (result.error_bound or 0.0) < 1e-9
+
+
 def test_the_demo_target() -> None:
     result = unsoftmax.recover("demo:transformer?d=6&m=9&r=2&biases=1&seed=3")
     assert result.status is Status.EXACT, result.reason

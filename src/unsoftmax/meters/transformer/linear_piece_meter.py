@@ -170,9 +170,8 @@ class ConeMeter(Meter):
         b = self._piece.centre + X
         answers = self._ledger.ask(np.stack([A + b, b], axis=1))
         weights = self._mixing * (answers - self._piece.value - X @ self._piece.gradient) / signal
-        slack = 1e-6 + 1e4 * EPS * self._mixing * float(
-            self._folds.magnitude(self._piece.centre[None])[0]
-        ) / np.abs(signal)
+        rounding = EPS * self._mixing * float(self._folds.magnitude(self._piece.centre[None])[0])
+        slack = 1e-6 + self.residual_error / self._mixing + 1e4 * rounding / np.abs(signal)
         strange = ~((weights >= -slack) & (weights <= 1.0 + slack))
         if strange.any():
             worst = float(weights[strange][0])

@@ -23,7 +23,8 @@ STAYS = "a row's weight stays at 0 or 1 however small the row is made; a softmax
 
 PART = 0.45  # of the room, for b and for a each: together they stay inside
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
-_SNAP = 1e-6  # a residual factor this close to 0 or 1 is that
+_SNAP = 1e-6  # a residual factor is not taken for 0 or 1 where it is further from it, whatever its error
+_ROUNDINGS = 64.0  # of an answer, in the sum of two weights
 _WEAKEST = 0.03  # scores below this at the full size of a: go further out
 _TRIES = 40  # at an eighth each, sizes fall by 2^-120: any finite score is then readable
 _LEVELS = 1e6  # of rounding, by which a row has to change an answer before a strange weight refutes attention
@@ -41,15 +42,21 @@ class Settled:
     residual_error: float
 
 
+def _usual(mixing: float, error: float) -> float | None:
+    """1 + residual of no skip connection, or of a plain one, where the measured one is no further away."""
+    return next((known for known in (1.0, 2.0) if abs(mixing - known) <= error), None)
+
+
 @dataclass(frozen=True)
 class _Trial:
     """Scores in one piece: their typical size at the full size of a, the part of that size at which it is
-    about one, and 1 + residual."""
+    about one, and 1 + residual with its error."""
 
     piece: Piece
     score: float
     shrink: float
     mixing: float
+    error: float
 
 
 def settle(asker: Asker, folds: CanonicalNetwork, rng: np.random.Generator) -> Settled:
@@ -100,9 +107,9 @@ class _Search:
     def _mixing(self, trial: _Trial) -> tuple[float, float]:
         """1 + residual and its error: the usual factors exactly, any other from more pairs, whose spread says
         how well it is known."""
-        usual = next((float(known) for known in (1, 2) if abs(trial.mixing - known) < _SNAP), None)
+        usual = _usual(trial.mixing, min(trial.error, _SNAP))
         if usual is not None:
-            return usual, 0.0
+            return usual, trial.error
         piece = self._measured(trial.piece)
         rows = EvenRows(piece.gradient).rows(0, self._folds.width)
         sent = (trial.shrink * PART * piece.room(rows))[:, None] * rows
@@ -116,17 +123,19 @@ class _Search:
                 f"{totals.max():.9g} for another",
             )
         mixing = 1.0 / float(np.median(totals))
-        return mixing, mixing**2 * (float(np.ptp(totals)) + 1e-14)
+        error = mixing**2 * (float(np.ptp(totals)) + 1e-14)
+        usual = _usual(mixing, error)  # where rounding hides the difference, the usual factor is meant
+        return (mixing if usual is None else usual), error
 
     def _trial(self, piece: Piece) -> _Trial:
         """A few pairs ±a, shorter until none of them saturates."""
         count = min(3, self._folds.width)
         rows = EvenRows(piece.gradient).rows(0, count)
         full = PART * piece.room(rows)
-        typical, mixing, settled = 0.0, 1.0, False
+        typical, mixing, error, settled = 0.0, 1.0, np.inf, False
 
         def look(shrink: float) -> float:
-            nonlocal typical, mixing, settled
+            nonlocal typical, mixing, error, settled
             sent = shrink * full[:, None] * rows
             weights, signal = self._pair_weights(piece, sent)
             total = float(np.median(weights.sum(axis=0)))
@@ -137,6 +146,8 @@ class _Search:
                     f"the weights of a row and of its negative add up to {total:.6g}, which no softmax does",
                 )
             mixing = 1.0 / total
+            rounding = EPS * self._magnitude(piece) / float(signal.min())
+            error = mixing**2 * (float(np.ptp(weights.sum(axis=0))) + _ROUNDINGS * rounding)
             scores = np.abs(logit(weights[0] * mixing))
             settled = bool((scores <= LARGEST_SCORE).all())
             typical = rms(scores)
@@ -146,7 +157,7 @@ class _Search:
         if not settled:
             raise OutsideClass(PIECE_TEST, STAYS)
         about_one = min(1.0, shrink * TARGET_SCORE / max(typical, 1e-300))
-        return _Trial(piece, typical / shrink, about_one, mixing)
+        return _Trial(piece, typical / shrink, about_one, mixing, error)
 
     def _pair_weights(self, piece: Piece, sent: Array) -> tuple[Array, Array]:
         """The weights (2, n) of rows a and -a beside the centre, over 1 + residual, and |∇h·a| of each."""
