@@ -17,6 +17,7 @@ from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model
 from unsoftmax.models.language_model import Attention, Rotary
 from unsoftmax.models.language_model.forward import attend, decode
+from unsoftmax.models.residual_stack import StackLayer
 from unsoftmax.outcomes import Status
 
 
@@ -29,6 +30,17 @@ def _one_head_a_layer(model: LanguageModel) -> LanguageModel:
         )
         layers.append(replace(layer, attention=first))
     return LanguageModel(layers, model.final_norm, model.unembedding, model.positions)
+
+
+def _one_row_part(model: LanguageModel) -> ResidualStack:
+    """What a decoder does to single rows."""
+    true, layers = model.canonical(), []
+    for layer in true.layers:
+        part = layer.attention
+        values = part.value.reshape(part.groups, part.head_width, -1)
+        path = part.output @ np.repeat(values, part.shared_by, axis=0).reshape(-1, part.width)
+        layers.append(StackLayer(layer.network_norm, layer.network, layer.attention_norm, path))
+    return ResidualStack(layers, true.final_norm)
 
 
 def test_a_whole_decoder_of_two_layers_is_recovered() -> None:
@@ -48,14 +60,22 @@ def test_layers_are_a_part_where_heads_are_too_many() -> None:
     assert "layers" in result.parts, result.reason
     stack = result.parts["layers"].value
     assert isinstance(stack, ResidualStack)
-    true = model.canonical()
-    for found, layer in zip(stack.layers, true.layers, strict=True):
-        part = layer.attention
-        path = part.output @ np.repeat(
-            part.value.reshape(part.groups, part.head_width, -1), part.shared_by, axis=0
-        ).reshape(-1, 12)
-        assert found.path is not None
-        assert np.abs(found.path - path).max() < 1e-9
+    assert _one_row_part(model).distance(stack) < 1e-9
+
+
+def test_layers_are_a_part_of_decoders_in_float32() -> None:
+    model = random_language_model(12, 3, heads=2, layers=2, seed=2)
+
+    def short(X: Array) -> Array:
+        return model(X.astype(np.float32).astype(np.float64)).astype(np.float32).astype(np.float64)
+
+    result = unsoftmax.recover(short, width=12, outputs=model.outputs, family="language-model")
+    assert result.status is Status.UNRESOLVED
+    assert "float32" in result.reason
+    part = result.parts["layers"]
+    distance = _one_row_part(model).distance(part.value)
+    assert distance < 1e-5
+    assert distance <= part.error_bound < 1e-4
 
 
 def test_heads_of_all_layers_act_side_by_side() -> None:

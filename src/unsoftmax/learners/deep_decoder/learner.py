@@ -29,7 +29,8 @@ from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
 __all__ = ["learn_deep_decoder", "may_be_deeper"]
 
-_ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15
+# misfit of the unembedding relative to the logits: float64 leaves 1e-15, float32 1e-7, shorter formats 1e-3
+_ROUNDED, _FLOAT32 = 1e-11, 2e-6
 _TERMS = 6  # of the polynomial in s behind heads
 _PRECISE = 1e-9  # rms misfit of fresh states up to which a part is taken as found
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
@@ -44,7 +45,7 @@ _ONE_STEP = RefinementOptions(iterations=1, damping=1e-12, improvement=0.0, dens
 
 @dataclass(frozen=True)
 class _States:
-    """States of single rows."""
+    """States of single rows. held: the short format in which the target computes."""
 
     state: HiddenState
     held: FloatFormat | None = None
@@ -54,18 +55,18 @@ class _States:
         return self.state.prompts.width
 
     def __call__(self, rows: Array, /) -> Array:
-        return self.state(rows[:, None])
+        return self.state((rows if self.held is None else self.held.store(rows))[:, None])
 
 
 def may_be_deeper(first: LanguageModelFindings) -> bool:
-    """Whether a decoder that is not of one layer answers exactly enough, with an unembedding that shows all
-    of a hidden state."""
+    """Whether a decoder that is not of one layer answers in float32 or better, with an unembedding that shows
+    all of a hidden state."""
     part = first.parts.get("unembedding")
     if first.model is not None or part is None or "value-path" in first.parts:
         return False
     known = part.value
     seen = isinstance(known, Unembedding) and isinstance(known.norm, RMSNorm)
-    return seen and part.certificate.relative < _ROUNDED and first.status is Status.OUTSIDE_CLASS
+    return seen and part.certificate.relative < _FLOAT32 and first.status is Status.OUTSIDE_CLASS
 
 
 def learn_deep_decoder(
@@ -80,12 +81,15 @@ def learn_deep_decoder(
     matrix = unembedding.value
     assert isinstance(matrix, Unembedding)
     state = HiddenState(prompts, matrix.matrix)
+    held = None if unembedding.certificate.relative < _ROUNDED else FloatFormat.FLOAT32
     try:
         with prompts.phase("layers of single rows"):
-            stack = find_stack(_States(state), rng, normed=True)
+            stack = find_stack(_States(state, held), rng, normed=True)
         if not stack.believed:
             raise Unresolved(f"the joint fit of all layers leaves {stack.fresh:.2g} of fresh states")
         found["layers"] = _layers_part(stack)
+        if held is not None:
+            raise Unresolved(f"heads of several layers are not learned from answers in {held}")
         model, bound = _with_heads(prompts, state, matrix, stack.state, rng)
     except BudgetSpent:
         raise
