@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
@@ -25,8 +26,11 @@ __all__ = ["CLAIM_TEST", "check_claim"]
 
 CLAIM_TEST = Test("fresh sequences deviate by no more than the claimed error of the parameters moves them")
 
-_LENGTHS = (1, 2, 3, 5)
+_SHORT = (1, 2, 3, 5)
+# of each range one length is drawn, and so many times fewer sequences, which take no longer to compute
+_LONGER = ((6, 16, 4), (17, 48, 8))
 _CANDIDATES = 256  # sequences of each length that are drawn, without a query; fewer of wide rows
+_EVERY_FOURTH = 4  # of those that are asked for a group is of the one longer length, and of the other
 _MOST_ENTRIES = 1 << 17  # of the rows of one place in all of them
 _ASKED = 16  # of them for each group of parameters
 _NEAR, _FAR = 6, 2  # models drawn that are off by the claim, and of each group those that are off by half
@@ -114,8 +118,7 @@ def _check_group(
             "(input_bound) or finer answers would help"
         )
     excess, moved, unseen = [], [], []
-    for each, strength in zip(drawn, power, strict=True):
-        chosen = np.flatnonzero(strength >= everywhere[-1])[:asked]
+    for each, chosen in zip(drawn, _chosen(drawn, power, asked), strict=True):
         if not len(chosen):
             continue
         rows, off, near = each.rows[chosen], each.off[chosen], each.near[chosen]
@@ -126,6 +129,21 @@ def _check_group(
     times = _compare(name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
     could = 0.0 if isinstance(ruler, Labels) else float(np.median(np.concatenate(unseen)))
     return max(could, claim * times if times > 1.0 else 0.0)
+
+
+def _chosen(drawn: list[_Drawn], power: list[Array], asked: int) -> Iterator[NDArray[np.intp]]:
+    """Which sequences of each length are asked: those that tell most, and among them a few of every longer
+    length, because a target may be another function there."""
+    ranks = []
+    for each, strength in zip(drawn, power, strict=True):
+        rank = strength.copy()
+        if each.rows.shape[1] > max(_SHORT):
+            best = np.argsort(-strength)[: asked // _EVERY_FOURTH]
+            rank[best[strength[best] >= _STANDS_OUT]] = np.inf
+        ranks.append(rank)
+    least = np.sort(np.concatenate(ranks))[::-1][:asked][-1]
+    for rank in ranks:
+        yield np.flatnonzero(rank >= least)[:asked]
 
 
 def _compare(name: str, excess: Array, expected: float, ruler: Answers, claim: float) -> float:
@@ -242,16 +260,18 @@ def _candidates(
     """Random sequences whose rows are longer than the asking row, as far as scores stay moderate."""
     strength = model.score_strength()
     natural = 1.0 / np.sqrt(strength) if strength > 0.0 else 1.0
-    n = min(_CANDIDATES, max(3 * _ASKED, _MOST_ENTRIES // model.width))
-    usual = rng.standard_normal((n, 1, model.width))
+    most = min(_CANDIDATES, max(3 * _ASKED, _MOST_ENTRIES // model.width))
+    usual = rng.standard_normal((most, 1, model.width))
     usual *= natural / np.linalg.norm(usual, axis=2, keepdims=True)
     visible = rms(model(usual) - model(np.zeros((1, 1, model.width)))) / natural
     hidden = ruler.tolerance / visible if visible > 0.0 else 0.0  # norm of rows whose answers errors hide
     longest = max(_FARTHEST * max(natural, hidden), _ROOM * hidden / max(claim, _SMALLEST_CLAIM))
     bound = np.inf if asker.input_bound is None else asker.input_bound
-    for length in _LENGTHS:
+    longer = ((int(rng.integers(low, high + 1)), fewer) for low, high, fewer in _LONGER)
+    for length, fewer in (*((short, 1) for short in _SHORT), *longer):
         if asker.max_length is not None and length > asker.max_length:
             continue
+        n = max(most // fewer, 2 * _ASKED)
         # half of them near the longest, where errors of answers hide least
         shortest = np.where(np.arange(n) % 4 < 2, natural / 4.0, max(natural / 4.0, longest / _NEAR_LONGEST))
         size = np.exp(rng.uniform(np.log(shortest), np.log(longest), n))

@@ -192,8 +192,9 @@ def tolerance_of(answers: Answers, learned: Learned) -> float:
     if isinstance(answers, Computed):
         # c comes out of answers to rows as long as tokens, and no better than those are rounded; and it is
         # itself a sum of rounded parts inside the target, which rows of zeros show alone
-        token = float(learned.model.sensitivity(np.full((1, 1, learned.model.width), 1.0))[0])
-        return min((learned.constant_bound or 0.0) + answers.noise * token, answers.rounding * token)
+        tokens = np.random.default_rng(0).standard_normal((_ROWS, 1, learned.model.width))
+        usual = float(np.abs(learned.model(tokens)).max())
+        return min((learned.constant_bound or 0.0) + answers.noise * usual, answers.rounding * usual)
     hidden = 0.0 if learned.constant_bound is None else learned.constant_bound / 2
     return min(max(answers.tolerance, hidden), 2.0 * answers.tolerance)
 

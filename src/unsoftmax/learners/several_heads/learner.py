@@ -17,6 +17,7 @@ from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_c
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias, largest_score
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
 from unsoftmax.learners.several_heads.isolate import isolate_heads
+from unsoftmax.learners.several_heads.one_column import heads_of_one_column
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
@@ -122,7 +123,9 @@ class MultiHeadLearner:
         for attempt in range(self.attempts):
             tolerance = max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * rounding)
             try:
-                if copies:
+                if respond.width == 1 and attempt == 0:
+                    heads = heads_of_one_column(respond, rng)
+                elif copies:
                     copies -= 1
                     heads = heads_by_copies(respond, rng)
                 else:

@@ -89,6 +89,10 @@ def _pairs(
     scores = np.einsum("nd,hnd->hn", A, against)
     usual = np.median(np.abs(scores), axis=1)[turn]
     wanted = rng.uniform(0.5, 2.0, n) / np.maximum(np.abs(scores[turn, np.arange(n)]), 0.3 * usual)
-    A *= np.minimum(wanted, longest)[:, None]
+    if bound is not None:  # of lengths that differ: pairs of one length tell one column of weights only
+        along = np.einsum("nd,nd->n", A, B)
+        reach = np.sqrt(np.square(along) + bound**2 - np.square(B).sum(axis=1)) - along
+        wanted = np.minimum(wanted, reach * rng.uniform(0.3, 0.999, n))
+    A *= wanted[:, None]
     scores = np.einsum("nd,hnd->nh", A, against)
     return A, B, np.asarray(1.0 / (1.0 + np.exp(-np.clip(scores, -700.0, 700.0))))
