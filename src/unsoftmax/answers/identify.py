@@ -29,6 +29,7 @@ from unsoftmax.answers.arithmetic import (
 from unsoftmax.answers.cast_rows import cast_format, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.kinds import (
+    NO_LIMITS,
     Answers,
     Clipped,
     Computed,
@@ -307,8 +308,10 @@ def _off_lines(
 ) -> Identified:
     """Answers that repeat and use all digits: exact where they lie on lines, else off by a tolerance."""
     deviations, level = deviations_from_lines(asker, rng, size, straight, clip)
-    if not len(deviations):
+    if not len(deviations) and clip is not None and NO_LIMITS[0] < clip[0] and clip[1] < NO_LIMITS[1]:
         return Identified(Labels(), "hardly an answer lies between the lowest and the highest one")
+    if not len(deviations):  # no labels, which have two values: a function that is flat around zero
+        return Identified(Exact(), "short rows get one answer, and longer ones others, with all digits")
     worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
     text = f"answers repeat, use all digits and lie on lines to {worst:.1g}"
     text = text if clip is None else limits_in_words(clip)

@@ -74,7 +74,8 @@ class _Search:
         largest = _LARGEST if bound is None else bound / 4.0
         size = self._folds.reach * np.sqrt(self._folds.width)
         size = size if bound is None else min(size, largest)
-        best = first = self._trial(choose_piece(self._folds, size, self._rng, bound))
+        piece, size = self._steep_piece(size, largest, bound)
+        best = first = self._trial(piece)
         mixing, residual_error = self._mixing(first)
         trial, worse = first, 0
         for _ in range(_TRIES - 1):
@@ -82,7 +83,10 @@ class _Search:
             if factor is None or not _SMALLEST < size * factor < _LARGEST or size * factor > largest:
                 break
             size *= factor
-            trial = self._trial(choose_piece(self._folds, size, self._rng, bound))
+            piece = choose_piece(self._folds, size, self._rng, bound)
+            if self._flat(piece, size):  # all neurons are off so near the origin
+                break
+            trial = self._trial(piece)
             if self._merit(trial) > self._merit(best):
                 best, worse = trial, 0
             elif trial.score > _WEAKEST:
@@ -90,6 +94,18 @@ class _Search:
                 if worse > 1:
                     break
         return Settled(self._measured(best.piece), best.shrink, mixing, residual_error)
+
+    def _steep_piece(self, size: float, largest: float, bound: float | None) -> tuple[Piece, float]:
+        """The first piece, farther out where all neurons are off around the origin, and its distance."""
+        while True:
+            piece = choose_piece(self._folds, size, self._rng, bound)
+            if not self._flat(piece, size) or 8.0 * size > largest:
+                return piece, size
+            size *= 8.0
+
+    def _flat(self, piece: Piece, size: float) -> bool:
+        """Whether rows of this size change the answer by hardly more than rounding."""
+        return size * float(np.linalg.norm(piece.gradient)) <= _LEVELS * EPS * self._magnitude(piece)
 
     def _farther(self, trial: _Trial, best: _Trial) -> float | None:
         """By how much to change the distance after a trial; None where it is right."""
