@@ -34,10 +34,12 @@ def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
     if model is None:
         return ""
     bound = result.error_bound
-    if truth is not None and type(truth) is type(model) and bound is not None:
-        distance = truth.distance(model)
+    for each in (truth, case.also):
+        if each is None or type(each) is not type(model) or bound is None:
+            continue
+        distance = each.distance(model)
         allowance = 0.0 if result.constant_bound is None else result.constant_bound
-        if distance > bound and not _constant_only(truth, model, bound, allowance):
+        if distance > bound and not _constant_only(each, model, bound, allowance):
             return f"distance {distance:.2g} above the bound {bound:.2g}"
     if not case.steady:
         nothing = truth is None and result.status is Status.EXACT
@@ -73,7 +75,7 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     for draw in range(_MOST):
         rng = np.random.default_rng([seed, draw, 4711])
         for batch in _drawn(case, model, certificate, rng):
-            beyond += int((deviations(case, model, batch) > stated).sum())
+            beyond += int((deviations(case, model, batch, certificate.tolerance) > stated).sum())
             total += len(batch)
         share = beyond / total
         spread = np.sqrt(max(share, 1.0 / total) / total)
@@ -93,14 +95,15 @@ def _drawn(case: Case, model: Model, certificate: Certificate, rng: np.random.Ge
     return draw_sample(model, domain, rng, max_length=longest).batches
 
 
-def deviations(case: Case, model: Model, batch: Array) -> Array:
-    """How far the function behind the answers is from the model, beyond what rounding explains, against what
-    a sequence could show."""
+def deviations(case: Case, model: Model, batch: Array, tolerance: float = 0.0) -> Array:
+    """How far the function behind the answers is from the model, beyond the stated tolerance and what
+    rounding explains, against what a sequence could show."""
     predictions = model(batch)
     values = case.function(batch[:, 0] if isinstance(model, ReluNetwork | Network | GatedNetwork) else batch)
     off = np.abs(values - predictions)
     if case.labels:  # they show on which side of zero a value lies, and nothing else
         off = np.where((values > 0.0) == (predictions > 0.0), 0.0, np.abs(predictions))
     scale = model.sensitivity(batch)
-    unexplained = off.reshape(len(batch), -1).max(axis=1) - model.rounding(batch, predictions, scale)
+    explained = tolerance + model.rounding(batch, predictions, scale)
+    unexplained = off.reshape(len(batch), -1).max(axis=1) - explained
     return np.where(unexplained <= 0.0, 0.0, unexplained / np.maximum(scale, 1e-300))

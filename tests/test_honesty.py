@@ -26,6 +26,14 @@ def test_no_success_is_another_function_than_stated(kind: str) -> None:
     assert not outcome.wrong, outcome.wrong
 
 
+@pytest.mark.parametrize("kind", ["float32: heads, numbers", "float32: one head, numbers"])
+def test_another_w_from_six_rows_on_shows_in_float32(kind: str) -> None:
+    for seed in (3, 9):  # of width 16, where the size of a sequence is far above what its scores move
+        outcome = run((kind, 3, seed))
+        assert not outcome.wrong, outcome.wrong
+        assert not outcome.recovered
+
+
 @pytest.mark.parametrize(("d", "heads", "rank", "outputs"), [(6, 2, 6, 3), (3, 3, None, 2), (1, 2, None, 2)])
 def test_few_outputs_and_one_column(d: int, heads: int, rank: int | None, outputs: int) -> None:
     for seed in range(4):

@@ -9,7 +9,16 @@ from functools import partial
 import numpy as np
 
 import unsoftmax
-from tests.cases import answers, heads, honesty_families, multi_heads, networks, outside, outside_networks
+from tests.cases import (
+    answers,
+    heads,
+    honesty_families,
+    honesty_short_floats,
+    multi_heads,
+    networks,
+    outside,
+    outside_networks,
+)
 from tests.cases.honesty_case import Case, Function, Maker
 from unsoftmax import MultiHead, OracleSpec, ReluNetwork, SingleHead, Transformer, as_oracle
 from unsoftmax.arrays import Array
@@ -314,6 +323,12 @@ KINDS: dict[str, Maker] = {
         for kind in answers.ANSWERS
         if kind != "exact"
     },
+    **{
+        f"answers: {kind}, query bias and constant": _behind(
+            kind, lambda d, s: unsoftmax.random_single_head(d, seed=s, biases=True)
+        )
+        for kind in ("rounded to 4 decimals", "noise", "float32", "tolerance")
+    },
     "answers: last digits by batch": _last_digits_by_batch,
     **{
         f"answers: {kind}, several heads": _behind(
@@ -351,15 +366,20 @@ KINDS: dict[str, Maker] = {
         for kind in ("bfloat16", "rounded to 4 decimals", "tolerance", "noise", "labels", "clipped")
     },
     **honesty_families.KINDS,
+    **honesty_short_floats.KINDS,
 }
 # one to three seconds each, where others take a tenth
-SLOW = honesty_families.SLOW | {
-    "outside: scale_changes_beyond_two_rows",
-    "outside: constant and another W",
-    "outside: vector, another W",
-    "outside: a faint head changes",
-    "outside: bounded rows, another W",
-}
+SLOW = (
+    honesty_families.SLOW
+    | honesty_short_floats.SLOW
+    | {
+        "outside: scale_changes_beyond_two_rows",
+        "outside: constant and another W",
+        "outside: vector, another W",
+        "outside: a faint head changes",
+        "outside: bounded rows, another W",
+    }
+)
 
 
 def _norms(X: Array) -> Array:

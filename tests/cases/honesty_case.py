@@ -19,7 +19,8 @@ class Case:
 
     function: what it computes before answers are rounded or otherwise spoilt. truth: the model, when it is a
     member of a class. steady: False for boxes whose answers depend on more than the sequence.
-    labels: whether answers show signs only. width: None for boxes of token ids.
+    labels: whether answers show signs only. width: None for boxes of token ids. also: a second model, for
+    longer sequences, of which a bound on the parameters must be true as well.
     """
 
     box: object
@@ -30,6 +31,7 @@ class Case:
     steady: bool = True
     labels: bool = False
     options: dict[str, object] = field(default_factory=dict)
+    also: Model | None = None
 
 
 Maker = Callable[[int, int], Case]

@@ -36,7 +36,8 @@ class Certificate:
     lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
     answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
     further head, and how far apart two heads given as one, would have shown. parameters_off: the relative
-    error of the parameters that usually moves answers as far as the worst of these. It says nothing of
+    error of the parameters that usually moves answers as far as the worst of these. tolerance: by how much
+    any answer may be off by itself, a constant included, which no deviation counts. It says nothing of
     sequences unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
 
@@ -57,6 +58,7 @@ class Certificate:
     faintest_head: float | None = None
     closest_heads: float | None = None
     parameters_off: float = 0.0
+    tolerance: float = 0.0
 
     @property
     def statement(self) -> str:
@@ -70,13 +72,17 @@ class Certificate:
             f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most "
             f"{self.max_error:.2g} ({self._relative}): with {self.in_percent} confidence fewer than "
             f"{self.fraction:.1%} of sequences drawn like these deviate by more than {self.allowed:.1g} "
-            "relative" + self._unseen + (f"; {self.caveat}" if self.caveat else "")
+            f"relative{self._beyond}" + self._unseen + (f"; {self.caveat}" if self.caveat else "")
         )
 
     @property
     def in_percent(self) -> str:
         """The confidence in words: '99.99%'."""
         return f"{100.0 * self.confidence:.6g}%"
+
+    @property
+    def _beyond(self) -> str:
+        return f", beyond the {self.tolerance:.1g} by which any answer may be off" if self.tolerance else ""
 
     @property
     def _unseen(self) -> str:
@@ -171,6 +177,7 @@ def certify(
         distribution=sample.distribution,
         resolution=off.resolution,
         parameters_off=worst_ones.explained_by(model),
+        tolerance=off.tolerance,
         **_heads_unseen(model, hidden),
     )
 

@@ -31,11 +31,11 @@ _SHORT = (1, 2, 3, 5)
 _LONGER = ((6, 16, 4), (17, 48, 8))
 _CANDIDATES = 256  # sequences of each length that are drawn, without a query; fewer of wide rows
 _EVERY_FOURTH = 4  # of those that are asked for a group is of the one longer length, and of the other
+_SLIGHTLY = 30.0  # times the claim: the error of a group that must show in longer sequences
 _MOST_ENTRIES = 1 << 17  # of the rows of one place in all of them
 _ASKED = 16  # of them for each group of parameters
 _NEAR, _FAR = 6, 2  # models drawn that are off by the claim, and of each group those that are off by half
 _WRONG = 0.5  # relative error of a group that must show
-_FACTORS = (1.0 - _WRONG, 1.0 + _WRONG)  # of the size of a group, beside errors in random directions
 # 16 products of two normal factors, as an error matrix of rank one moves scores, exceed twice their expected
 # root mean square once in 190 times, and three times once in 30,000; bounds are usually 3 times the error
 _CONTRADICTED = 2.0
@@ -54,12 +54,12 @@ _LABELS = 32  # as many are asked for a group
 _WRONG_LABELS = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Drawn:
     """Sequences of one length, what the model says, and how far values move when it is off.
 
     off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
-    far: by name, when that group is off by half.
+    far: by name, when that group is off by `wrong`.
     """
 
     rows: Array
@@ -67,6 +67,11 @@ class _Drawn:
     off: Array
     near: Array
     far: dict[str, Array]
+    wrong: float
+
+    def power(self, name: str) -> Array:
+        """How well every sequence shows that this group is wrong."""
+        return np.asarray(self.far[name] / (self.off + self.near))
 
 
 def check_claim(
@@ -85,15 +90,13 @@ def check_claim(
     a group that is half wrong would not show. constant: how far c may be off by itself.
     """
     near = [changed(model, list(groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
-    far = {
-        group_name(group): [
-            *([scaled(model, group, factor)] for factor in _FACTORS if has_size(model, group)),
-            [changed(model, [group], _WRONG, rng) for _ in range(_FAR)],
-        ]
-        for group in groups(model)
-    }
-    candidates = _candidates(asker, model, ruler, claim, rng)
-    drawn = [_judged(model, rows, ruler, constant, near, far) for rows in candidates]
+    far = _wrong_models(model, _WRONG, rng)
+    slightly = min(_WRONG, _SLIGHTLY * max(claim, _SMALLEST_CLAIM))
+    nearly = _wrong_models(model, slightly, rng)
+    drawn = []
+    for rows in _candidates(asker, model, ruler, claim, rng):
+        wrong, models = (_WRONG, far) if rows.shape[1] in _SHORT else (slightly, nearly)
+        drawn.append(_judged(model, rows, ruler, constant, near, models, wrong))
     worst = 0.0
     for name in far:
         resolution = _check_group(asker, model, name, drawn, ruler, claim)
@@ -101,14 +104,30 @@ def check_claim(
     return worst
 
 
+def _wrong_models(model: Model, wrong: float, rng: np.random.Generator) -> dict[str, list[list[Model]]]:
+    """For every group of parameters, models of which it is off by this relative error: larger, smaller, or in
+    a random direction."""
+    return {
+        group_name(group): [
+            *(
+                [scaled(model, group, factor)]
+                for factor in (1.0 - wrong, 1.0 + wrong)
+                if has_size(model, group)
+            ),
+            [changed(model, [group], wrong, rng) for _ in range(_FAR)],
+        ]
+        for group in groups(model)
+    }
+
+
 def _check_group(
     asker: Asker, model: Model, name: str, drawn: list[_Drawn], ruler: Answers, claim: float
 ) -> float:
     """The resolution of one group: asks the sequences that tell most of it, and compares."""
-    power = [each.far[name] / (each.off + each.near) for each in drawn]
+    short = [each.power(name) for each in drawn if each.rows.shape[1] in _SHORT]
     asked = _LABELS if isinstance(ruler, Labels) else _ASKED
     asked = asked // 4 if name == "c" else asked  # one number
-    everywhere = np.sort(np.concatenate(power))[::-1][:asked]
+    everywhere = np.sort(np.concatenate(short))[::-1][:asked]
     if not len(everywhere):
         raise Unresolved("the model gives every sequence that was tried the same label, which tells nothing")
     told = name != "c" and not (isinstance(ruler, Labels) and name.endswith("v"))  # labels know no size of v
@@ -118,32 +137,34 @@ def _check_group(
             "(input_bound) or finer answers would help"
         )
     excess, moved, unseen = [], [], []
-    for each, chosen in zip(drawn, _chosen(drawn, power, asked), strict=True):
+    for each, chosen in zip(drawn, _chosen(drawn, name, asked), strict=True):
         if not len(chosen):
             continue
         rows, off, near = each.rows[chosen], each.off[chosen], each.near[chosen]
         beyond = _beyond(asker, model, rows, each.values[chosen], off, ruler)
         excess.append(beyond / (off + near))
         moved.append(near / (off + near))
-        unseen.append(off / each.far[name][chosen] * _WRONG)
+        unseen.append(off / each.far[name][chosen] * each.wrong)
     times = _compare(name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
     could = 0.0 if isinstance(ruler, Labels) else float(np.median(np.concatenate(unseen)))
     return max(could, claim * times if times > 1.0 else 0.0)
 
 
-def _chosen(drawn: list[_Drawn], power: list[Array], asked: int) -> Iterator[NDArray[np.intp]]:
-    """Which sequences of each length are asked: those that tell most, and among them a few of every longer
-    length, because a target may be another function there."""
+def _chosen(drawn: list[_Drawn], name: str, asked: int) -> Iterator[NDArray[np.intp]]:
+    """Which sequences of each length are asked for this group: those that tell most, and in place of a few of
+    them some of every longer length, because a target may be another function there."""
     ranks = []
-    for each, strength in zip(drawn, power, strict=True):
-        rank = strength.copy()
+    for each in drawn:
+        rank = each.power(name)
         if each.rows.shape[1] > max(_SHORT):
-            best = np.argsort(-strength)[: asked // _EVERY_FOURTH]
-            rank[best[strength[best] >= _STANDS_OUT]] = np.inf
+            best = np.argsort(-rank)[: asked // _EVERY_FOURTH]
+            told = best[rank[best] >= _STANDS_OUT]
+            rank = np.full(len(rank), -np.inf)
+            rank[told] = np.inf
         ranks.append(rank)
     least = np.sort(np.concatenate(ranks))[::-1][:asked][-1]
     for rank in ranks:
-        yield np.flatnonzero(rank >= least)[:asked]
+        yield np.flatnonzero((rank >= least) & (rank > -np.inf))[:asked]
 
 
 def _compare(name: str, excess: Array, expected: float, ruler: Answers, claim: float) -> float:
@@ -187,14 +208,15 @@ def _judged(
     constant: float,
     near: list[Model],
     far: dict[str, list[list[Model]]],
+    wrong: float,
 ) -> _Drawn:
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
     moves = {name: _far_moves(values, rows, kinds, ruler) for name, kinds in far.items()}
-    size = largest(values) + np.max(list(moves.values()), axis=0) / _WRONG
+    size = largest(values) + np.max(list(moves.values()), axis=0) / wrong
     off = _own_errors(model, rows, values, size, ruler) + constant
-    return _Drawn(rows, values, off, _moves(values, rows, near), moves)
+    return _Drawn(rows, values, off, _moves(values, rows, near), moves, wrong)
 
 
 def _own_errors(model: Model, rows: Array, values: Array, size: Array, ruler: Answers) -> Array:
