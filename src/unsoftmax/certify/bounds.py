@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import Array
 from unsoftmax.certify.joint_bound import open_in_short_rows
 from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
@@ -33,7 +34,10 @@ def rounding_limit(model: Model, input_bound: float | None) -> float:
     """The relative error that float64 rounding alone explains for this model; 0 where nothing is known about
     it."""
     if isinstance(model, SingleHead) and model.outputs is not None:
-        return multi_head_rounding_limit(MultiHead([model]))
+        read = SingleHead(model.matrix, model.v @ _weights(model.outputs), model.w0)
+        # short rows leave open of a head read by numbers what they leave open of it read by vectors
+        shortly = 0.0 if input_bound is None else single_head_rounding_limit(read, input_bound)
+        return max(multi_head_rounding_limit(MultiHead([model])), shortly)
     if isinstance(model, SingleHead):
         return single_head_rounding_limit(model, input_bound)
     if isinstance(model, Transformer):
@@ -58,6 +62,11 @@ def left_open(asker: Asker, model: Model) -> float:
         return 0.0
     if model.outputs is None:
         return open_in_short_rows(asker, model)
-    weights = np.random.default_rng(0).standard_normal(model.outputs)
+    weights = _weights(model.outputs)
     heads = [SingleHead(head.matrix, head.v @ weights, head.w0) for head in model.heads]
     return open_in_short_rows(asker.read(weights), MultiHead(heads))
+
+
+def _weights(outputs: int) -> Array:
+    """A readout of vector answers by one number; nothing is asked."""
+    return np.random.default_rng(0).standard_normal(outputs)
