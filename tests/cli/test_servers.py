@@ -59,7 +59,7 @@ def served(*arguments: str, **environment: str) -> Iterator[str]:
             yield said["url"]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=10) == 0
+            assert process.wait(timeout=60) == 0
 
 
 def test_a_served_file_is_recovered_and_the_ledger_tells(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_without_the_token_exit_3_and_with_it_no_trace_of_it(tmp_path: Path) -> 
 def test_an_interrupt_ends_at_once_and_says_how_to_go_on(tmp_path: Path) -> None:
     ledger = tmp_path / "run.ledger"
     with ModelServer(
-        unsoftmax.as_oracle(HEAD), delay=0.0, faults=Faults(slow=0.3, slow_seconds=20.0)
+        unsoftmax.as_oracle(HEAD), delay=0.0, faults=Faults(slow=0.3, slow_seconds=60.0)
     ) as server:
         command = [sys.executable, "-m", "unsoftmax", "recover", server.url, "--ledger", str(ledger)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -136,11 +136,11 @@ def test_an_interrupt_ends_at_once_and_says_how_to_go_on(tmp_path: Path) -> None
                 time.sleep(0.01)
             process.send_signal(signal.SIGINT)
             start = time.monotonic()
-            _, error = process.communicate(timeout=20)
+            _, error = process.communicate(timeout=60)
             took = time.monotonic() - start
     assert process.returncode == 130
     assert re.search(r"interrupted; \d+ paid answers are kept in .*: run the same command again", error)
-    assert took < 5.0  # far below the 20 s that the server would take; usually a tenth of a second
+    assert took < 30.0  # far below the 60 s that the server would take; usually a tenth of a second
     assert run_here("recover", f"{tmp_path}/absent.json").exit_code == 2
 
 

@@ -27,7 +27,7 @@ from unsoftmax.oracles.http.retries import retry_after
 TOKEN = "tok/9f\"31-'private'-\\token"
 BATCH = np.ones((2, 1, 2))
 DEADLINE = 0.5  # seconds that the client may wait for one reply
-SLACK = 10.0  # seconds that a busy machine may add; without a deadline every attack here lasts for ever
+SLACK = 40.0  # seconds that a busy machine may add; without a deadline every attack here lasts longer
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n"
 
