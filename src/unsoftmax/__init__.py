@@ -27,7 +27,7 @@ _HOMES = {
     "Clipped": "oracles",
     "Cost": "recovery.plan",
     "Defence": "audit.defences",
-    "Defences": "audit.defend",
+    "Defences": "audit.defence_table",
     "Equivalence": "models",
     "Family": "families",
     "Finding": "answers",
@@ -133,8 +133,8 @@ if TYPE_CHECKING:  # the same names again, for type checkers
 
     from unsoftmax.answers import Finding as Finding
     from unsoftmax.answers import identify as identify
+    from unsoftmax.audit.defence_table import Defences as Defences
     from unsoftmax.audit.defences import Defence as Defence
-    from unsoftmax.audit.defend import Defences as Defences
     from unsoftmax.audit.defend import defend as defend
     from unsoftmax.audit.pipeline import Audit as Audit
     from unsoftmax.audit.pipeline import audit_target as audit_target

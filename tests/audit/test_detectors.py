@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import unsoftmax
+from unsoftmax.audit.defence_table import DefenceRow, Defences
 from unsoftmax.audit.defences import honest_sequences
-from unsoftmax.audit.defend import DefenceRow, Defences
 from unsoftmax.audit.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
 from unsoftmax.audit.similar_neurons import with_similar_neurons
 

@@ -1,25 +1,23 @@
-"""`defend`: the same attack against a target behind each defence, in a pool of processes, and one sentence of
-advice from the figures."""
+"""`defend`: the same attack against a target behind each defence, in a pool of processes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.audit.adapted_attack import attack_adapted
+from unsoftmax.audit.defence_table import DefenceRow, Defences
 from unsoftmax.audit.defences import Defence, bounds_on_rows, honest_ids, honest_sequences, usual_defences
 from unsoftmax.audit.endpoint_defences import advice_for, attack_endpoint, parsed_settings, usual_settings
 from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import UsageError
-from unsoftmax.html_tables import facts_table, table
 from unsoftmax.models import (
     LanguageModel,
     Model,
@@ -34,109 +32,14 @@ from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.targets import as_oracle, demo_model
 
-__all__ = ["DefenceRow", "Defences", "attack", "defend", "errors_of", "model_of", "read_sequences"]
+__all__ = ["attack", "defend", "errors_of", "model_of", "read_sequences"]
 
-_HARMLESS = 0.01  # what honest users may lose: relative distortion, and share of sequences refused
-_SAFE = 0.1  # a relative error of the parameters from which nothing useful has leaked
-_NOTHING = 1e-9  # a relative error of the parameters that bothers no attacker
 _ROWS = 3  # without so many rows in a sequence there is no attack here
 _LEAVE_ANSWERS = frozenset(
     ("input-bound", "max-length", "budget", "accounts", "prada", "structured-rows", "similar-neurons")
 )
 _DETECTED = 500  # parameters up to which detectors are tried unasked: getting around one takes many queries
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
-
-
-@dataclass(frozen=True)
-class DefenceRow:
-    """One defence: how the attack ended, and what honest users pay.
-
-    parameter_error: relative, against the defended model (direction of v only, for labels); functional_error:
-    on honest sequences, relative. Both are None where nothing was recovered. attacked: False where this
-    library has no attack for such answers of such a model; then nothing recovered is no evidence of safety.
-    adapted: what the attack changed to get past a detector; its queries count all that it sent.
-    """
-
-    label: str
-    parts: tuple[tuple[str, float | str], ...]
-    status: str
-    reason: str
-    queries: int
-    parameter_error: float | None
-    functional_error: float | None
-    error_bound: float | None
-    distortion: float
-    refused: float
-    seconds: float
-    attacked: bool = True
-    adapted: str = ""
-
-    @property
-    def leak(self) -> float:
-        """What the attacker is off by; 1 where nothing was recovered."""
-        return 1.0 if self.parameter_error is None else min(1.0, self.parameter_error)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of defence in it."""
-        return tuple(kind for kind, _ in self.parts)
-
-
-@dataclass(frozen=True)
-class Defences:
-    """The table, from no defence on. `stand_in`: whether the recovered model was attacked in place of the
-    target. said: the advice, where it does not follow from errors of all parameters."""
-
-    rows: tuple[DefenceRow, ...]
-    parameters: int
-    honest: str
-    stand_in: bool
-    seed: int
-    said: str = ""
-
-    @property
-    def ranked(self) -> list[DefenceRow]:
-        """Harmless ones first, then by what they keep from the attacker, then by what users pay; those that
-        nobody attacked last."""
-        return sorted(
-            self.rows,
-            key=lambda row: (
-                not row.attacked,
-                not _harmless(row),
-                -row.leak,
-                row.distortion + row.refused,
-                len(row.parts),
-            ),
-        )
-
-    @property
-    def advice(self) -> str:
-        """One sentence, derived from the figures."""
-        return self.said or _advice(self)
-
-    def _repr_html_(self) -> str:
-        """The table and the advice, for notebooks."""
-        rows = [
-            (row.label, row.status, f"{row.queries:,}", f"{row.leak:.1e}", f"{row.distortion:.1e}")
-            for row in self.ranked
-        ]
-        header = ["defence", "attack ends", "queries", "error of the attacker", "honest answers move by"]
-        return facts_table("unsoftmax.Defences", [("advice", self.advice)]) + table(header, rows)
-
-    def as_json(self) -> dict[str, Any]:
-        """The facts as plain data."""
-        rows = [
-            asdict(row) | {"parts": [{"kind": kind, "value": value} for kind, value in row.parts]}
-            for row in self.rows
-        ]
-        return {
-            "advice": self.advice,
-            "parameters": self.parameters,
-            "honest": self.honest,
-            "stand_in": self.stand_in,
-            "seed": self.seed,
-            "rows": rows,
-        }
 
 
 def defend(
@@ -347,54 +250,6 @@ def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterato
         waiting = {pool.submit(attack, *job): index for index, job in enumerate(jobs)}
         for done in as_completed(waiting):
             yield waiting[done], done.result()
-
-
-def _advice(table: Defences) -> str:
-    rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
-    harmless = [row for row in rows if _harmless(row)]
-    budget = _about_budgets(table)
-    if not rows:
-        return f"None of these defences could be put to the test on this model; {budget}."
-    if not harmless:
-        return f"No defence tried keeps honest answers within {_HARMLESS:.0%}; {budget}."
-    best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))
-    price = (
-        f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest "
-        "sequences"
-    )
-    stopped = [row for row in rows if row.leak >= _SAFE]
-    if best.leak >= _SAFE:
-        left = (
-            "ends with nothing that it can vouch for"
-            if best.parameter_error is None
-            else "recovers nothing useful"
-        )
-        return f"Use '{best.label}': {price}, and this attack then {left}; {budget}."
-    if best.leak < _NOTHING and not stopped:
-        return f"No defence that was put to the test kept anything from this attack; {budget}."
-    text = (
-        f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' "
-        f"does most: {price} and leaves the attacker a relative error of {best.leak:.1g} after "
-        f"{best.queries:,} queries"
-    )
-    if stopped:
-        cheapest = min(stopped, key=lambda row: row.distortion + row.refused)
-        text += f", while '{cheapest.label}' stops it at a distortion of {cheapest.distortion:.1g}"
-    return f"{text}; {budget}."
-
-
-def _about_budgets(table: Defences) -> str:
-    """What the rows with a budget show, accounts included."""
-    text = (
-        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
-        "kind, unless an attacker pools several accounts"
-    )
-    pooled = [row for row in table.rows if {"budget", "accounts"} <= set(row.kinds) and row.leak < _SAFE]
-    return f"{text}, as in '{pooled[0].label}', which did not stop it" if pooled else text
-
-
-def _harmless(row: DefenceRow) -> bool:
-    return row.distortion <= _HARMLESS and row.refused <= _HARMLESS
 
 
 def _parsed(defences: Sequence[Defence | str]) -> list[Defence]:

@@ -19,7 +19,7 @@ from unsoftmax.cli.progress import counting_bar
 from unsoftmax.cli.stand_in import holds_model, model_behind
 
 if TYPE_CHECKING:
-    from unsoftmax.audit.defend import Defences
+    from unsoftmax.audit.defence_table import Defences
 
 __all__ = ["bar", "defend", "describe", "n_workers"]
 
