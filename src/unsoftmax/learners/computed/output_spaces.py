@@ -111,7 +111,7 @@ def _scan(queries: TwoRowQueries, baseline: Baseline, scale: float, rng: np.rand
     line = PlateauLine.random(queries, baseline, scale, rng)
     noise = line.noise(rng, count=3)
     tolerance = max(12.0 * noise, 8.0 * baseline.noise * baseline.largest)
-    found = find_switches(line, tolerance, points=12, finest=0.01)
+    found = find_switches(line, tolerance, points=12)
     edges = np.concatenate([[-_END], np.ravel(found), [_END]])
     widths = edges[1::2] - edges[::2]
     return _Plateaus(line, (edges[1::2] + edges[::2]) / 2, noise, float(widths.min()))

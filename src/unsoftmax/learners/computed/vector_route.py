@@ -21,7 +21,8 @@ from unsoftmax.learners.computed.two_row_queries import (
     read_baseline,
 )
 from unsoftmax.learners.computed.vector_scores import rows_shown
-from unsoftmax.learners.computed.vector_start import ScoreStart, start_scores
+from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, start_scores
+from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import spectrum
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
@@ -32,6 +33,8 @@ __all__ = ["FittedVectorHeads", "fit_vector_heads"]
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
 _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
+_READINGS = 3  # of the values: one in twenty layers of width 32 shows two heads as one
+_MOST_OF_PRICE = 1.04  # that a start from random sequences may take: no others are needed then
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
 # size, pairs of rows single scores
@@ -40,6 +43,7 @@ _GENERAL_ROWS = 16  # of a random sequence at most: longer ones cost time and sh
 _COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
 _ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
 _SETTLED = 30.0  # roundings of a unit row that a fit leaves whose singular values tell ranks
+_ARRIVED = 1.0  # the same of a fit that has all directions: 0.4 in random layers, more in trained ones
 # unknowns up to which JᵀJ is held: it costs as many products as there are unknowns, and conjugate gradients
 # take thirty
 _DENSE = 500
@@ -95,8 +99,7 @@ def fit_vector_heads(
     queries = TwoRowQueries(counted, bits)
     d, limit = queries.width, asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(d)), limit), spare=1 + max(4, d // 8))
-    values = read_values(queries, baseline, rng, limit)
-    start = start_scores(queries, baseline, values, rng, limit)
+    values, start = _values_and_scores(queries, baseline, counted, rng, limit)
     blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
     heads = _first_heads(start, values, baseline)
     shown = rows_shown(heads.heads, heads.outputs)
@@ -107,7 +110,7 @@ def fit_vector_heads(
             - FRESH_QUERIES_OF_VECTORS
             - counted.asked
         )
-        first = int(np.clip(left, _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
+        first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
         blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
@@ -127,6 +130,25 @@ def fit_vector_heads(
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
     return FittedVectorHeads(heads, fit, baseline, left)
+
+
+def _values_and_scores(
+    queries: TwoRowQueries, baseline: Baseline, counted: Counted, rng: np.random.Generator, limit: float
+) -> tuple[Array, ScoreStart]:
+    """Values are read again, along other lines, where they do not explain answers to a few sequences."""
+    for _ in range(_READINGS):
+        values = read_values(queries, baseline, rng, limit)
+        _, d, m = values.shape
+        parameters = m + sum(r * (2 * d + 1 - r) + r * (d + m - r) for r in _value_ranks(values, baseline))
+        most = _MOST_OF_PRICE * PRICE_OF_VECTORS * parameters / m - FRESH_QUERIES_OF_VECTORS - counted.asked
+        try:
+            return values, start_scores(queries, baseline, values, rng, limit, most)
+        except WrongValues:
+            continue
+    raise Unresolved(
+        f"values read on {_READINGS} sets of plateaus do not explain sequences with moderate scores, as when "
+        "two heads switch together or the target is no attention layer"
+    )
 
 
 def _likely_parameters(heads: VectorHeads) -> int:
@@ -149,10 +171,17 @@ def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorH
 def _with_lower_ranks(
     fit: SequenceFit, heads: VectorHeads, baseline: Baseline, options: RefinementOptions
 ) -> VectorHeads:
-    """Fitted, and cut where the answers are explained as well without what is cut."""
+    """Fitted, and cut where the answers are explained as well without what is cut. Likely ranks are tried
+    first: with too many directions a fit takes long, and may not arrive."""
     progress = report_steps("fit of all parameters", options)
+    unit = baseline.unit_rounding / float(np.sqrt(heads.outputs))
+    likely = [min(pair) for pair in zip(heads.ranks, heads.value_ranks, strict=True)]
+    if not baseline.coarse and tuple(likely) != heads.ranks and heads.unknowns <= MANY:
+        tried = refine(fit, heads.cut(likely, list(heads.value_ranks)), options, progress=progress)
+        if tried.rms[-1] < _ARRIVED * unit:
+            return tried.state
     refined = refine(fit, heads, options, progress=progress)
-    left = refined.rms[-1] * float(np.sqrt(heads.outputs)) / baseline.unit_rounding
+    left = refined.rms[-1] / unit
     cut = _cut(refined.state, baseline.noise)
     same = cut.ranks == heads.ranks and cut.value_ranks == heads.value_ranks
     if baseline.coarse or same or left > _SETTLED:

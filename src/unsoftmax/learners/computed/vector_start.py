@@ -1,6 +1,6 @@
-"""A start for all heads from vector answers: columns of every score matrix until its rank is passed, then as
-many rows. Where few heads share the width, or arithmetic is too coarse to show ranks: a least-squares fit to
-random sequences.
+"""A start for all heads from vector answers: a least-squares fit to random sequences, which show all
+parameters best. Where those would be too many: columns of every score matrix until its rank is passed, then
+as many rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import with_one
 from unsoftmax.solvers.sequence_fit import SequenceBlock
 
-__all__ = ["ScoreStart", "start_scores"]
+__all__ = ["ScoreStart", "WrongValues", "start_scores"]
 
 # standard deviation of the strongest head's scores: weights and their logarithms are then well resolved
 _SPREAD = 1.2
@@ -38,9 +38,14 @@ _PILOT_ROWS = 5  # asking rows of a pilot
 _SPARE = 3  # columns beyond the rank, to see that it was reached
 # rows over the rank: square systems of random rows have a condition near the rank, these one near ten
 _OVERSAMPLING = 1.25
-# heads of rank d/H: with more than two, columns and rows take fewer queries than all entries at once
+# heads of rank d/H: with more than two, columns and rows take fewer queries than all entries at once. But
+# random sequences serve the joint fit better: with them layers of width 32 and four heads deviate by half as
+# much
 _FEW_HEADS = 2
-_LEAST_SQUARES = 1.3  # scores over unknowns of one head's matrix, where all are fitted at once
+_LEAST_SQUARES = 1.2  # scores over unknowns of one head's matrix, where all are fitted at once
+# expected error of a score: right values give 1e-6 in float32, and values 1e-4 apart 1e-3; where two heads
+# were taken for one, weights do not explain the answers at all
+_UNREADABLE = 0.1
 # singular values over what the errors alone would make them: ranks rather too high, as the fit shows that
 _ABOVE_ERRORS = 1.0
 # directions kept beyond these: the weakest of a trained head may lie just below its errors, and the fit drops
@@ -51,19 +56,31 @@ _WEAK = 1
 @dataclass(frozen=True)
 class ScoreStart:
     """matrices [W w0] (H, d, d+1), their ranks, what was asked, and the size of Gaussian rows at which scores
-    are moderate.
+    are moderate. random: whether random sequences were asked.
     """
 
     matrices: Array
     ranks: list[int]
     blocks: list[SequenceBlock]
     size: float
+    random: bool = False
+
+
+class WrongValues(Exception):
+    """No weights explain the answers to a few sequences: two heads were taken for one."""
 
 
 def start_scores(
-    queries: TwoRowQueries, baseline: Baseline, values: Array, rng: np.random.Generator, limit: float
+    queries: TwoRowQueries,
+    baseline: Baseline,
+    values: Array,
+    rng: np.random.Generator,
+    limit: float,
+    most: float,
 ) -> ScoreStart:
-    """limit: longest row allowed. Raises Unresolved where the outputs are too few for the heads."""
+    """limit: longest row allowed. most: queries that random sequences may take. Raises Unresolved where the
+    outputs are too few for the heads, and WrongValues.
+    """
     H, d, m = values.shape
     if rows_shown(H, m) < 1:
         raise Unresolved(
@@ -72,7 +89,7 @@ def start_scores(
         )
     first, last = _moderate_lengths(queries, baseline, values, rng, limit)
     size = float(np.sqrt(first * last / d))
-    if baseline.coarse or H <= _FEW_HEADS:
+    if baseline.coarse or H <= _FEW_HEADS or _count_at_once(values) <= most:
         return _at_once(queries, baseline, values, size, rng, limit)
     columns, blocks = _columns_until_the_ranks(queries, baseline, values, (first, last), rng)
     found = np.array([np.linalg.lstsq(columns.A, part, rcond=None)[0] for part in columns.scores])
@@ -119,7 +136,10 @@ def _moderate_lengths(
     for _ in range(_PILOTS):
         B = np.concatenate([np.zeros((1, d)), last * unit(rng.standard_normal((_PILOT_ROWS, d)))])
         A = first * unit(rng.standard_normal((n, d)))
-        scores = table_of_scores(queries, baseline, values, A, B, "pilot").scores
+        table = table_of_scores(queries, baseline, values, A, B, "pilot")
+        if not baseline.coarse and float(np.median(table.errors)) > _UNREADABLE:
+            raise WrongValues
+        scores = table.scores
         bias = max(rms(part[:, 0]) for part in scores)
         spread = max(rms(part[:, 1:] - part[:, :1]) for part in scores)
         change = float(np.clip(np.sqrt(_SPREAD / max(spread, 1e-3)), 0.3, 4.0))
@@ -174,6 +194,12 @@ def _ranks(table: ScoreTable, columns: Array) -> list[int]:
     return found
 
 
+def _count_at_once(values: Array) -> int:
+    """Sequences that show every entry of every score matrix."""
+    H, d, m = values.shape
+    return int(np.ceil(_LEAST_SQUARES * d * (d + 1) / rows_shown(H, m)))
+
+
 def _at_once(
     queries: TwoRowQueries,
     baseline: Baseline,
@@ -183,16 +209,16 @@ def _at_once(
     limit: float,
 ) -> ScoreStart:
     """Weighted least squares of all entries of every matrix on random sequences."""
-    H, d, m = values.shape
+    H, _, m = values.shape
     rows = rows_shown(H, m)
-    count = int(np.ceil(_LEAST_SQUARES * d * (d + 1) / rows))
-    block = random_sequences(queries, size, (count, rows), rng, limit, "moderate scores")
+    shape = _count_at_once(values), rows
+    block = random_sequences(queries, size, shape, rng, limit, "moderate scores")
     measured = read_scores(block, baseline, values)
     fits = [_least_squares(measured, h) for h in range(H)]
     ranks = [
         max(1, int((np.linalg.svd(matrix, compute_uv=False) > 0.5 * error).sum())) for matrix, error in fits
     ]
-    return ScoreStart(np.array([matrix for matrix, _ in fits]), ranks, [block], size)
+    return ScoreStart(np.array([matrix for matrix, _ in fits]), ranks, [block], size, random=True)
 
 
 def _least_squares(measured: HeadScores, h: int) -> tuple[Array, float]:
