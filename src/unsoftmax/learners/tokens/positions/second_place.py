@@ -75,8 +75,8 @@ class _Block:
         return cls(answers, values[a], values[b])
 
     def limits(self) -> tuple[float, float]:
-        """Answers lie between the values of both tokens, which bounds what the place adds."""
-        upper = self.first > self.last
+        """Answers lie between u_a and u_b + place: above or below u_a tells on which side the place ends."""
+        upper = self.first > self.answers
         above = (self.answers - self.last)[upper]
         below = (self.answers - self.last)[~upper]
         return float(below.max(initial=-np.inf)), float(above.min(initial=np.inf))
