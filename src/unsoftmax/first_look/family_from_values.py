@@ -3,9 +3,12 @@ bias, does one softmax share the rows?"""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from unsoftmax.answers import Constant, Seen, Subject
+from unsoftmax.answers.bends import PLACES, bends_smoothly
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -24,6 +27,7 @@ _MODERATE_SCORE = 1.0  # twice the row then weighs 0.88, which is read well
 _SHORTER = 0.3  # of the size, where scores saturate: they are then a tenth
 _TELLING = 0.1  # weights known less well say nothing
 _FACTORS = np.array([1.0, 2.0, -1.0])  # of one row: a softmax answers all three from one score
+_STEP = 0.05  # of a row, between which bends are compared
 _TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])  # of usual rows
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
@@ -65,28 +69,24 @@ def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
 
 
 def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
-    """A ReLU network over one softmax: straight along short segments, and of two long rows the answer to one
-    or between them."""
+    """A ReLU network over one softmax bends at kinks alone."""
     if look.exact:
         return "transformer", "single rows are answered along a curve, as by a network on top of attention"
-    size = look.signal_size()
-    straight = 0
-    for x in look.rows(6, size):
-        answers = look.ledger.ask(np.stack([0.995 * x, x, 1.005 * x])[:, None])
-        straight += abs(float(answers[0] - 2.0 * answers[1] + answers[2])) <= 2.0 * look.allowed(
-            answers, size
-        )
-    if straight < 4:
-        return (
-            "none",
-            f"only {straight} of 6 short pieces of rays are answered along lines: neither attention nor a "
-            "ReLU network",
-        )
-    return (
-        "transformer",
-        f"single rows are answered along a curve, and on {straight} of 6 short pieces of rays along lines, "
-        "as by a ReLU network",
-    )
+    for size in (look.near, min(look.near * np.sqrt(look.ledger.width), look.far)):
+        if bends_smoothly(
+            lambda rows: look.ledger.ask(rows[:, None]),
+            look.rows(PLACES, size),
+            _STEP,
+            partial(_noise, look, 2.0 * size),
+        ):
+            text = f"rows of norm {size:.3g} are answered along curves everywhere"
+            return NONE, f"{text}, and a ReLU network bends at kinks alone"
+    return "transformer", "single rows bend, and not everywhere, as where a ReLU network is on top"
+
+
+def _noise(look: FirstLookAsker, longest: float, answers: Array) -> float:
+    """Of a second difference, of answers to rows of that norm."""
+    return 2.0 * look.allowed(answers, longest)
 
 
 def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
@@ -146,9 +146,7 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             continue
         if _off_one_softmax(weights) > 2.0 * error:
             shown = ", ".join(f"{weight:.4g}" for weight in weights)
-            if (
-                not look.exact and abs(weights[0] + weights[-1] - 1.0) > 2.0 * error
-            ):  # the learners of exact answers know better
+            if abs(weights[0] + weights[-1] - 1.0) > 2.0 * error:
                 return (
                     "none",
                     f"a row, twice the row and its negative weigh {shown}: under any heads the first and the "

@@ -208,18 +208,18 @@ def _order(look: FirstLookAsker) -> tuple[str, str]:
 
 
 def _copies(look: FirstLookAsker) -> tuple[str, str]:
-    """A row and three copies of it: attention averages them, so positions or lengths must show here."""
-    worst = 0.0
-    for size in _sizes(look)[1:3]:
-        (x,) = look.rows(1, size)
-        worst = max(worst, _gap(look, x[None], np.stack([x, x, x])))
-    if worst > 0.0:
-        return (
-            Seen.COUNT,
-            f"three copies of one row are answered {worst:.3g} away from the row alone: positions, lengths "
-            "or sums play a part",
-        )
-    return "do not count", "three copies of one row are answered as the row alone, at two sizes"
+    """A row and three copies of it, two rows and both of them twice: attention averages, so positions or
+    lengths must show here."""
+    first, second = _sizes(look)[1:3]
+    x, y, z = *look.rows(1, first), *look.rows(2, second)
+    several = [("one row, three times over,", x[None], np.stack([x, x, x]))]
+    if look.longest is None or look.longest >= 4:
+        several.append(("two rows, each of them twice,", np.stack([y, z]), np.stack([y, y, z, z])))
+    for what, once, copied in several:
+        if (apart := _gap(look, once, copied)) > 0.0:
+            text = f"{what} are answered {apart:.3g} away from the same without copies: positions, lengths "
+            return Seen.COUNT, f"{text}or sums play a part"
+    return "do not count", "copies of one row, and of both of two rows, left the answer alone"
 
 
 def _gap(look: FirstLookAsker, first: Array, second: Array) -> float:

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.answers import Computed, Exact, Finding, Seen, Subject, identify
+from unsoftmax.answers import Computed, Finding, Subject, identify
 from unsoftmax.errors import OracleFault
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
-from unsoftmax.learners.encoder_block.learner import obstacle
-from unsoftmax.learners.skip import shows_skip
 from unsoftmax.learners.tokens.first_look import look_at_tokens
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Oracle
@@ -24,14 +22,16 @@ from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
-from unsoftmax.recovery.explain import no_learner
+from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
 from unsoftmax.recovery.plan import plan_for
 from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.tokens import LONGEST
 
 __all__ = ["Check", "check"]
 
 _STREAM = 0xC4EC  # keeps this randomness apart from that of targets made from the same small seed
-_LONGEST = 8  # tokens of a sequence of the look
+_NONE = "none of the supported families"
+_BLOCK = "a block of attention and a network (vector answers that bend)"
 _NAMES = {
     Family.SINGLE_HEAD: "one attention head",
     Family.MULTI_HEAD: "several attention heads",
@@ -138,7 +138,7 @@ def check(
 
 def _tokens(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
     """A target of token ids."""
-    longest = _LONGEST if ledger.max_length is None else min(_LONGEST, ledger.max_length)
+    longest = LONGEST if ledger.max_length is None else min(LONGEST, ledger.max_length)
     look = look_at_tokens(ledger, longest, rng)
     text = f"{look.name}, vocabulary {ledger.width}"
     if look.ending is not None:
@@ -152,11 +152,11 @@ def _tokens(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
 
 def _rows(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
     """A target of rows."""
-    look = _look(ledger, rng)
-    return replace(_judged(ledger, look, command, rng), findings=look.findings)
+    known, look = _look(ledger, rng)
+    return replace(_judged(ledger, known, look, command, rng), findings=look.findings)
 
 
-def _look(ledger: Ledger, rng: np.random.Generator) -> FirstLook:
+def _look(ledger: Ledger, rng: np.random.Generator) -> tuple[Known, FirstLook]:
     """What `recover` finds out of the answers, and a first look at the rest."""
     asker = FirstLookAsker(ledger, rng)
     known = look_at_answers(
@@ -169,7 +169,7 @@ def _look(ledger: Ledger, rng: np.random.Generator) -> FirstLook:
         look, seen = take_look(FirstLookAsker(ledger, rng), found.answers, found.evidence), found.finding
     paid = {} if seen is None else {seen.subject: seen.queries}
     priced = (replace(each, queries=each.queries + paid.get(each.subject, 0)) for each in look.findings)
-    return replace(look, findings=tuple(priced))
+    return known, replace(look, findings=tuple(priced))
 
 
 def _language_model(ledger: Ledger) -> Check:
@@ -210,48 +210,35 @@ def _reach(target: object, width: int | None, outputs: int | None, vocabulary: i
     return _Asked(oracle, queries=2)
 
 
-def _judged(ledger: Ledger, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
+def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
     """What `recover` would do with what the look saw."""
     kind = look.value("answers") or "unknown"
-    bends = look.answers is None and look.value(Subject.SINGLE_ROWS) == Seen.CURVED
+    shown = f"{kind} answers" if ledger.outputs is None else f"answers of {ledger.outputs} numbers"
+    curved = bends(known, look)
     name = _NAMES.get(look.guess or look.family, str(look.family))
-    if look.finds_nothing:
-        name = "none of the supported families"
-    elif bends:
-        name = "a block of attention and a network (vector answers that bend)"
-    text = (
-        f"{name}, width {ledger.width}, {kind} answers"
-        if ledger.outputs is None
-        else (f"{name}, width {ledger.width}, answers of {ledger.outputs} numbers")
-    )
-    rounds = isinstance(look.answers, Computed)
-    if not rounds and (ending := no_learner(look)) is not None:
-        advice = "Ask a target with finer answers."
-        return Check(False, text, ending.reason, advice, "", 0, ending=ending.status)
-    if look.finds_nothing and shows_skip(ledger, look.answers or Exact(), rng):
-        text = f"attention beside a skip connection, width {ledger.width}, {kind} answers"
+    if curved:
+        name = _NAMES[Family.TRANSFORMER] if ledger.outputs is None else _BLOCK
+    elif beside_a_skip(ledger, look, rng):
+        text = f"attention beside a skip connection, width {ledger.width}, {shown}"
         advice = "Recover it: the skip connection is found first and taken off the answers."
         return Check(True, text, "", advice, command, 0)
-    if look.finds_nothing:
-        advice = "`recover` would end as OUTSIDE_CLASS. That does not mean that the target is safe."
-        return Check(False, text, look.evidence("family"), advice, "", 0, ending=Status.OUTSIDE_CLASS)
-    if bends and (stop := obstacle(ledger, rng)) is not None:
-        advice = f"`recover` would end as {stop.status}, for this reason."
+    if (stop := obstacle_of(ledger, known, look, rng)) is not None:
+        name = _NONE if stop.status is Status.OUTSIDE_CLASS else name
+        text = f"{name}, width {ledger.width}, {shown}"
+        advice = f"`recover` would end as {stop.status}. That does not mean that the target is safe."
         return Check(False, text, stop.reason, advice, "", 0, ending=stop.status)
-    known = Known(
-        domain=ledger.domain,
-        outputs=ledger.outputs,
-        max_length=ledger.max_length,
+    told = replace(
+        known,
         answers=look.answers,
         identified=True,
-        bends=look.guess is Family.TRANSFORMER and (look.answers is None or look.answers.exact),
+        bends=curved and (look.answers is None or look.answers.exact or isinstance(look.answers, Computed)),
         look=look,
     )
-    learner = next(choose(known, None)).learner
+    learner = next(choose(told, None)).learner
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
     advice = f"Recover it: usually {expected:,} queries or fewer, by '{learner.claim.title}'."
-    return Check(True, text, "", advice, command, 0, expected)
+    return Check(True, f"{name}, width {ledger.width}, {shown}", "", advice, command, 0, expected)
 
 
 def _hint(asked: _Asked) -> str:

@@ -36,7 +36,7 @@ from unsoftmax.recovery.known_rows import checked_embeddings
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.token_targets import with_padding
 
-__all__ = ["recover_tokens"]
+__all__ = ["LONGEST", "recover_tokens"]
 
 LONGEST = 64  # tokens of a sequence, where the target sets no limit
 _USUAL_RANK = 8  # for progress, before the rank is known

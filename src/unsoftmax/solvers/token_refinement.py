@@ -24,6 +24,8 @@ __all__ = ["LAST_STEPS", "TOKEN_OPTIONS", "TokenFit", "TokenState", "refine_toke
 TokenState = tuple[TokenHead, ...]
 _DENSE = 4500  # keys, values and positions up to which their system is solved whole: 160 MB
 _CHUNK = 1 << 17  # entries whose keys are gathered at once: 34 MB at rank 32
+_SPARSE_COST = 50.0  # a product of sparse entries takes about as long as so many of dense ones
+_BLOCK = 1024  # rows that are held as an array at once
 _WIDE = 4  # times fewer entries than the system has, from which single ones are faster
 _JITTER = 1e-14  # relative, where rounding makes a system indefinite
 TOKEN_OPTIONS = RefinementOptions(
@@ -211,7 +213,7 @@ class _TokenJacobian:
         inverses = np.asarray(np.linalg.inv(blocks), dtype=np.float64)
         if self.outer.shape[1] > _DENSE:
             return self._separately(outer_damping, inverses)
-        system = (self.outer.T @ self.outer).toarray()
+        system = _products(self.outer)
         system[np.diag_indices_from(system)] += outer_damping
         couplings: list[tuple[Ids, Array]] = []
         wide: list[Array] = []  # of tokens that ask about most others, subtracted in one product
@@ -279,6 +281,19 @@ def refine_tokens(
 ) -> Refined[TokenState]:
     """Heads that fit all answers, from heads that nearly do."""
     return refine(fit, start, options)
+
+
+def _products(matrix: Any) -> Array:
+    """MᵀM of a sparse matrix, as an array; by dense blocks of rows where its rows have many entries, as those
+    of long sequences do."""
+    entries = np.diff(matrix.indptr).astype(np.float64)
+    if _SPARSE_COST * float(np.sum(entries**2)) < matrix.shape[0] * float(matrix.shape[1]) ** 2:
+        return np.asarray((matrix.T @ matrix).toarray())
+    total = np.zeros((matrix.shape[1], matrix.shape[1]))
+    for start in range(0, matrix.shape[0], _BLOCK):
+        rows = matrix[start : start + _BLOCK].toarray()
+        total += rows.T @ rows
+    return total
 
 
 def _packed(state: TokenState) -> Array:

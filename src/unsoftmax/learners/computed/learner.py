@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unsoftmax.answers import Answers, Computed
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.computed.attempts import ATTEMPTS
 from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, PRICE_OF_VECTORS, first_pairs
+from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS, refuse_other_sequences
 from unsoftmax.learners.skip import QUERIES_WITHOUT_SKIP
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
 
-__all__ = ["ComputedHeadsLearner"]
+__all__ = ["ComputedHeadsLearner", "rounding_of"]
 
 # plateaus and pilots of one head: 220 to 240 in widths 16 and 32
 _SEARCH_OF_ONE = 230
@@ -25,6 +27,7 @@ _SEARCH = 1500
 # length of rows over √d up to which float16 layers are compared: scores 64 times those of tokens are still
 # far below 65504
 _SAFE_ROWS = 8.0
+_ROUNDINGS = 16.0  # of the format, in one answer, where they were not measured
 
 
 def _parameters(size: Size) -> int:
@@ -40,9 +43,10 @@ def _parameters(size: Size) -> int:
 
 def _usual(size: Size) -> int:
     """What the routes keep to where no attempt is repeated: see `scalar_route` and `vector_route`."""
-    p, d, beside = _parameters(size), size.width, QUERIES_WITHOUT_SKIP + FRESH_QUERIES
+    tests = QUERIES_WITHOUT_SKIP + QUERIES_OF_HEAD_TESTS
+    p, d, beside = _parameters(size), size.width, tests + FRESH_QUERIES
     if size.outputs is not None:
-        return int(PRICE_OF_VECTORS * p / size.outputs) + QUERIES_WITHOUT_SKIP
+        return int(PRICE_OF_VECTORS * p / size.outputs) + tests
     if size.heads > 1:
         return int(PRICE_OF_NUMBERS * p + first_pairs(size.heads, size.rank, p)) + beside
     columns = min(d * (d + 1), d * (size.rank + 4) + (size.rank + 3) * (d + 1))
@@ -116,6 +120,8 @@ class ComputedHeadsLearner:
 
         bits = self.format.mantissa_bits + 1
         recover = recover_heads if asker.outputs is None else recover_vector_heads
+        with asker.phase("class tests"):
+            refuse_other_sequences(asker, rounding_of(known.answers, self.format), rng.spawn(1)[0])
         with asker.phase("heads"):
             found = recover(asker, bits, rng, expect=lambda more: asker.expect(asker.bill.total + more))
         return Learned(
@@ -127,6 +133,11 @@ class ComputedHeadsLearner:
             note=f"computed in {self.format}: answers are off by {found.noise:.1g} relative, and the "
             "error bound holds with 99 % confidence",
         )
+
+
+def rounding_of(answers: Answers | None, held: FloatFormat) -> float:
+    """How far one answer may be off, relative to its size."""
+    return answers.rounding if isinstance(answers, Computed) else _ROUNDINGS * held.unit
 
 
 def _plain(model: MultiHead) -> Model:

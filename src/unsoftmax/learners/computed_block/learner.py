@@ -8,6 +8,7 @@ from typing import ClassVar, TypeAlias
 
 import numpy as np
 
+from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
@@ -18,10 +19,12 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import Stop, Unresolved
 
-__all__ = ["ComputedBlockLearner"]
+__all__ = ["ComputedBlockLearner", "refuse_other_blocks"]
 
 _ATTEMPTS = 2
 _SAME = 1e-5  # of the answers: rounding, when other rows change places
+_FAR = 1e3  # size of rows that a residual connection passes on
+_LARGE, _ODD = 1e4, 1e-2  # size of rows, and of answers to them: constants before a norm leave 1e-4
 _GROWS = 30.0  # answers to rows a hundred times larger: behind a last norm they stay as they are
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
@@ -73,20 +76,9 @@ class ComputedBlockLearner:
         from unsoftmax.learners.computed_block.asking import stored_sequences
         from unsoftmax.learners.computed_block.joint import fit_block
 
-        if self.format is not FloatFormat.FLOAT32:
-            raise Unresolved(
-                f"a block that computes in {self.format} is not recovered; ask the same block in float32 or "
-                "float64 (torch: module.double())"
-            )
         asks = stored_sequences(asker, self.format)
         with asker.phase("order of norms"):
-            check_asker(asker)
-            if asker.outputs != asker.width:
-                raise Unresolved(
-                    f"the block computes in {self.format}, answers hold {asker.outputs or 1} numbers where "
-                    f"rows have {asker.width}; such blocks are recovered in float64 only (torch: "
-                    "module.double())"
-                )
+            _check_block(asker, self.format)
             begin = _start_of(asks, asker.width, self.format, rng)
         reasons: list[str] = []
         for _ in range(_ATTEMPTS):
@@ -113,6 +105,36 @@ class ComputedBlockLearner:
         )
 
 
+def refuse_other_blocks(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> None:
+    """Raises a stop where the learner's own first tests say that no block can be recovered. A few queries."""
+    from unsoftmax.learners.computed_block.asking import stored_sequences
+
+    _check_block(asker, held)
+    _start_of(stored_sequences(asker, held), asker.width, held, rng)
+
+
+def _check_block(asker: Asker, held: FloatFormat) -> None:
+    """Raises where format, width or bounds leave no block to be recovered."""
+    if held is not FloatFormat.FLOAT32:
+        raise Unresolved(
+            f"a block that computes in {held} is not recovered; ask the same block in float32 or float64 "
+            "(torch: module.double())"
+        )
+    check_asker(asker)
+    if asker.outputs != asker.width:
+        raise Unresolved(
+            f"the block computes in {held}, answers hold {asker.outputs or 1} numbers where rows have "
+            f"{asker.width}; such blocks are recovered in float64 only (torch: module.double())"
+        )
+
+
+def _norm_last(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
+    """Whether answers stay as they are when rows grow."""
+    row = rng.standard_normal(width)
+    near, far = asks(np.stack([0.01 * _FAR * row, _FAR * row])[:, None])
+    return not float(np.abs(far).max()) > _GROWS * float(np.abs(near).max())
+
+
 def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator) -> Start:
     """How to begin: with a norm that comes last, or with norms that come first. Raises Unresolved where
     another row than the last one asks, or large rows are not passed on."""
@@ -120,11 +142,9 @@ def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random
     from unsoftmax.learners.computed_block.pre_norm_start import find_pre_norm_start
 
     rows = rng.standard_normal((3, width))
-    row = rng.standard_normal(width)
     shifted = rows + 0.75
     plain, others, last = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
     moved = asks(shifted[None])[0]
-    near, far = asks(np.stack([10.0 * row, 1e3 * row])[:, None])
     size = float(np.abs(plain).max())
     others_matter, last_matters = (
         float(np.abs(there - plain).max()) > _SAME * size for there in (others, last)
@@ -134,9 +154,19 @@ def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random
             "the last row of a sequence does not ask alone: answers change when other rows change places, or "
             "stay when the last one does; a block is recovered from its last row, without positions"
         )
-    if not float(np.abs(far).max()) > _GROWS * float(np.abs(near).max()):
+    if _norm_last(asks, width, rng):
+        if (stop := probabilities(plain)) is not None:
+            raise stop
+        large = _LARGE * rows[:2]
+        sums = asks(np.concatenate([large, -large])[:, None]).reshape(2, 2, -1).sum(axis=0)
+        if float(np.abs(sums[0] - sums[1]).max()) <= _ODD * size:
+            raise Unresolved(
+                "a norm follows the attention, or precedes it without a residual connection, and no network "
+                "follows: opposite large rows have opposite answers; such a layer is not recovered whole"
+            )
         return lambda: find_post_norm_start(asks, width, held, rng)
-    if float(np.abs(far / 1e3 - row).max()) > 0.1 * float(np.abs(row).max()):
+    row = rng.standard_normal(width)
+    if float(np.abs(asks(_FAR * row[None, None])[0] / _FAR - row).max()) > 0.1 * float(np.abs(row).max()):
         raise Unresolved(
             "a large last row is not passed on by a residual connection: this is no pre-norm block"
         )

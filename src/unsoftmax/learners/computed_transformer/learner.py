@@ -11,7 +11,9 @@ from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.learners.computed.learner import rounding_of
 from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner, bound_of
+from unsoftmax.learners.row_tests import refuse_other_networks
 from unsoftmax.ledger import Asker
 
 __all__ = ["ComputedTransformerLearner"]
@@ -65,6 +67,8 @@ class ComputedTransformerLearner:
         from unsoftmax.learners.computed_network.one_row import learn_one_row
         from unsoftmax.learners.computed_transformer.attention import fit_attention
 
+        with asker.phase("class tests"):
+            refuse_other_networks(asker, rounding_of(known.answers, self.format), rng.spawn(1)[0])
         network = learn_one_row(asker, self.format, rng)
         with asker.phase("attention"):
             found = fit_attention(stored_sequences(asker, self.format), network.model.folds, self.format, rng)

@@ -118,9 +118,9 @@ def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Start
     far = np.stack([_NEAR * a, _LARGE * a, _LARGE * b, _LARGE * (a + b)])
     near, large, other, both = asks(far[:, None])
     if not float(np.abs(large).max()) > _GROWS * float(np.abs(near).max()):
+        if (stop := probabilities(asks(far[:, None] / _LARGE))) is not None:
+            raise stop
         if len(near) != width:
-            if (stop := probabilities(asks(far[:, None] / _LARGE))) is not None:
-                raise stop
             raise BehindNorm(
                 f"a LayerNorm follows the attention, and answers hold {len(near)} numbers where rows have "
                 f"{width}, as behind a classifier; such a block is recovered whole where its own columns are "

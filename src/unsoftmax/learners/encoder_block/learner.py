@@ -25,7 +25,7 @@ from unsoftmax.ledger import Asker
 from unsoftmax.models import EncoderBlock
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
-__all__ = ["EncoderBlockLearner", "begun", "check_asker", "obstacle"]
+__all__ = ["EncoderBlockLearner", "begun", "check_asker", "refuse_other_blocks"]
 
 _LONGEST = 9  # rows of a sequence that the learner sends: eight copies of a key, and the asking row
 _LEAST_WIDTH = 6
@@ -163,17 +163,12 @@ def begun(
     return failed
 
 
-def obstacle(asker: Asker, rng: np.random.Generator) -> Stop | None:
-    """Why a block cannot be recovered from this target, by the learner's own first tests; None where nothing
-    stands in the way of trying. A few queries."""
-    try:
-        check_asker(asker)
-        asks = sequences_of(asker)
-        roles = row_roles(asks, asker.width, rng)
-        start_of(reversed_rows(asks) if roles.first_row else asks, asker.width, rng)
-    except Stop as stop:
-        return stop
-    return None
+def refuse_other_blocks(asker: Asker, rng: np.random.Generator) -> None:
+    """Raises a stop where the learner's own first tests say that no block can be recovered. A few queries."""
+    check_asker(asker)
+    asks = sequences_of(asker)
+    roles = row_roles(asks, asker.width, rng)
+    start_of(reversed_rows(asks) if roles.first_row else asks, asker.width, rng)
 
 
 def check_asker(asker: Asker) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Agreement",
     "agreement",
     "mixes_as_one_head",
+    "refuse_means",
     "refuse_other_functions",
 ]
 
@@ -147,6 +148,17 @@ def mixes_as_one_head(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[
         f"predict {float(predicted[worst]):.6g} to within {float(allowed[worst]):.1g}"
     )
     return bool((off <= allowed).all()), evidence
+
+
+def refuse_means(meter: TokenPairMeter, rng: np.random.Generator) -> None:
+    """Raises `Unresolved` where it does not matter which token comes last. 16 queries."""
+    pairs = np.stack([rng.permutation(meter.vocabulary)[:2] for _ in range(_SEQUENCES)])
+    answers, turned = meter.sequences.ask(pairs), meter.sequences.ask(pairs[:, ::-1])
+    if float(np.abs(answers - turned).max()) <= _FIT * meter.noise:
+        raise Unresolved(
+            f"{_SEQUENCES} pairs of tokens are answered alike in either order, as where a mean over tokens "
+            "is answered, and not the last one's row: such heads are not learnt"
+        )
 
 
 def _outside_values(meter: TokenPairMeter, tokens: Ids, asking: Ids) -> str | None:

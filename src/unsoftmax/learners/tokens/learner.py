@@ -6,24 +6,35 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from unsoftmax.arrays import EPS
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.books import TokenBooks
-from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING
+from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING, Agreement, refuse_means
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers
 from unsoftmax.learners.tokens.one_head import FINE, OneTokenHead
 from unsoftmax.learners.tokens.positions.learner import PositionedHead
 from unsoftmax.learners.tokens.several_heads.learner import SeveralTokenHeads
-from unsoftmax.meters.tokens import TokenSequences
+from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHeads
 from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["TokenLearner"]
+__all__ = ["Begun", "TokenLearner"]
 
 _MANY = 8  # values: as many short numbers are no chance
 _SEVERAL = "several heads with positions would be answered like this too, and they are not learnt"
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What class tests found. seen, meter: the kind of answers, and what reads scores; no meter where all
+    tokens are answered alike. against: evidence against one head. places: whether order matters."""
+
+    seen: Agreement | None = None
+    meter: TokenPairMeter | None = None
+    against: str | None = None
+    places: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,10 +55,9 @@ class TokenLearner:
         """What is promised."""
         return TOKEN_HEAD_CLAIM
 
-    def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
-        """Queries through the ledger only. longest: the most tokens of a sequence."""
-        with asker.phase("values"):
-            values = TokenSequences(asker, longest).values()
+    def begin(self, asker: TokenBooks, longest: int, values: Array, rng: np.random.Generator) -> Begun:
+        """What the class tests say: about 60 queries for one head. values: answers to single tokens, (V,) or
+        (V, m). Raises where no learner can succeed."""
         try:
             seen, meter = self.one_head.meter(asker, longest, values, rng)
         except OutsideClass as refuted:
@@ -58,20 +68,33 @@ class TokenLearner:
                     f"order matters, and positions are learnt from exact answers; these are {short} numbers: "
                     f"{refuted.refutation.seen}"
                 ) from refuted
+            return Begun(places=True)
+        against = None if meter is None else self.one_head.refuted(asker, meter, rng)
+        if meter is not None and against is not None:
+            with asker.phase("class tests"):
+                refuse_means(meter, rng)
+            if seen.noise > FINE * meter.spread:
+                raise Unresolved(
+                    f"{against}; several heads are learnt from exact answers, and these are "
+                    f"{seen.answers.name}: {seen.evidence}"
+                )
+        return Begun(seen, meter, against)
+
+    def learn(self, asker: TokenBooks, longest: int, rng: np.random.Generator) -> LearnedTokens:
+        """Queries through the ledger only. longest: the most tokens of a sequence."""
+        with asker.phase("values"):
+            values = TokenSequences(asker, longest).values()
+        begun = self.begin(asker, longest, values, rng)
+        if begun.places:
             noise = ROUNDING * EPS * float(np.abs(values).max())
             try:
                 return self.with_positions.learn(asker, longest, rng, values, noise)
             except OutsideClass as other:
                 raise Unresolved(f"{other.refutation.seen}; {_SEVERAL}") from other
-        if meter is None:
+        seen, meter = begun.seen, begun.meter
+        if seen is None or meter is None:
             return constant_answers(values)
-        against = self.one_head.refuted(asker, meter, rng)
-        if against is not None and seen.noise > FINE * meter.spread:
-            raise Unresolved(
-                f"{against}; several heads are learnt from exact answers, and these are {seen.answers.name}: "
-                f"{seen.evidence}"
-            )
-        if against is not None:
-            learned = self.several_heads.learn(asker, longest, rng, values, meter.noise, against)
+        if begun.against is not None:
+            learned = self.several_heads.learn(asker, longest, rng, values, meter.noise, begun.against)
             return replace(learned, answers=seen.answers, seen=seen.evidence)
         return self.one_head.scores(asker, meter, values, rng, seen)

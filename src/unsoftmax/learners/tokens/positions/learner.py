@@ -51,10 +51,16 @@ class PositionedHead:
             np.stack([np.zeros(r), table.place]), np.zeros((2, r)), np.array([0.0, second.value])
         )
         head = TokenHead(table.keys, table.queries, read, places)
+
+        def problem() -> TokenFit:
+            flat = FlatSequences.of([ids for ids, _ in books.batches], positions=True)
+            return TokenFit(flat, books.numbers(readout), noise)
+
         with asker.phase("positions"):
-            head = learn_places(sequences, head, longest, noise, rng)
-        flat = FlatSequences.of([ids for ids, _ in books.batches], positions=True)
-        fit = TokenFit(flat, books.numbers(readout), noise)
+            head = learn_places(
+                sequences, head, longest, noise, rng, lambda one: refine_tokens(problem(), (one,)).state[0]
+            )
+        fit = problem()
         refined = refine_tokens(fit, refine_tokens(fit, (head,)).state, LAST_STEPS)
         state = refined.state
         errors, rms = fitted_errors(fit, state, longest, rng), refined.rms[-1]

@@ -9,9 +9,9 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array, Ids
 from unsoftmax.learners.tokens.checks import ORDER_TEST
 from unsoftmax.meters.tokens import TokenSequences
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 
-__all__ = ["SecondPlace", "find_second_place", "pair_scores"]
+__all__ = ["SecondPlace", "find_second_place", "pair_scores", "refuse_other_places"]
 
 _BLOCKS = (12, 24, 48)  # tokens of either end; scores may have half as high a rank
 _GRID, _ZOOMS, _FINE = 601, 14, 41
@@ -60,6 +60,20 @@ def find_second_place(sequences: TokenSequences, values: Array, noise: float) ->
     raise OutsideClass(ORDER_TEST, evidence)
 
 
+def refuse_other_places(sequences: TokenSequences, values: Array) -> None:
+    """Raises where no value of the second place puts every pair's answer between its tokens, as one head
+    does. V²/2 queries."""
+    order = np.argsort(values, kind="stable")
+    sides = order[: len(order) // 2], order[len(order) // 2 :]
+    blocks = [_Block.asked(sequences, values, *each) for each in (sides, sides[::-1])]
+    if _range(blocks) is None:
+        raise Unresolved(
+            "order matters, and no value of the second place puts the answers to pairs of tokens between "
+            "those of their tokens; several heads with positions would be answered like this, and they are "
+            "not learnt"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class _Block:
     """Answers (k, k) to [a, b]; values of a and of b."""
@@ -97,12 +111,18 @@ class _Block:
         return int((sizes > _LOW_RANK * sizes[0]).sum())
 
 
-def _search(blocks: list[_Block]) -> float | None:
-    """The number at which what exceeds half the rank is smallest."""
+def _range(blocks: list[_Block]) -> tuple[float, float] | None:
+    """Between which numbers the second place must lie; None where there are none."""
     limits = np.array([block.limits() for block in blocks])
     low, high = float(limits[:, 0].max()), float(limits[:, 1].min())
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+    return (low, high) if np.isfinite(low) and np.isfinite(high) and low < high else None
+
+
+def _search(blocks: list[_Block]) -> float | None:
+    """The number at which what exceeds half the rank is smallest."""
+    if (ends := _range(blocks)) is None:
         return None
+    low, high = ends
     grid = np.linspace(low, high, _GRID)[1:-1]
     for count in [_FINE] * _ZOOMS:
         costs = np.array([_cost(blocks, place) for place in grid])

@@ -9,7 +9,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.checks import MIXING_TEST
 from unsoftmax.meters.tokens import CopyPatterns, TokenSequences
-from unsoftmax.outcomes import OutsideClass
+from unsoftmax.outcomes import OutsideClass, Unresolved
 from unsoftmax.solvers.sums_of_sigmoids import fit_free_weights
 
 __all__ = ["HeadCount", "count_heads"]
@@ -18,6 +18,8 @@ MOST_HEADS = 4  # sums of more sigmoids cannot be told apart in float64
 _ASKERS, _TOKENS = 4, 4
 _PATTERNS = 2 * MOST_HEADS + 3
 _FITS = 10.0  # units of noise
+_OUT_OF_REACH = 5.0  # a weight of less than a hundredth, beside as many copies as fit
+_MOST_PAIRS = 0.6  # of pairs: strong heads hide from some askers, and from all only by a residual
 _MOST_MISSES = 2  # of 16 pairs: a fit may miss its minimum
 
 
@@ -27,6 +29,17 @@ class HeadCount:
 
     heads: int
     asker: int
+
+
+def _refuse_residual(scores: Array, ratios: Array) -> None:
+    """Raises where in most pairs one of the heads never gives the other token any weight: what the asking
+    token adds by itself."""
+    unseen = float(-np.log(ratios.max())) - _OUT_OF_REACH
+    if float(np.mean(scores.min(axis=1) < unseen)) > _MOST_PAIRS:
+        raise Unresolved(
+            "what the last token adds to the answer by itself does not fade however many others are sent, as "
+            "with a residual connection; that is not learnt over token ids"
+        )
 
 
 def count_heads(
@@ -45,6 +58,7 @@ def count_heads(
         fits = fit_free_weights(patterns.ratios, found, apart, heads, _FITS * noise, rng)
         missed = int((fits.rms > _FITS * noise).sum())
         if missed <= _MOST_MISSES:
+            _refuse_residual(fits.scores[fits.rms <= _FITS * noise], patterns.ratios)
             bars = np.where(fits.rms <= _FITS * noise, fits.errors.max(axis=1), np.inf)
             usual = np.median(bars.reshape(-1, _TOKENS), axis=1)
             return HeadCount(heads, int(asking.reshape(-1, _TOKENS)[int(usual.argmin()), 0]))

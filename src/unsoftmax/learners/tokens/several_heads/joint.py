@@ -54,10 +54,7 @@ def _problem(scores: HeadScores, batches: list[tuple[Ids, Array]]) -> TokenFit:
         if kept.any():
             chosen.append((ids[kept], answers[kept]))
     if not chosen:
-        raise Unresolved(
-            f"no token shows its scores in {scores.pairs.heads} heads; another seed may help. A residual "
-            "connection or a mean over all tokens looks like this too, and neither is learnt"
-        )
+        raise Unresolved(f"no token shows its scores in {scores.pairs.heads} heads; another seed may help")
     return fitted_answers(chosen, scores.pairs.noise)
 
 

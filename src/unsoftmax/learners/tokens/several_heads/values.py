@@ -45,10 +45,7 @@ def learn_values(pairs: HeadPairs, asker: int) -> HeadValues:
     seen = pairs.free(others, np.full(len(others), asker))
     sharpness = _sharpness(seen, pairs.limit, pairs.spread)
     if not np.isfinite(sharpness).any():
-        raise Unresolved(
-            f"beside token {asker} no pair shows {H} heads apart; another seed may help. A residual "
-            "connection or a mean over all tokens looks like this too, and neither is learnt"
-        )
+        raise Unresolved(f"beside token {asker} no pair shows {H} heads apart; another seed may help")
     first = int(sharpness.argmin())
     anchor = int(others[first])
     found = pairs.ordered(others, asker, seen, anchor, _part(seen, first))
