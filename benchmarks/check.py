@@ -1,7 +1,7 @@
 """Is `check` right? Every kind of target with several seeds: what it calls recoverable is recovered, and what
 it does not ends as it says.
 
-python -m benchmarks.check [--seeds 5] [--kind NAME]
+python -m benchmarks.check [--seeds 5] [--first 0] [--kind NAME]
 """
 
 from __future__ import annotations
@@ -82,6 +82,40 @@ def every_row(seed: int) -> Case:
     return Case(answer, {"width": 8}, {"row": "last", "outputs": 8})
 
 
+class Pooled(torch.nn.Module):
+    """Attention, read at one row or at the mean of all, with a residual connection or a network on top."""
+
+    def __init__(self, how: str, ids: int = 0, heads: int = 2) -> None:
+        super().__init__()
+        self.how, self.ids = how, ids
+        self.embeddings = torch.nn.Embedding(max(ids, 1), 8)
+        self.places = torch.nn.Embedding(64, 8)
+        self.attention = torch.nn.MultiheadAttention(8, heads, batch_first=True)
+        self.norm, self.readout = torch.nn.LayerNorm(8), torch.nn.Linear(8, 1)
+        self.network = torch.nn.Sequential(torch.nn.Linear(8, 12), torch.nn.ReLU(), torch.nn.Linear(12, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.embeddings(x) if self.ids else x
+        x = x + self.places(torch.arange(x.shape[1])) if "places" in self.how else x
+        z = self.norm(x) if "norm first" in self.how else x
+        y = self.attention(z, z, z, need_weights=False)[0]
+        y = y + x if "residual" in self.how else y
+        y = y.mean(dim=1) if "mean" in self.how else y[:, 0] if "first row" in self.how else y[:, -1]
+        if "probabilities" in self.how:
+            return torch.softmax(y, dim=-1)
+        answer = (self.network if "network" in self.how else self.readout)(y).squeeze(-1)
+        return torch.tanh(answer) if "tanh" in self.how else answer
+
+
+def pooled(how: str, dtype: torch.dtype, ids: int = 0, heads: int = 2) -> Callable[[int], Case]:
+    def made(seed: int) -> Case:
+        torch.manual_seed(seed)
+        module = Pooled(how, ids, heads).to(dtype).eval()
+        return Case(module, {"vocabulary": ids} if ids else {"width": 8})
+
+    return made
+
+
 def outside(name: str) -> Callable[[int], Case]:
     return lambda seed: Case(BOXES[name](5, seed), {"width": 5})
 
@@ -111,6 +145,23 @@ KINDS: dict[str, Callable[[int], Case]] = {
     "tanh on top": outside("tanh_on_top"),
     "hard maximum": outside("hard_max"),
     "drifting answers": outside("drifts"),
+    "torch, attention and a residual": pooled("residual", torch.float64),
+    "torch, the same in float32": pooled("residual", torch.float32),
+    "torch, a mean over rows": pooled("mean", torch.float64),
+    "torch, a mean over rows in float32": pooled("mean", torch.float32),
+    "torch, the first row": pooled("first row", torch.float32),
+    "torch, a norm first": pooled("norm first", torch.float64),
+    "torch, learned places in float32": pooled("places", torch.float32),
+    "torch, tanh on top in float32": pooled("tanh", torch.float32),
+    "torch, two heads and a network": pooled("network", torch.float64),
+    "torch, probabilities": pooled("probabilities", torch.float32),
+    "ids, one head in float32": pooled("", torch.float32, 60, 1),
+    "ids, two heads": pooled("", torch.float64, 60),
+    "ids, two heads in float32": pooled("", torch.float32, 60),
+    "ids, a residual": pooled("residual", torch.float64, 60),
+    "ids, a mean over tokens": pooled("mean", torch.float64, 60),
+    "ids, learned places": pooled("places", torch.float64, 40, 1),
+    "ids, two heads with places": pooled("places", torch.float64, 60),
 }
 
 
@@ -133,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--kind", choices=list(KINDS))
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
     options = parser.parse_args()
     print("| target | check says recoverable | recovery ends | queries of check | right |")
     print("|---|---|---|---|---|")
@@ -140,7 +192,7 @@ def main() -> None:
     for name, make in KINDS.items():
         if options.kind not in (None, name):
             continue
-        rows = [judge(make(seed), seed) for seed in range(options.seeds)]
+        rows = [judge(make(seed), seed) for seed in range(options.first, options.first + options.seeds)]
         right += sum(row.right for row in rows)
         total += len(rows)
         ends = ", ".join(sorted({row.ended for row in rows}))

@@ -146,6 +146,11 @@ def _tokens(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
         found = Check(False, text, look.obstacle, advice, "", 0, ending=look.ending)
     else:
         advice = "Recover it: attention heads over ids are recovered without their embeddings."
+        if look.order_matters:
+            advice += (
+                " Learned places are recovered, of one head; rotary positions, biases by distance, windows and "
+                "further layers look the same in a short look, and end UNRESOLVED."
+            )
         found = Check(True, text, "", advice, command, 0)
     return replace(found, findings=look.findings)
 

@@ -39,20 +39,21 @@ class Sigmoids:
 
 @dataclass(frozen=True, eq=False)
 class _Free:
-    """Unknown: all scores, and all weights but the last."""
+    """Unknown: all scores, and all weights but the last; that too where totals are not known."""
 
     log_ratios: Array
     found: Array
-    totals: Array
+    totals: Array | None
     heads: int
 
     def linearised(self, unknowns: Array, which: Ids) -> tuple[Array, Array]:
         H = self.heads
-        scores, weights = unknowns[:, :H], _completed(unknowns[:, H:], self.totals[which])
+        totals = None if self.totals is None else self.totals[which]
+        scores, weights = unknowns[:, :H], _completed(unknowns[:, H:], totals)
         s = expit(scores[:, None, :] + self.log_ratios[:, None])
         residuals = np.einsum("pqh,ph->pq", s, weights) - self.found[which]
-        slopes = np.concatenate([s * (1.0 - s) * weights[:, None, :], s[..., :-1] - s[..., -1:]], axis=2)
-        return residuals, slopes
+        by_weights = s if totals is None else s[..., :-1] - s[..., -1:]
+        return residuals, np.concatenate([s * (1.0 - s) * weights[:, None, :], by_weights], axis=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,16 +71,16 @@ class _Known:
         return residuals, s * (1.0 - s) * weights[:, None, :]
 
 
-def _completed(weights: Array, totals: Array) -> Array:
-    return np.column_stack([weights, totals - weights.sum(axis=1)])
+def _completed(weights: Array, totals: Array | None) -> Array:
+    return weights if totals is None else np.column_stack([weights, totals - weights.sum(axis=1)])
 
 
 def fit_free_weights(
-    ratios: Array, found: Array, totals: Array, heads: int, noise: float, rng: np.random.Generator
+    ratios: Array, found: Array, totals: Array | None, heads: int, noise: float, rng: np.random.Generator
 ) -> Sigmoids:
     """Scores and weights of every pair, in no particular order of heads.
 
-    ratios: z, (q,). found: F, (P, q). totals: what the weights add up to, (P,). noise: of F.
+    ratios: z, (q,). found: F, (P, q). totals: what the weights add up to, (P,), if known. noise: of F.
     """
     problems = _Free(np.log(ratios), found, totals, heads)
     everyone = np.arange(len(found))
@@ -89,13 +90,14 @@ def fit_free_weights(
         scores = _random_scores(len(which), heads, rng)
         basis = expit(scores[:, None, :] + np.log(ratios)[:, None])
         weights = np.einsum("phq,pq->ph", np.linalg.pinv(basis, rcond=1e-6), found[which])
-        return np.concatenate([scores, weights[:, :-1]], axis=1)
+        return np.concatenate([scores, weights if totals is None else weights[:, :-1]], axis=1)
 
     best = _with_random_starts(problems, best, random, np.full(len(found), noise))
     deviations = best.deviations(noise)
     scores, weights = best.unknowns[:, :heads], _completed(best.unknowns[:, heads:], totals)
-    spread = deviations[:, heads:]
-    weight_errors = np.column_stack([spread, np.sqrt(np.sum(spread**2, axis=1))])
+    weight_errors = deviations[:, heads:]
+    if totals is not None:
+        weight_errors = np.column_stack([weight_errors, np.sqrt(np.sum(weight_errors**2, axis=1))])
     return Sigmoids(scores, weights, deviations[:, :heads], weight_errors, best.rms)
 
 
@@ -134,14 +136,16 @@ def _random_scores(count: int, heads: int, rng: np.random.Generator) -> Array:
     return np.asarray(rng.standard_normal((count, heads)) * rng.choice(_SIZES, (count, 1)))
 
 
-def _rational_starts(ratios: Array, found: Array, totals: Array, heads: int) -> Array:
+def _rational_starts(ratios: Array, found: Array, totals: Array | None, heads: int) -> Array:
     """F·D = N with D = Π(z + b_h), N = z(total z^{H−1} + ...): linear in the coefficients of both."""
     H = heads
     powers = ratios[:, None] ** np.arange(H + 1)
     weight = 1.0 / (1.0 + ratios) ** H
-    starts = np.empty((len(found), 2 * H - 1))
-    for place, (F, total) in enumerate(zip(found, totals, strict=True)):
-        system = np.column_stack([F[:, None] * powers[:, :H], -powers[:, 1:H]])
+    free = totals is None
+    starts = np.empty((len(found), 2 * H if free else 2 * H - 1))
+    for place, F in enumerate(found):
+        total = 0.0 if totals is None else totals[place]
+        system = np.column_stack([F[:, None] * powers[:, :H], -powers[:, 1 : H + int(free)]])
         right = (total - F) * powers[:, H]
         scale = np.maximum(np.abs(system).max(axis=0), 1e-300)
         solved = np.linalg.lstsq(system / scale * weight[:, None], right * weight, rcond=None)[0] / scale
@@ -151,5 +155,6 @@ def _rational_starts(ratios: Array, found: Array, totals: Array, heads: int) -> 
             poles = size * np.exp(np.linspace(-0.5, 0.5, H))
         scores = -np.log(np.clip(poles.real, 1e-8, 1e8))
         basis = expit(scores + np.log(ratios)[:, None])
-        starts[place] = np.r_[scores, np.linalg.lstsq(basis, F, rcond=1e-10)[0][:-1]]
+        weights = np.linalg.lstsq(basis, F, rcond=1e-10)[0]
+        starts[place] = np.r_[scores, weights if free else weights[:-1]]
     return np.where(np.isfinite(starts), starts, 0.0)

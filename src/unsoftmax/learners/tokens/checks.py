@@ -22,6 +22,7 @@ __all__ = [
     "Agreement",
     "agreement",
     "mixes_as_one_head",
+    "refuse_lengths",
     "refuse_means",
     "refuse_other_functions",
 ]
@@ -148,6 +149,17 @@ def mixes_as_one_head(meter: TokenPairMeter, rng: np.random.Generator) -> tuple[
         f"predict {float(predicted[worst]):.6g} to within {float(allowed[worst]):.1g}"
     )
     return bool((off <= allowed).all()), evidence
+
+
+def refuse_lengths(meter: TokenPairMeter, rng: np.random.Generator) -> None:
+    """Raises `OutsideClass` where pairs are answered otherwise when both tokens fill a long sequence. 8
+    queries."""
+    half = meter.sequences.longest // 2
+    pairs = rng.integers(0, meter.vocabulary, (_SEQUENCES // 2, 2))
+    short, long = (meter.sequences.ask(np.repeat(pairs, copies, axis=1)) for copies in (1, max(half, 1)))
+    off = float(np.abs(short - long).max())
+    if off > max(_FIT * meter.noise, _SHORT_FLOATS * float(np.abs(meter.values).max())):
+        raise OutsideClass(COPIES_TEST, f"{half} copies of both tokens are answered {off:.3g} away from one")
 
 
 def refuse_means(meter: TokenPairMeter, rng: np.random.Generator) -> None:

@@ -19,6 +19,7 @@ from unsoftmax.outcomes import Status, Stop
 __all__ = ["TokenLook", "look_at_tokens"]
 
 _TOKENS = 16  # enough for pairs and triples of tokens whose values differ
+_PLACES = "attention over token ids where order matters, as with learned places"
 _AGAIN = 4  # of them are asked twice
 _EQUAL = 2e-5  # of the answers: float32 arithmetic moves answers to equal sequences by less
 
@@ -32,6 +33,11 @@ class TokenLook:
     findings: tuple[Finding, ...]
     obstacle: str = ""
     ending: Status | None = None
+
+    @property
+    def order_matters(self) -> bool:
+        """Whether it may be a head with learned places."""
+        return self.name == _PLACES
 
 
 def look_at_tokens(asker: TokenBooks, longest: int, rng: np.random.Generator) -> TokenLook:
@@ -80,7 +86,7 @@ def _tested(view: SomeTokens, longest: int, alone: Array, rng: np.random.Generat
     if begun.places:
         with view.phase("class tests"):
             refuse_other_places(TokenSequences(view, longest, readout), read)
-        return "attention over token ids with learned places", "one head with places"
+        return _PLACES, "one head with places"
     if begun.meter is None:
         return "a constant function of token ids", "constant"
     if begun.against is None:

@@ -10,7 +10,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.tokens.books import TokenBooks
-from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING, Agreement, refuse_means
+from unsoftmax.learners.tokens.checks import ORDER_TEST, ROUNDING, Agreement, refuse_lengths, refuse_means
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.learners.tokens.learned import LearnedTokens, constant_answers
 from unsoftmax.learners.tokens.one_head import FINE, OneTokenHead
@@ -56,7 +56,7 @@ class TokenLearner:
         return TOKEN_HEAD_CLAIM
 
     def begin(self, asker: TokenBooks, longest: int, values: Array, rng: np.random.Generator) -> Begun:
-        """What the class tests say: about 60 queries for one head. values: answers to single tokens, (V,) or
+        """What the class tests say: about 70 queries for one head. values: answers to single tokens, (V,) or
         (V, m). Raises where no learner can succeed."""
         try:
             seen, meter = self.one_head.meter(asker, longest, values, rng)
@@ -69,10 +69,14 @@ class TokenLearner:
                     f"{refuted.refutation.seen}"
                 ) from refuted
             return Begun(places=True)
-        against = None if meter is None else self.one_head.refuted(asker, meter, rng)
-        if meter is not None and against is not None:
+        if meter is None:
+            return Begun(seen)
+        with asker.phase("class tests"):
+            refuse_lengths(meter, rng.spawn(1)[0])
+        against = self.one_head.refuted(asker, meter, rng)
+        if against is not None:
             with asker.phase("class tests"):
-                refuse_means(meter, rng)
+                refuse_means(meter, rng.spawn(1)[0])
             if seen.noise > FINE * meter.spread:
                 raise Unresolved(
                     f"{against}; several heads are learnt from exact answers, and these are "

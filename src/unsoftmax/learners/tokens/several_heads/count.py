@@ -10,7 +10,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.checks import MIXING_TEST
 from unsoftmax.meters.tokens import CopyPatterns, TokenSequences
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers.sums_of_sigmoids import fit_free_weights
+from unsoftmax.solvers.sums_of_sigmoids import Sigmoids, fit_free_weights
 
 __all__ = ["HeadCount", "count_heads"]
 
@@ -18,8 +18,7 @@ MOST_HEADS = 4  # sums of more sigmoids cannot be told apart in float64
 _ASKERS, _TOKENS = 4, 4
 _PATTERNS = 2 * MOST_HEADS + 3
 _FITS = 10.0  # units of noise
-_OUT_OF_REACH = 5.0  # a weight of less than a hundredth, beside as many copies as fit
-_MOST_PAIRS = 0.6  # of pairs: strong heads hide from some askers, and from all only by a residual
+_APART = 100.0  # errors between what heads add up to and what tokens alone show
 _MOST_MISSES = 2  # of 16 pairs: a fit may miss its minimum
 
 
@@ -31,11 +30,10 @@ class HeadCount:
     asker: int
 
 
-def _refuse_residual(scores: Array, ratios: Array) -> None:
-    """Raises where in most pairs one of the heads never gives the other token any weight: what the asking
-    token adds by itself."""
-    unseen = float(-np.log(ratios.max())) - _OUT_OF_REACH
-    if float(np.mean(scores.min(axis=1) < unseen)) > _MOST_PAIRS:
+def _refuse_residual(fits: Sigmoids, apart: Array, noise: float) -> None:
+    """Raises where as many heads explain all copies if what the asking token adds by itself is left out."""
+    own = np.abs(fits.weights.sum(axis=1) - apart)
+    if float(np.median(own / (noise + fits.weight_errors.sum(axis=1)))) > _APART:
         raise Unresolved(
             "what the last token adds to the answer by itself does not fade however many others are sent, as "
             "with a residual connection; that is not learnt over token ids"
@@ -54,11 +52,15 @@ def count_heads(
     found = patterns.ask(sequences, tokens, asking) - totals[asking][:, None]
     apart = totals[tokens] - totals[asking]
     best = np.inf
-    for heads in range(2, min(MOST_HEADS, (len(patterns) - 1) // 2) + 1):
+    for heads in range(1, min(MOST_HEADS, (len(patterns) - 1) // 2) + 1):
+        own = fit_free_weights(patterns.ratios, found, None, heads, _FITS * noise, rng)
+        if int((own.rms > _FITS * noise).sum()) <= _MOST_MISSES:
+            _refuse_residual(own, apart, noise)
+        if heads == 1:
+            continue  # it was refuted
         fits = fit_free_weights(patterns.ratios, found, apart, heads, _FITS * noise, rng)
         missed = int((fits.rms > _FITS * noise).sum())
         if missed <= _MOST_MISSES:
-            _refuse_residual(fits.scores[fits.rms <= _FITS * noise], patterns.ratios)
             bars = np.where(fits.rms <= _FITS * noise, fits.errors.max(axis=1), np.inf)
             usual = np.median(bars.reshape(-1, _TOKENS), axis=1)
             return HeadCount(heads, int(asking.reshape(-1, _TOKENS)[int(usual.argmin()), 0]))
