@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import unsoftmax
 from tests.learners.test_tokens import recovered, unsoftmax_size
@@ -64,3 +65,20 @@ def test_several_heads_with_positions_are_named_and_not_refused(seed: int) -> No
     assert result.status is Status.UNRESOLVED
     assert "several heads with positions" in result.reason
     assert "float64" in result.advice
+
+
+def test_places_as_large_as_tokens_as_torch_makes_them() -> None:
+    torch.manual_seed(1)
+    tokens, places = torch.nn.Embedding(40, 4), torch.nn.Embedding(7, 4)
+    layer = torch.nn.MultiheadAttention(4, 1, batch_first=True).double().eval()
+    readout = torch.randn(4, dtype=torch.float64)
+
+    def scorer(ids: Any) -> Any:
+        with torch.no_grad():
+            x = (tokens(torch.as_tensor(ids)) + 2.0 * places(torch.arange(ids.shape[1]))).double()
+            return (layer(x, x, x, need_weights=False)[0][:, -1] @ readout).numpy()
+
+    result = unsoftmax.recover(scorer, vocabulary=40, longest=7)
+    assert result.status is Status.EXACT, result.reason
+    ids = np.random.default_rng(0).integers(0, 40, (200, 7))
+    np.testing.assert_allclose(result.model(ids), scorer(ids), atol=1e-11)

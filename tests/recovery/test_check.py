@@ -31,7 +31,7 @@ def test_members_are_recoverable_and_are_recovered(family: str) -> None:
         model = FAMILIES[family](seed)
         found = unsoftmax.check(model)
         assert found.recoverable, found
-        assert found.queries <= 90, found
+        assert found.queries <= 110, found
         assert found.expected is not None
         assert unsoftmax.recover(model).status.recovered
 
@@ -96,7 +96,7 @@ def test_the_command_prints_the_next_one() -> None:
 def test_functions_of_ids_that_are_no_attention_are_named(name: str) -> None:
     found = unsoftmax.check(OUTSIDE[name], vocabulary=VOCABULARY)
     assert not found.recoverable
-    assert found.queries <= 80
+    assert found.queries <= 200
     assert unsoftmax.recover(OUTSIDE[name], vocabulary=VOCABULARY).status is found.ending
 
 

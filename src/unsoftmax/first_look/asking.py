@@ -106,6 +106,10 @@ class FirstLookAsker:
         self.findings.append(finding)
         return value
 
+    def found(self, subject: str) -> str | None:
+        """What was found about a subject."""
+        return next((finding.value for finding in self.findings if finding.subject == subject), None)
+
     def evidence(self, subject: str) -> str:
         """What was seen of a subject."""
         return next((finding.evidence for finding in self.findings if finding.subject == subject), "")

@@ -120,6 +120,8 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
     """
     if isinstance(look.answers, Constant):
         return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
+    if look.found(Subject.ORDER) == Seen.MATTERS:
+        return NONE, look.evidence(Subject.ORDER)
     if look.exact:
         uneven = ""
         for tiny in look.near * _TINY:  # the tiniest that tells counts: strong scores share evenly only there

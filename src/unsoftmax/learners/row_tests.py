@@ -33,7 +33,7 @@ _TRIES = 12  # sizes of rows around one place
 _FAINT, _STRONG = 0.05, 0.45  # how far a weight must, and may, be from one half to tell a score
 _LEGIBLE = 100.0  # times the noise, that a row must move the answer
 _NOTHING = 0.01  # weights of opposite rows that add up to less need no score
-_PIECES, _ATTEMPTS = 3, 12  # of the network that are looked at, and places tried to find them
+_PIECES, _ATTEMPTS = 3, 12  # of the network that are looked at behind rounding, and places tried
 _ERRORS = 10.0  # times as far off as its error a weight may be
 _FACTORS = np.array([1.0, -1.0, 2.0])
 
@@ -88,30 +88,30 @@ def refuse_other_networks(asker: Asker, rounding: float, rng: np.random.Generato
     ):
         seen = "single rows are answered along curves everywhere, and a ReLU network bends at kinks alone"
         raise OutsideClass(PIECES_TEST, seen)
-    totals, largest, against = [], 0.0, 0
+    wanted = 1 if rounding == 0.0 else _PIECES
+    found = against = 0
     for _ in range(_ATTEMPTS):
-        found = _weights_in_a_piece(asker, rounding, rng)
-        if found is None:
+        read = _weights_in_a_piece(asker, rounding, rng)
+        if read is None:
             continue
-        weights, error = found
+        weights, error = read
         allowed = _ERRORS * error
-        largest = max(largest, allowed)
+        found += 1
         total = float(weights[0] + weights[1])
-        totals.append(total)
-        if abs(total) <= allowed:
-            against, seen = against + 1, f"a row and its negative weigh {total:.3g} together"
-        else:
-            first, opposite, double = weights / total
-            predicted = first**2 / (first**2 + opposite**2)  # σ(2t) where the first is σ(t)
-            uneven = rounding == 0.0 and float(np.ptp(totals)) > 2.0 * largest  # what a residual makes of 1
-            if uneven or abs(double - predicted) > allowed / abs(total):
-                shown = ", ".join(f"{weight:.4g}" for weight in weights)
-                against, seen = against + 1, f"a row, its negative and its double weigh {shown}"
+        predicted = 0.0
+        if abs(total) > allowed:
+            first, opposite = weights[:2] / total
+            predicted = total * first**2 / (first**2 + opposite**2)  # σ(2t) where the first is σ(t)
+        if abs(total) <= allowed or abs(weights[2] - predicted) > allowed:
+            against += 1
         if against > (rounding > 0.0):  # in one place rounding may hide a kink
+            shown = ", ".join(f"{weight:.4g}" for weight in weights)
             raise OutsideClass(
-                PIECE_TEST, f"{seen} (errors explain {allowed:.1g}), which is no single softmax"
+                PIECE_TEST,
+                f"a row, its negative and its double weigh {shown}, which is no single softmax (errors "
+                f"explain {allowed:.1g})",
             )
-        if len(totals) == _PIECES + against:
+        if found == wanted + against:
             return
 
 

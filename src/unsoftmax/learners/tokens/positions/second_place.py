@@ -15,6 +15,7 @@ __all__ = ["SecondPlace", "find_second_place", "pair_scores", "refuse_other_plac
 
 _BLOCKS = (12, 24, 48)  # tokens of either end; scores may have half as high a rank
 _GRID, _ZOOMS, _FINE = 601, 14, 41
+_STILL = 2e-5  # of the answers: float32 arithmetic moves equal ones by less
 _LOW_RANK = 1e-6  # of the largest singular value: what is left at the right number is rounding
 
 
@@ -61,8 +62,16 @@ def find_second_place(sequences: TokenSequences, values: Array, noise: float) ->
 
 
 def refuse_other_places(sequences: TokenSequences, values: Array) -> None:
-    """Raises where no value of the second place puts every pair's answer between its tokens, as one head
-    does. V²/2 queries."""
+    """Raises where [t, t] is above [t] for some tokens and below for others, or where no value of the second
+    place puts every pair's answer between its tokens: one head does neither. V + V²/2 queries."""
+    twice = sequences.ask(np.repeat(np.arange(len(values))[:, None], 2, axis=1)) - values
+    if float(twice.min()) * float(twice.max()) < -(_STILL**2) * float(np.abs(values).max()) ** 2:
+        up = int((twice > 0.0).sum())
+        raise Unresolved(
+            f"order matters, and [t, t] is answered above [t] for {up} and below for {len(twice) - up} of "
+            f"{len(twice)} tokens; one head with learned places moves all in one direction, and several "
+            "heads with places are not learnt"
+        )
     order = np.argsort(values, kind="stable")
     sides = order[: len(order) // 2], order[len(order) // 2 :]
     blocks = [_Block.asked(sequences, values, *each) for each in (sides, sides[::-1])]
