@@ -69,13 +69,13 @@ def test_several_heads_with_positions_are_named_and_not_refused(seed: int) -> No
 
 def test_places_as_large_as_tokens_as_torch_makes_them() -> None:
     torch.manual_seed(1)
-    tokens, places = torch.nn.Embedding(40, 4), torch.nn.Embedding(7, 4)
+    tokens, places = (torch.nn.Embedding(size, 4).double() for size in (40, 7))
     layer = torch.nn.MultiheadAttention(4, 1, batch_first=True).double().eval()
     readout = torch.randn(4, dtype=torch.float64)
 
     def scorer(ids: Any) -> Any:
         with torch.no_grad():
-            x = (tokens(torch.as_tensor(ids)) + 2.0 * places(torch.arange(ids.shape[1]))).double()
+            x = tokens(torch.as_tensor(ids)) + 2.0 * places(torch.arange(ids.shape[1]))
             return (layer(x, x, x, need_weights=False)[0][:, -1] @ readout).numpy()
 
     result = unsoftmax.recover(scorer, vocabulary=40, longest=7)
