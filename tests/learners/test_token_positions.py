@@ -81,4 +81,5 @@ def test_places_as_large_as_tokens_as_torch_makes_them() -> None:
     result = unsoftmax.recover(scorer, vocabulary=40, longest=7)
     assert result.status is Status.EXACT, result.reason
     ids = np.random.default_rng(0).integers(0, 40, (200, 7))
-    np.testing.assert_allclose(result.model(ids), scorer(ids), atol=1e-11)
+    found: Any = result.unwrap()
+    np.testing.assert_allclose(found(ids), scorer(ids), atol=1e-11)

@@ -17,10 +17,11 @@ from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger
 from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unresolved
 
-__all__ = ["FAMILY_TEST", "explain", "no_learner"]
+__all__ = ["FAMILY_TEST", "explain", "no_learner", "stay_probabilities"]
 
 FAMILY_TEST = Test("the first look finds a known family")
 _ROWS = 12  # single rows that show probabilities: attention with small values answers rows of both signs
+_FAR = 1e3  # of these rows: a function that is not squashed leaves the interval
 _NAMES = {Family.MULTI_HEAD: "several heads", Family.TRANSFORMER: "a network on top of attention"}
 
 
@@ -34,7 +35,7 @@ def explain(
     known = replace(known, look=look, findings=(*known.findings, *more))
     if family is not None:
         return known, status, reason
-    if ledger.outputs is None and (told := _probabilities(ledger, rng)) is not None:
+    if ledger.outputs is None and (told := stay_probabilities(ledger, rng)) is not None:
         return known, told.status, f"{told.reason}; learning ended because the target {reason}"
     if (stop := no_learner(look)) is not None:
         return known, stop.status, stop.reason
@@ -49,11 +50,15 @@ def explain(
     return known, status, reason
 
 
-def _probabilities(ledger: Ledger, rng: np.random.Generator) -> Unresolved | None:
+def stay_probabilities(ledger: Ledger, rng: np.random.Generator) -> Unresolved | None:
+    """Why answers that lie between 0 and 1, those to long rows at its ends too, are not recovered; None for
+    others."""
     rows = rng.standard_normal((_ROWS, 1, ledger.width))
-    if ledger.input_bound is not None:
-        rows *= ledger.input_bound / np.linalg.norm(rows, axis=2, keepdims=True)
     with ledger.phase(IDENTIFY):
+        if ledger.input_bound is not None:
+            rows *= ledger.input_bound / np.linalg.norm(rows, axis=2, keepdims=True)
+        elif not ((far := ledger.ask(_FAR * rows[: _ROWS // 2])).min() >= 0.0 and far.max() <= 1.0):
+            return None
         return probabilities(ledger.ask(rows))
 
 

@@ -11,7 +11,7 @@ from unsoftmax.learners.row_tests import refuse_other_networks, refuse_other_seq
 from unsoftmax.learners.skip import shows_skip
 from unsoftmax.ledger import Ledger
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
-from unsoftmax.recovery.explain import FAMILY_TEST, no_learner
+from unsoftmax.recovery.explain import FAMILY_TEST, no_learner, stay_probabilities
 
 __all__ = ["bends", "beside_a_skip", "obstacle_of"]
 
@@ -30,6 +30,13 @@ def beside_a_skip(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> 
 
 def obstacle_of(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Generator) -> Stop | None:
     """None where nothing stands in the way of trying."""
+    stop = _first_stop(ledger, known, look, rng)
+    if stop is None or ledger.outputs is not None or isinstance(look.answers, Computed):
+        return stop
+    return stay_probabilities(ledger, rng) or stop
+
+
+def _first_stop(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Generator) -> Stop | None:
     rounds = isinstance(look.answers, Computed)
     if not rounds and (ending := no_learner(look)) is not None:
         return ending
