@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.audit.test_report import Page
 from unsoftmax.audit.facts import facts_of, verdict
 from unsoftmax.audit.report import render
 from unsoftmax.cli.app import app
-from unsoftmax.models import random_language_model
+from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.serve.completions import CompletionsServer
@@ -136,6 +137,7 @@ def test_defences_are_the_settings_of_the_endpoint() -> None:
     assert 1e-4 < (rows["rounded to 2 decimals"].parameter_error or 0.0) < 1e-2
     assert 1e-3 < (rows["random noise of 0.01"].parameter_error or 0.0) < 5e-2
     assert (rows["token ids only"].parameter_error or 1.0) < 1e-12
+    assert 1e-4 < (rows["token ids only + rounded to 2 decimals"].parameter_error or 0.0) < 2e-2
     assert not rows["the 5 largest log-probabilities"].attacked
     biased = [row for row in table.rows if "logit-bias" in row.kinds]
     assert [row.attacked for row in biased] == [True, False]  # of at most 100, of at most 2
@@ -145,8 +147,7 @@ def test_defences_are_the_settings_of_the_endpoint() -> None:
 
 
 def test_what_rounding_leaves_is_about_what_the_audit_says() -> None:
-    model = random_language_model(12, 16, heads=2, layers=3, vocabulary=30, seed=5)
-    with CompletionsServer(model) as server:
+    with CompletionsServer(DEEP) as server:
         done = unsoftmax.audit_target(server.target)
     said = {row["setting"]: row["leaks"] for row in facts_of(done)["settings"]}
     for setting, defence in (
@@ -154,9 +155,31 @@ def test_what_rounding_leaves_is_about_what_the_audit_says() -> None:
         ("with random noise of 0.01", "noise=0.01"),
     ):
         told = float(said[f"the same, {setting}"].split("about ")[1].split()[0])
-        error = unsoftmax.defend(model, defences=[defence]).rows[0].parameter_error
+        error = unsoftmax.defend(DEEP, defences=[defence]).rows[0].parameter_error
         assert error is not None
         assert told / 3.0 < error < 3.0 * told
+
+
+@pytest.mark.parametrize(
+    ("kind", "decimals", "noise"),
+    [
+        (random_language_model, 2, 0.0),
+        (random_language_model, None, 0.003),
+        (random_language_model, 4, 0.0),
+        (random_gpt2, 4, 0.0),
+    ],
+)
+def test_width_and_norm_from_token_prompts_whose_answers_are_blurred(
+    kind: Callable[..., LanguageModel], decimals: int | None, noise: float
+) -> None:
+    model = kind(12, 12, heads=2, layers=2, vocabulary=36, seed=6)
+    with CompletionsServer(model, embeddings=False, decimals=decimals, noise=noise) as server:
+        result = unsoftmax.recover(server.target)
+    part = result.parts["unembedding"]
+    assert part.value.width == 12
+    assert part.value.layer_norm == (kind is random_gpt2)
+    basis, true = part.value.basis, model.canonical().unembedding
+    assert relative(basis @ (basis.T @ true), true) <= part.error_bound
 
 
 def test_defences_that_an_endpoint_does_not_have_are_told() -> None:

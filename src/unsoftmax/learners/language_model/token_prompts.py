@@ -120,11 +120,12 @@ class TokenPromptLearner:
 
 def _rank(logits: Array) -> tuple[int, float] | None:
     """The rank and how clear it is, or None."""
-    values = np.linalg.svd(logits, compute_uv=False)
+    # the mean of the logits is no direction, so there are one fewer than tokens; what is left of it is no
+    # rounding of the answers, which may be much larger, and must not count as a gap
+    values = np.linalg.svd(logits, compute_uv=False)[: logits.shape[1] - 1]
     floor = np.maximum(values[1:], 1e-15 * values[0])
     ratios = values[:-1] / floor
-    rank = int(ratios.argmax()) + 1
-    # the mean of the logits is no direction, so there are one fewer than tokens
-    if ratios[rank - 1] < _GAP or rank >= min(len(logits), logits.shape[1] - 1):
+    rank = int(ratios.argmax()) + 1 if len(ratios) else 0
+    if not rank or ratios[rank - 1] < _GAP:
         return None
     return rank, float(ratios[rank - 1])
