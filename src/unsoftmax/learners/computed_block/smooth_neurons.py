@@ -31,6 +31,7 @@ __all__ = [
 
 ACTIVATIONS = (GELU, SILU, GELU_TANH, TANH, SOFTPLUS)
 _SIZES = (24, 48, 96, 160)  # neurons that are tried; a fit needs about half as many again as there are
+_OVER_WIDTH = 8  # neurons over width that are tried at most: layers have four, and half as many again
 _SURPLUS = 3.0  # answers over unknowns: with 1.6 fits stopped at ten times the rounding, with 3 they arrived
 _STARTS = 2
 _STEEPNESS = 0.6  # |w| times |u|/√k of a start: activations bend at arguments of about one
@@ -78,7 +79,8 @@ def expanded_network(
     """A fit that leaves no more than `explained`, with more neurons than there are. Sizes grow as far as the
     points allow. fit_of: the fit of an activation and a number of neurons."""
     left: dict[str, float] = {}
-    for neurons in _SIZES:
+    widest = max(_SIZES[0], _OVER_WIDTH * fit_of(activations[0], _SIZES[0]).points.shape[1])
+    for neurons in (each for each in _SIZES if each <= widest):
         for activation in activations:
             fit = fit_of(activation, neurons)
             k = fit.points.shape[1]
