@@ -39,7 +39,7 @@ _FURTHER = 1e6  # the same for smooth networks, whose fit shows it: there is no 
 _ROUGH = 3e-5  # of unit vectors: half as many neurons again of another activation leave 9e-5
 _PRUNED = 3.0  # times what too many neurons leave: with just as many as there are it is about the same
 _FAINT = 3e-6  # of unit vectors: what a neuron that is needed leaves is a hundred times larger
-_MOST_NEURONS = 96
+_MOST_NEURONS, _MOST_WEIGHTS = 96, 4000  # outer weights are solved for at once, in seconds a step for so many
 _ELLIPSOID = 8  # answers over width for the last norm
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
@@ -76,7 +76,8 @@ def find_post_norm_start(
 def _smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -> tuple[BlockShape, Layers]:
     """Too many neurons by directions alone, then without those that are not needed."""
     k = sphere.width
-    points = sphere.random_points(points_needed(_MOST_NEURONS, k, k - 1), rng)
+    most = min(_MOST_NEURONS, _MOST_WEIGHTS // k - k - 1)
+    points = sphere.random_points(points_needed(most, k, k - 1), rng)
     directions = unit_rows(sphere.ask(points))
 
     def fit_of(activation: Activation, neurons: int) -> DirectionFit:
