@@ -70,4 +70,4 @@ def test_one_probability_is_named() -> None:
 
     result = unsoftmax.recover(answer, width=8)
     assert result.status is Status.UNRESOLVED
-    assert "pass their logits" in result.reason
+    assert "as probabilities do" in result.reason
