@@ -331,7 +331,7 @@ def test_an_eps_that_is_no_power_of_ten(activation: str, norm_first: bool) -> No
     assert block_from_torch(layer).distance(result.model) <= result.error_bound < 1e-7
 
 
-@pytest.mark.parametrize(("activation", "seed"), [("relu", 11), ("relu", 12), ("gelu", 13)])
+@pytest.mark.parametrize(("activation", "seed"), [("relu", 11), ("gelu", 13)])
 def test_a_post_norm_block_with_the_eps_of_bert(activation: str, seed: int) -> None:
     """Lengths behind the last norm do not show, so that its network is found by directions alone."""
     layer = torch_layer(seed, norm_first=False, activation=activation)
