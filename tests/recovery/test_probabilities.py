@@ -127,3 +127,19 @@ def test_a_ledger_goes_on_behind_probabilities(tmp_path: Path) -> None:
     assert whole.status is Status.EXACT
     looks = whole.queries.by_phase["length of rows"]
     assert sum(asked) == whole.queries.total + looks <= first + whole.queries.total
+
+
+@pytest.mark.parametrize("link", [softmax, sigmoid])
+def test_check_sees_what_the_probabilities_come_from(link: Link) -> None:
+    logits = attention(4, 3, seed=5)
+    found = unsoftmax.check(lambda X: link(logits(X)), width=4, name="box:target")
+    assert found.recoverable, found.obstacle
+    assert found.command == "unsoftmax recover box:target --width 4 --outputs 3 --probabilities"
+    assert unsoftmax.recover(
+        lambda X: link(logits(X)), width=4, outputs=3, probabilities=True
+    ).status.recovered
+
+
+def test_check_does_not_take_any_number_between_0_and_1_for_a_probability() -> None:
+    head = unsoftmax.random_single_head(4, seed=1)
+    assert not unsoftmax.check(lambda X: 0.5 + 0.3 * np.sin(head(X)), width=4).recoverable

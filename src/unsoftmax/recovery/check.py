@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.answers import Computed, Finding, Subject, identify
-from unsoftmax.errors import OracleFault
+from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
@@ -17,11 +17,14 @@ from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
 from unsoftmax.learners.tokens.first_look import look_at_tokens
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Oracle
+from unsoftmax.oracles import Logits, Oracle
+from unsoftmax.oracles.base import check_width
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status, Stop
+from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.moderate_rows import moderate_rows
 from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
 from unsoftmax.recovery.plan import plan_for
 from unsoftmax.recovery.targets import as_oracle
@@ -117,9 +120,39 @@ def check(
         ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
     except OracleFault as fault:
         return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
-    command = _command(name if name is not None else target, asked, width)
+    called = name if name is not None else target
     if asked.oracle.spec.log_probabilities:
-        return replace(_language_model(ledger), command=command)
+        return replace(_language_model(ledger), command=_command(called, asked, width))
+    ledger.watch(seen := AnswerRange())
+    found = _looked(ledger, asked, _command(called, asked, width), seed)
+    if found.recoverable or seen.finding() is None or isinstance(ledger.domain, TokenIds):
+        return found
+    asked = replace(
+        asked, oracle=Logits(asked.oracle), options=(*asked.options, "--probabilities"), queries=found.queries
+    )
+    return _of_logits(asked, called, width, input_bound, seed) or found
+
+
+def _of_logits(
+    asked: _Asked, called: object, width: int | None, input_bound: float | None, seed: int
+) -> Check | None:
+    """The same target, read as probabilities, where their logits can be recovered."""
+    assert isinstance(asked.oracle, Logits)
+    columns = check_width(width if width is not None else asked.oracle.spec.width)
+    try:
+        rows = moderate_rows(asked.oracle, columns, input_bound, np.random.default_rng([_STREAM, seed, 1]))
+    except (OracleFault, UsageError):
+        return None
+    asked = replace(
+        asked, queries=asked.queries + rows.finding.queries, findings=(*asked.findings, rows.finding)
+    )
+    ledger = Ledger(asked.oracle, width=width, input_bound=rows.bound)
+    found = _looked(ledger, asked, _command(called, asked, width), seed)
+    return replace(found, looks_like=f"{found.looks_like}, of logits") if found.recoverable else None
+
+
+def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
+    """What is seen through the ledger."""
     rng = np.random.default_rng([_STREAM, seed])
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
@@ -250,6 +283,8 @@ def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np
 def _hint(asked: _Asked) -> str:
     if "--row last" in asked.options:
         return "It answers every row; the last one was read (row='last'; or pass a readout)."
+    if "--probabilities" in asked.options:
+        return "It answers with probabilities; their logits were read (probabilities=True)."
     return ""
 
 
