@@ -210,8 +210,8 @@ def command(done: Audit) -> str:
     """The command that does it again."""
     words = ["unsoftmax", "audit", done.target]
     for name, value in done.options.items():
-        if (name, value) != ("family", "auto"):
-            words += [f"--{name.replace('_', '-')}", str(value)]
+        if (name, value) != ("family", "auto") and value is not False:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
     if done.price_per_thousand is not None:
         words += ["--price-per-1k", f"{done.price_per_thousand:g}"]
     if done.currency is not None:

@@ -24,11 +24,12 @@ _CAUSES = {  # a finding: what usually makes it so, and what to try
         "(`module.eval()`), or ask a target without added noise."
     ),
     (Subject.ORDER, Seen.MATTERS): (
-        "The order of rows matters, as with positional encodings or a causal mask over several layers. Ask "
-        "the layer behind the positions, or pass vocabulary=V if the target takes token ids."
+        "The order of rows matters, as with positional encodings, a causal mask over several layers, or if "
+        "the first row asks. Ask the layer behind the positions and read its last row, or pass vocabulary=V "
+        "if the target takes token ids."
     ),
     (Subject.COPIES, Seen.COUNT): (
-        "Three copies of a row are answered differently from one, as with sums, lengths or pooling over "
+        "Copies of rows change the answer, as with sums, lengths or pooling over "
         "positions. If the target answers every row, pass row='last' instead of a mean."
     ),
 }
@@ -54,7 +55,8 @@ _GENERAL = {
     ),
     Status.OUTSIDE_CLASS: (
         "The target failed a test that every supported model passes; that does not mean that it is safe. "
-        "Make sure that one layer is asked, in evaluation mode, on rows of numbers. If you know what it is, "
+        "Make sure that one layer is asked, in evaluation mode, on rows of numbers, and that its last row is "
+        "read, not a mean or maximum over rows. If you know what it is, "
         "pass family=NAME, and the reason names the property that is missing."
     ),
     Status.UNRESOLVED: (

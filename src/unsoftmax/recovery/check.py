@@ -282,9 +282,12 @@ def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np
 
 def _hint(asked: _Asked) -> str:
     if "--row last" in asked.options:
-        return "It answers every row; the last one was read (row='last'; or pass a readout)."
+        return (
+            "It answers every row, and the last one was read: say so when you recover it (option row: last, "
+            "first, mean or all), or pass a readout that makes one number of a vector."
+        )
     if "--probabilities" in asked.options:
-        return "It answers with probabilities; their logits were read (probabilities=True)."
+        return "It answers with probabilities, and their logits were read: say so when you recover it."
     return ""
 
 

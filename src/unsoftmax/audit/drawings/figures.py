@@ -88,7 +88,15 @@ def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> s
     axes = figure.add_subplot()
     left = 0
     for index, (phase, count) in enumerate(by_phase.items()):
-        axes.barh(0, count, left=left, color=_COLOURS[index % 8], height=0.6, label=f"{phase} ({count:,})")
+        axes.barh(
+            0,
+            count,
+            left=left,
+            color=_COLOURS[index % 8],
+            alpha=1.0 if index < len(_COLOURS) else 0.45,  # a second round of colours, paler
+            height=0.6,
+            label=f"{phase} ({count:,})",
+        )
         left += count
     for index, (_, count) in enumerate(marks):
         axes.barh(index + 1, count, color=_FAINT, height=0.6)
@@ -111,17 +119,18 @@ def draw_curve(queries: Sequence[int], error: Sequence[float], bound: float | No
     ends there."""
     figure = _figure(_WIDTH, 3.0)
     axes = figure.add_subplot()
-    floor = 1e-17 if bound is None or bound <= 0.0 else bound
+    known = bound is not None and bound > 0.0
+    floor = bound if known and bound is not None else 1e-17
     axes.semilogy(
-        queries,
-        np.maximum(error, floor),
+        [*queries, *queries[-1:]] if known else queries,
+        np.maximum([*error, floor] if known else error, floor),
         "o-",
         color=_COLOURS[0],
         markersize=3,
         linewidth=1.4,
         label="undetermined part",
     )
-    if bound is not None and bound > 0.0:
+    if known and bound is not None:
         axes.axhline(bound, color=_COLOURS[1], linewidth=1.2, linestyle="--")
         axes.plot(
             [queries[-1]], [bound], "D", color=_COLOURS[1], markersize=6, label=f"certified bound {bound:.1e}"
