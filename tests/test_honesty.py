@@ -34,6 +34,23 @@ def test_another_w_from_six_rows_on_shows_in_float32(kind: str) -> None:
         assert not outcome.recovered
 
 
+@pytest.mark.parametrize("excess", [1e-7, 1e-8])
+@pytest.mark.parametrize("outputs", [None, 24])
+def test_another_w_from_six_rows_on_is_inside_the_bound_of_a_wide_layer(
+    excess: float, outputs: int | None
+) -> None:
+    for seed in range(2):
+        layer = unsoftmax.random_multi_head(24, 2, seed=seed, outputs=outputs, biases=True)
+        heads = [SingleHead((1.0 + excess) * head.W, head.v, head.w0) for head in layer.heads]
+        other = MultiHead(heads, layer.c)
+        result = unsoftmax.recover(
+            lambda X, a=layer, b=other: (a if X.shape[1] < 6 else b)(X), width=24, outputs=outputs, seed=seed
+        )
+        if result.model is not None:
+            assert isinstance(result.model, MultiHead)
+            assert other.distance(result.model) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize(("d", "heads", "rank", "outputs"), [(6, 2, 6, 3), (3, 3, None, 2), (1, 2, None, 2)])
 def test_few_outputs_and_one_column(d: int, heads: int, rank: int | None, outputs: int) -> None:
     for seed in range(4):

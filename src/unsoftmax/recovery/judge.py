@@ -107,9 +107,10 @@ def judge(
         )
     elif own is not None:
         explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
+    needed = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
     if answers.exact:
         bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
-    bound = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
+    bound = None if bound is None or needed is None else max(bound, needed)
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
     if answers.exact:
@@ -172,12 +173,12 @@ def _raised(bound: float | None, seen: float, explained: float, in_answers: floa
 
 
 def _explaining(bound: float | None, needed: float, chance: float, explained: float) -> float | None:
-    """The bound, or the error of the parameters that fresh deviations need, where the bound explains them by
-    no chance; None where the answers' own errors do not account for such an error either. chance: how many
-    times further than usual an error may move answers."""
+    """The bound, or the error of the parameters that fresh deviations need at most, where the bound explains
+    them by no chance; None where the answers' own errors do not account for such an error either. chance: how
+    many times further than usual, or less far, an error may move answers."""
     if bound is None or needed <= chance * bound:
         return bound
-    return needed if needed <= chance * explained else None
+    return chance * needed if needed <= chance * explained else None
 
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
