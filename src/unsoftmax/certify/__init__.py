@@ -2,7 +2,7 @@
 
 from unsoftmax.certify.bounds import error_bound, left_open, rounding_in_answers, rounding_limit
 from unsoftmax.certify.certificate import AnswersOff, Certificate, certify
-from unsoftmax.certify.changed_models import usual_chance
+from unsoftmax.certify.changed_models import usual_chances
 from unsoftmax.certify.claimed_error import check_claim
 from unsoftmax.certify.fresh_sequences import check_fresh_sequences
 from unsoftmax.certify.recheck import REPLAY_TEST, confirm_target
@@ -21,5 +21,5 @@ __all__ = [
     "left_open",
     "rounding_in_answers",
     "rounding_limit",
-    "usual_chance",
+    "usual_chances",
 ]

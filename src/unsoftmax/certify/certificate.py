@@ -4,13 +4,13 @@ from."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from unsoftmax.arrays import Array, largest, longest_rows
-from unsoftmax.certify.changed_models import WorstSequences
-from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample
+from unsoftmax.certify.changed_models import Deviations
+from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample, length_class
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.oracles.domain import Ball, Space
@@ -36,7 +36,8 @@ class Certificate:
     lengths, sizes, distribution: how they were drawn. resolution: the smallest relative deviation that
     answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
     further head, and how far apart two heads given as one, would have shown. parameters_off: the relative
-    error of the parameters that usually moves answers as far as the worst of these. tolerance: by how much
+    error of the parameters that usually moves answers as far as the worst of these; usually_off: as most of
+    those of each class of lengths. tolerance: by how much
     any answer may be off by itself, a constant included, which no deviation counts. It says nothing of
     sequences unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
@@ -58,6 +59,7 @@ class Certificate:
     faintest_head: float | None = None
     closest_heads: float | None = None
     parameters_off: float = 0.0
+    usually_off: dict[str, float] = field(default_factory=dict)
     tolerance: float = 0.0
 
     @property
@@ -144,13 +146,13 @@ def certify(
     errors: list[Array] = []
     ratios: list[Array] = []
     hidden: list[Array] = []
-    worst_ones = WorstSequences()
+    deviations = Deviations(model)
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
             answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
             error, unexplained, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
-            worst_ones.see(batch, unexplained, ratio)
+            deviations.see(batch, unexplained, ratio, length_class(batch.shape[1]))
             ratios.append(ratio)
             if batch.shape[1] > 1 and off.deviation is None:
                 hidden.append(unseen / np.maximum(longest_rows(batch), 1e-300))
@@ -176,7 +178,8 @@ def certify(
         caveat=caveat,
         distribution=sample.distribution,
         resolution=off.resolution,
-        parameters_off=worst_ones.explained_by(model),
+        parameters_off=deviations.worst,
+        usually_off=deviations.usual,
         tolerance=off.tolerance,
         **_heads_unseen(model, hidden),
     )

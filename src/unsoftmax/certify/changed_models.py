@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, largest
+from unsoftmax.arrays import EPS, Array, largest, rms
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
 
-__all__ = ["WorstSequences", "changed", "group_name", "groups", "has_size", "scaled", "usual_chance"]
+__all__ = ["Deviations", "changed", "group_name", "groups", "has_size", "scaled", "usual_chances"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -19,45 +19,64 @@ _STEP = 1e-6  # relative change of the parameters: small beside every score, far
 # the products of two normal numbers in the sequences of a certificate, and the largest of four random models,
 # vary by so much
 _CHANCE = 4.0
+_MOST = 0.9  # of the sequences of a class: one in ten has unit rows, along single columns
 _TINY = float(np.finfo(float).tiny)
 
 
-def usual_chance(model: Model) -> float:
-    """How many times further than a random one an error of the same size may move some of these sequences:
-    one that lies in a single column moves unit rows √d times as far."""
-    return float(_CHANCE * np.sqrt(model.width))
+def usual_chances(model: Model) -> tuple[float, float]:
+    """How many times further than a random one an error of the same size may move most of these sequences,
+    and a few of them: one that lies in a single column moves unit rows √d times as far."""
+    return _CHANCE, float(_CHANCE * np.sqrt(model.width))
 
 
-@dataclass
-class WorstSequences:
-    """The few sequences that deviate most, kept while batches go by."""
+class Deviations:
+    """The relative errors of all parameters that would usually move answers as far as fresh ones deviate.
 
-    kept: list[tuple[float, float, Array]] = field(default_factory=list)
+    What rounding of a large constant explains is not in the deviations, so neither a constant nor long rows
+    whose scores are saturated excuse any.
+    """
 
-    def see(self, batch: Array, unexplained: Array, ratios: Array) -> None:
-        """unexplained: the deviations beyond rounding. ratios: the same against what a sequence could show,
-        by which the worst are told."""
-        for i in np.argsort(ratios)[-_SEQUENCES:]:
-            if ratios[i] > 0.0:
-                self.kept.append((float(ratios[i]), float(unexplained[i]), batch[i].copy()))
-        self.kept = sorted(self.kept, key=lambda each: each[0])[-_SEQUENCES:]
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._worst: list[tuple[float, float]] = []
+        self._by_length: dict[str, list[Array]] = {}
 
-    def explained_by(self, model: Model) -> float:
-        """The relative error of all parameters that would usually move answers as far as these deviate.
+    def see(self, batch: Array, unexplained: Array, ratios: Array, length: str) -> None:
+        """unexplained: the deviations beyond rounding. ratios: the same against what a sequence could show.
+        length: the class of lengths to which this batch belongs."""
+        needed = np.zeros(len(batch))
+        seen = np.flatnonzero(ratios > 0.0)
+        if len(seen):
+            needed[seen] = unexplained[seen] / self._moved(batch[seen])
+        self._by_length.setdefault(length, []).append(needed)
+        self._worst += zip(ratios[seen].tolist(), needed[seen].tolist(), strict=True)
+        self._worst = sorted(self._worst)[-_SEQUENCES:]
 
-        What rounding of a large constant explains is not in the deviations, so neither a constant nor long
-        rows whose scores are saturated excuse any.
-        """
-        if not self.kept:
-            return 0.0
+    @property
+    def worst(self) -> float:
+        """What the sequence needs that needs most, of the few that deviate most against what they could
+        show."""
+        return _STEP * max((needed for _, needed in self._worst), default=0.0)
+
+    @property
+    def usual(self) -> dict[str, float]:
+        """What the sequences of each class of lengths need, root mean square. A tenth of them is left out: an
+        error that lies in a single column moves a few far, but not so many."""
+        needed = {length: np.sort(np.concatenate(parts)) for length, parts in self._by_length.items()}
+        return {
+            length: _STEP * rms(each[: int(np.ceil(_MOST * len(each)))]) for length, each in needed.items()
+        }
+
+    def _moved(self, batch: Array) -> Array:
+        """How far models that are off by a step, in random directions, move these answers."""
+        value = self.model(batch)
+        moved = np.max([largest(other(batch) - value) for other in self._others], axis=0)
+        return np.asarray(moved + 8.0 * EPS * largest(value) + _TINY)
+
+    @cached_property
+    def _others(self) -> list[Model]:
         rng = np.random.default_rng(0)  # nothing is asked
-        others = [changed(model, list(groups(model)), _STEP, rng) for _ in range(_MODELS)]
-        worst = 0.0
-        for _, off, sequence in self.kept:
-            value = model(sequence[None])
-            moved = max(float(largest(other(sequence[None]) - value)[0]) for other in others)
-            worst = max(worst, off / (moved + 8.0 * EPS * float(largest(value)[0]) + _TINY))
-        return worst * _STEP
+        return [changed(self.model, list(groups(self.model)), _STEP, rng) for _ in range(_MODELS)]
 
 
 def groups(model: Model) -> Iterator[list[str]]:

@@ -14,7 +14,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import FiniteRows, TokenIds
 
-__all__ = ["LONGEST", "OwnSequences", "Sample", "draw_sample", "sizes_for"]
+__all__ = ["LONGEST", "OwnSequences", "Sample", "draw_sample", "length_class", "sizes_for"]
 
 LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 _QUERIES = 176  # with the checks of a learner and its error bound at most 256
@@ -122,7 +122,7 @@ def draw_sample(
         drawn,
         batches=chain(drawn.batches, theirs),
         lengths=tuple(sorted({*drawn.lengths, *(int(batch.shape[1]) for batch in theirs)})),
-        lengths_of=drawn.lengths_of + tuple(_named(len(x)) for batch in theirs for x in batch),
+        lengths_of=drawn.lengths_of + tuple(length_class(len(x)) for batch in theirs for x in batch),
         shapes_of=drawn.shapes_of + (shape,) * n,
         distribution=f"{n} are the user's own; of the others, {drawn.distribution}",
     )
@@ -159,7 +159,7 @@ def _in_space(
     return Sample(
         plan.batches(ends, rng),
         tuple(sorted(counts)),
-        tuple(_named(int(each)) for each in lengths),
+        tuple(length_class(int(each)) for each in lengths),
         tuple(shapes),
         sizes,
         _DISTRIBUTION,
@@ -337,7 +337,7 @@ def _of_rows(table: Array, counts: dict[int, int], rng: np.random.Generator) -> 
 def _of_ids(vocabulary: int, counts: dict[int, int], rng: np.random.Generator) -> Sample:
     """Sequences of tokens, or of places in a list of rows."""
     batches = tuple(_places(vocabulary, count, length, rng) for length, count in counts.items())
-    names = tuple(_named(length) for length, count in counts.items() for _ in range(count))
+    names = tuple(length_class(length) for length, count in counts.items() for _ in range(count))
     return Sample(
         batches,  # type: ignore[arg-type]
         tuple(sorted(counts)),
@@ -355,7 +355,8 @@ def _places(n_rows: int, count: int, length: int, rng: np.random.Generator) -> N
     return np.where((rng.random(count) < 1 / 3)[:, None], some, places)
 
 
-def _named(length: int) -> str:
+def length_class(length: int) -> str:
+    """The class of lengths to which sequences of so many rows belong, in words."""
     if length <= 3:
         return ("one row", "two rows", "three rows")[length - 1]
     return "4 to 16 rows" if length <= 16 else "17 to 64 rows" if length <= 64 else "more than 64 rows"

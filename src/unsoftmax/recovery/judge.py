@@ -23,10 +23,10 @@ from unsoftmax.certify import (
     left_open,
     rounding_in_answers,
     rounding_limit,
-    usual_chance,
+    usual_chances,
 )
 from unsoftmax.certify.fresh_sequences import Explained
-from unsoftmax.certify.sample import OwnSequences
+from unsoftmax.certify.sample import OwnSequences, length_class
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
 from unsoftmax.ledger import VERIFICATION, Asker
@@ -38,6 +38,8 @@ __all__ = ["Verdict", "judge", "tolerance_of"]
 CERTIFICATE_TEST = Test("fresh sequences are answered as the model predicts")
 _SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
 _NEARLY = 10.0  # times what rounding explains: estimates of it, and bounds, vary by so much
+# classes of lengths of one model needed errors within a factor of 10 to 30 of each other
+_DISAGREE, _LEAST = 300.0, 1e-13
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
@@ -107,10 +109,16 @@ def judge(
         )
     elif own is not None:
         explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
-    needed = _explaining(bound, certificate.parameters_off, usual_chance(learned.model), explained)
-    if answers.exact:
-        bound = _raised(bound, certificate.max_relative_error, explained, in_answers)
-    bound = None if bound is None or needed is None else max(bound, needed)
+    usual, by_chance = usual_chances(learned.model)
+    raised = [
+        _explaining(bound, certificate.parameters_off, by_chance, by_chance * explained),
+        _explaining(bound, max(certificate.usually_off.values()), usual, by_chance * explained),
+        _raised(bound, certificate.max_relative_error, explained, in_answers) if answers.exact else bound,
+    ]
+    known = [each for each in raised if each is not None]
+    bound = max(known) if len(known) == len(raised) else None
+    if answers.exact and _lengths_disagree(certificate, explained):
+        bound = None
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
     if answers.exact:
@@ -172,13 +180,23 @@ def _raised(bound: float | None, seen: float, explained: float, in_answers: floa
     return max(bound, seen * explained / in_answers if np.isfinite(in_answers) else seen)
 
 
-def _explaining(bound: float | None, needed: float, chance: float, explained: float) -> float | None:
+def _explaining(bound: float | None, needed: float, chance: float, most: float) -> float | None:
     """The bound, or the error of the parameters that fresh deviations need at most, where the bound explains
     them by no chance; None where the answers' own errors do not account for such an error either. chance: how
-    many times further than usual, or less far, an error may move answers."""
+    many times further than usual, or less far, an error may move answers. most: what those errors account
+    for, by chance."""
     if bound is None or needed <= chance * bound:
         return bound
-    return chance * needed if needed <= chance * explained else None
+    return chance * needed if needed <= most else None
+
+
+def _lengths_disagree(certificate: Certificate, explained: float) -> bool:
+    """Whether one class of lengths needs an error of the parameters far beyond rounding, and another one of
+    several rows none that is nearly so large: then it is another function there. explained: the error that
+    rounding accounts for, at most."""
+    several = [needed for length, needed in certificate.usually_off.items() if length != length_class(1)]
+    usual = explained / _SLACK if np.isfinite(explained) else np.inf
+    return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST)
 
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
