@@ -121,6 +121,8 @@ def judge(
         bound = None
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
+    if answers.exact and max(certificate.usually_off.values()) <= explained / _SLACK:
+        limits = replace(limits, nearly=_SLACK)
     if answers.exact:
         limits = replace(limits, short_rows=_SLACK * left_open(view, learned.model))
     status, reason = _status(certificate, visible, limits)
@@ -314,12 +316,15 @@ def _off(answers: Answers, tolerance: float, values: Array) -> Array:
 class _Limits:
     """explained: the error of parameters that the answers' own errors account for. exact: relative error up
     to which a model is exact; 0 behind errors. short_rows: the error of parameters that rounding leaves open
-    because rows may be no longer than `input_bound`."""
+    because rows may be no longer than `input_bound`. nearly: how many times further a bound may go that only
+    says how little is known, where fresh answers are as exact as can be; further still where most of them
+    need no error of the parameters beyond rounding."""
 
     explained: float
     exact: float
     input_bound: float | None
     short_rows: float = 0.0
+    nearly: float = _NEARLY
 
 
 def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> tuple[Status, str]:
@@ -332,7 +337,7 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
     # where rounding explains every fresh answer, nothing speaks for another function, however the bound is;
     # nor where they are as exact as can be, and the bound is near what rounding explains
     most = max(explained, limits.short_rows)
-    more = np.inf if seen == 0.0 else _NEARLY * most if seen <= exact else explained
+    more = np.inf if seen == 0.0 else limits.nearly * most if seen <= exact else explained
     useful = known <= _USEFUL and known <= (more if certificate.passed else explained)
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
         return Status.WITHIN_BOUND, certificate.statement
