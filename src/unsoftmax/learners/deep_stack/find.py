@@ -35,6 +35,8 @@ _LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one line
 _CLEAR_ORDER = 1e-4  # error of c1 up to which every pair is one unknown of that fit
 _MOST_LAYERS = 8
 _FINE = 1e-8  # misfit of c0 of a right fit; it leaves 1e-11 in float64
+# the same over the error of c0 where it is larger: right fits leave 0.2 of it, one wrong neuron left 55
+_ERRORS = 10.0
 _FAINT_PATH = 0.3  # of all that is written: a linear part below may be an error of the neurons
 _NO_PART = 1e-6  # of what all neurons write: a linear part or a constant below is none
 _COARSE = 0.3  # misfit of c0 from which neurons are not those of the target
@@ -113,7 +115,7 @@ def _explained(
         raise Unresolved(
             f"neurons that explain second derivatives leave {collapsed.misfit:.2g} of the values"
         )
-    allowed, faint = max(_FINE, 1e2 * jets.errors[0]), max(_NO_PART, 1e1 * jets.errors[0])
+    allowed, faint = max(_FINE, _ERRORS * jets.errors[0]), max(_NO_PART, _ERRORS * jets.errors[0])
     simple: Collapsed | None = None
     if collapsed.path is not None and rms(n @ collapsed.path.T) < _FAINT_PATH * rms(collapsed.values(n)):
         simple = refine_collapsed(replace(collapsed, path=None), n, c0, faint)
