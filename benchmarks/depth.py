@@ -8,6 +8,7 @@ python -m benchmarks.depth others --short     the same in float32
 python -m benchmarks.depth crowded            more neurons than can be told: what the refusal takes
 python -m benchmarks.depth float32            stacks that compute in float32
 python -m benchmarks.depth llama              whole decoders of --layers layers through log-probabilities
+python -m benchmarks.depth llama --short      the layers of decoders that compute in float32
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from typing import Any
 import numpy as np
 
 import unsoftmax
+from benchmarks.language_models import in_transformers
 from unsoftmax.arrays import Array, rms
 from unsoftmax.audit.drawings.figures import draw_defences
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model, random_residual_stack
+from unsoftmax.models.language_model.distance import relative
 from unsoftmax.models.language_model.parts import GatedNetwork
 from unsoftmax.models.parts import RELU, SILU
+from unsoftmax.models.residual_stack import one_row_stack
+from unsoftmax.oracles.transformers_model import TransformersOracle
 
 STACKS: dict[str, tuple[int, int, int, dict[str, Any], int | None]] = {
     # name: width, neurons a layer, layers, kind, queries of a prototype that was told depth and widths
@@ -247,6 +252,27 @@ def llama(seeds: range, d: int, m: int, layers: int) -> None:
         )
 
 
+def short_llama(seeds: range, d: int, m: int) -> None:
+    """Decoders of two layers that `transformers` computes in float32: the parts that come out."""
+    for seed in seeds:
+        theirs = in_transformers(random_language_model(d, m, heads=2, groups=1, layers=2, seed=seed))
+        truth = LanguageModel.from_transformers(theirs).canonical()
+        began = time.process_time()
+        result = unsoftmax.recover(TransformersOracle(theirs), family="language-model", seed=seed)
+        matrix = result.parts["unembedding"].value.matrix
+        shown = f"unembedding {relative(truth.unembedding, matrix):.1e}"
+        if "layers" in result.parts:
+            part = result.parts["layers"]
+            shown += (
+                f", layers {one_row_stack(truth).distance(part.value):.1e} (bound {part.error_bound:.1e})"
+            )
+        print(
+            f"seed {seed}: {result.status} {result.queries.total:,} queries; {shown}; "
+            f"{time.process_time() - began:.0f} s; {result.reason[:160]}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -261,7 +287,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--short", action="store_true", help="`others` compute in float32")
+    parser.add_argument("--short", action="store_true", help="`others` and `llama` compute in float32")
     parser.add_argument("--picture", type=Path, help="where the curve of `bounds` is drawn, an .svg")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -274,6 +300,8 @@ def main() -> None:
             crowded(seeds)
         case "float32":
             float32(seeds, arguments.only)
+        case "llama" if arguments.short:
+            short_llama(seeds, 24, 12)
         case "llama":
             llama(seeds, 16 if arguments.layers == 2 else 24, 12, arguments.layers)
         case _:

@@ -50,7 +50,7 @@ def _model(kind: str, d: int, layers: int, vocabulary: int) -> LanguageModel:
     return SHAPES[kind](d, 2 * d, heads=4, layers=layers, vocabulary=vocabulary, seed=d + layers)
 
 
-def _in_transformers(model: LanguageModel) -> Any:
+def in_transformers(model: LanguageModel) -> Any:
     from transformers import AutoModelForCausalLM
 
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +70,7 @@ def unembedding() -> None:
         for d, layers in WIDTHS:
             model = _model(kind, d, layers, 3 * d // 2)
             spec = OracleSpec(width=d, outputs=model.outputs)
-            theirs = _in_transformers(model)
+            theirs = in_transformers(model)
             rows: tuple[tuple[str, Any, LanguageModel], ...] = (
                 ("float64", FunctionOracle(model, spec), model),
                 ("float32", TransformersOracle(theirs), LanguageModel.from_transformers(theirs)),
@@ -181,7 +181,7 @@ def float32(sizes: list[str], seeds: range) -> None:
     for size in sizes:
         d, m, heads, groups = WHOLE[size]
         for seed in seeds:
-            theirs = _in_transformers(random_language_model(d, m, heads=heads, groups=groups, seed=seed))
+            theirs = in_transformers(random_language_model(d, m, heads=heads, groups=groups, seed=seed))
             truth = LanguageModel.from_transformers(theirs).canonical()
             result = unsoftmax.recover(TransformersOracle(theirs), seed=seed)
             errors = part_errors(truth, result)

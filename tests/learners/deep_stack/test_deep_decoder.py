@@ -17,7 +17,7 @@ from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models import LanguageModel, ResidualStack, random_language_model
 from unsoftmax.models.language_model import Attention, Rotary
 from unsoftmax.models.language_model.forward import attend, decode
-from unsoftmax.models.residual_stack import StackLayer
+from unsoftmax.models.residual_stack import one_row_stack
 from unsoftmax.outcomes import Status
 
 
@@ -30,17 +30,6 @@ def _one_head_a_layer(model: LanguageModel) -> LanguageModel:
         )
         layers.append(replace(layer, attention=first))
     return LanguageModel(layers, model.final_norm, model.unembedding, model.positions)
-
-
-def _one_row_part(model: LanguageModel) -> ResidualStack:
-    """What a decoder does to single rows."""
-    true, layers = model.canonical(), []
-    for layer in true.layers:
-        part = layer.attention
-        values = part.value.reshape(part.groups, part.head_width, -1)
-        path = part.output @ np.repeat(values, part.shared_by, axis=0).reshape(-1, part.width)
-        layers.append(StackLayer(layer.network_norm, layer.network, layer.attention_norm, path))
-    return ResidualStack(layers, true.final_norm)
 
 
 def test_a_whole_decoder_of_two_layers_is_recovered() -> None:
@@ -60,7 +49,7 @@ def test_layers_are_a_part_where_heads_are_too_many() -> None:
     assert "layers" in result.parts, result.reason
     stack = result.parts["layers"].value
     assert isinstance(stack, ResidualStack)
-    assert _one_row_part(model).distance(stack) < 1e-9
+    assert one_row_stack(model).distance(stack) < 1e-9
 
 
 def test_layers_are_a_part_of_decoders_in_float32() -> None:
@@ -73,7 +62,7 @@ def test_layers_are_a_part_of_decoders_in_float32() -> None:
     assert result.status is Status.UNRESOLVED
     assert "float32" in result.reason
     part = result.parts["layers"]
-    distance = _one_row_part(model).distance(part.value)
+    distance = one_row_stack(model).distance(part.value)
     assert distance < 1e-5
     assert distance <= part.error_bound < 1e-4
 
