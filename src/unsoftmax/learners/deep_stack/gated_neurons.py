@@ -22,7 +22,8 @@ from unsoftmax.solvers.gated_network.symmetric import as_vectors, product_vector
 __all__ = ["assemble_gated"]
 
 _CANDIDATES = (SILU, GELU, GELU_TANH)  # SwiGLU, GEGLU
-_BIASED = 1e-2  # a gate's bias beyond which it is one; noise leaves 1e-3
+# a gate's bias beyond which it is one; noise leaves 1e-3, and 1e-2 in float32. Fits refuse what is smaller
+_BIASED = 0.1
 
 
 def assemble_gated(layer: CollapsedLayer, space: NeuronSpace, rng: np.random.Generator) -> GatedNeurons:

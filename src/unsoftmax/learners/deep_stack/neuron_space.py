@@ -71,7 +71,7 @@ def neuron_spaces(
         raise Unresolved(
             f"width {d} is too small for second derivatives on the sphere; {_BASE + 2} is the least"
         )
-    found_any, again = False, _AGAIN
+    found_any, again, refused = False, _AGAIN, 0
     limit = NeuronLimit.of(d, _most_rank(d, most)) if few else None
     for _ in range(_ROUNDS):
         if limit is not None and not found_any and _points(d, q, few) * q * (q + 1) > _DEAR * limit.queries:
@@ -85,6 +85,9 @@ def neuron_spaces(
             if found is not None:
                 found_any = True
                 yield NeuronSpace(curvature, stencil, *found, gap)
+                refused += 1
+                if not few and refused > _AGAIN:  # rounds of many terms and points are dear
+                    break
         if q == most:
             again -= 1
             if not found_any or again < 0:
