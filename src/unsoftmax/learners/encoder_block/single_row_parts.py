@@ -12,7 +12,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors, mean_free_basis
-from unsoftmax.learners.encoder_block.value_path import PathAsks, value_path
+from unsoftmax.learners.encoder_block.value_path import PathAsks, has_skip, value_path
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.models import EncoderBlock
 from unsoftmax.outcomes import Unresolved
@@ -111,6 +111,8 @@ def _parts_of(
 def path_parts(asks: AsksSequences, width: int, rng: np.random.Generator) -> Mapping[str, RecoveredPart[Any]]:
     """The value path through anything that follows the attention, without the mean of its outputs, which a
     LayerNorm hides; empty where derivatives do not agree on one."""
+    if not has_skip(asks, width, rng):  # the Jacobian of what follows is read beside the attention
+        return {}
     basis = mean_free_basis(width)
     try:
         first, second = (value_path(asks, basis, rng) for _ in range(2))
