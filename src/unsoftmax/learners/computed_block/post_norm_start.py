@@ -46,9 +46,16 @@ _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 
 
 def find_post_norm_start(
-    asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator, *, eps: float = _EPS
+    asks: AsksSequences,
+    width: int,
+    held: FloatFormat,
+    rng: np.random.Generator,
+    *,
+    eps: float = _EPS,
+    kinked: bool | None = None,
 ) -> tuple[BlockShape, BlockState]:
-    """A start for the joint fit, good to about 1e-3. eps: of both norms, about."""
+    """A start for the joint fit, good to about 1e-3. eps: of both norms, about. kinked: whether the network
+    is straight but for kinks, where that is known."""
     shape = BlockShape(False, True, RELU, width)
     path = value_path(asks, shape, eps, rng)
     rows = PostNormRows(shape, path, np.zeros(width - 1), eps)
@@ -60,7 +67,7 @@ def find_post_norm_start(
     plain = Sphere(answers, k, radius, directions=True)
     norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * width, rng)), shape.basis, flat=_FLAT)
     sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
-    if has_kinks(sphere, rng):
+    if has_kinks(sphere, rng) if kinked is None else kinked:
         layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
     else:
         further = replace(

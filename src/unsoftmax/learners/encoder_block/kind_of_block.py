@@ -32,6 +32,13 @@ _ODD = 1e-5  # of answers to large rows: the constant before a norm leaves 1e-6 
 _PASSED = 1e-4  # of large rows: norms let through nothing else that grows with them
 
 
+_FAR_OUT = 1e6  # size of rows where eps and constants do not count
+_PIECES, _POINTS, _PIECE = 16, 12, 0.01  # with 256 neurons half of such pieces have a kink
+_STRAIGHT = (
+    1e-12  # of the largest singular value: rounding leaves 1e-14 to 7e-14, smooth functions 6e-12 at least
+)
+
+
 class BehindNorm(Unresolved):
     """A norm stands where only the value path can be read through it."""
 
@@ -168,7 +175,19 @@ def _post_norm_again(
 ) -> tuple[BlockShape, BlockState]:
     from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
 
-    return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng)
+    kinked = _straight_pieces(asks, width, rng) > 0
+    return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, kinked=kinked)
+
+
+def _straight_pieces(asks: AsksSequences, width: int, rng: np.random.Generator) -> int:
+    """On how many short pieces of lines far out answers keep to four dimensions, as behind two norms and a
+    ReLU network without a kink there: its value is then a combination of both ends and a constant."""
+    ends = _FAR_OUT * rng.standard_normal((_PIECES, 2, 1, width))
+    along = np.linspace(0.0, _PIECE, _POINTS)[None, :, None]
+    rows = (ends[:, 0] + along * ends[:, 1]).reshape(-1, 1, width)
+    answers = asks(rows).reshape(_PIECES, _POINTS, -1)
+    sizes = np.linalg.svd(answers - answers.mean(axis=1, keepdims=True), compute_uv=False)
+    return int((sizes[:, 3] <= _STRAIGHT * sizes[:, 0]).sum())
 
 
 def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) -> bool:
