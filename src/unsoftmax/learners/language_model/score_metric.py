@@ -44,7 +44,8 @@ class ScoreMetric:
             self.coupled[own, own] = np.kron(asked, eye)
             self.coupled[own, -size:], self.coupled[-size:, own] = cross, cross.T
         self.coupled[-size:, -size:] = np.kron(self.offered, eye)
-        self.floor = _FLOOR * float(np.trace(self.coupled)) / len(self.coupled)
+        mean = float(np.trace(self.coupled)) / len(self.coupled)
+        self.floor = _FLOOR * mean or 1.0  # where no score counts, any positive number serves
         # of the drift X, which adds δ·kᵀ·X·q/√d_h: a Kronecker product of what keys and queries are
         far = (weights * np.arange(weights.shape[1]) ** 2).sum(axis=1) / self.width
         self.keys = key @ key.T
@@ -88,7 +89,7 @@ class ScoreMetric:
         """Of the drift alone."""
         (left, u), (right, v) = np.linalg.eigh(self.keys), np.linalg.eigh(self.queries)
         values = np.outer(left, right)
-        values = values + damping + _FLOOR * values.mean()
+        values = values + damping + (_FLOOR * float(values.mean()) or 1.0)
         return lambda drift: np.asarray(u @ ((u.T @ drift @ v) / values) @ v.T)
 
 

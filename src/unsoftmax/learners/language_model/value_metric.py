@@ -38,11 +38,11 @@ class ValueMetric:
     def inverse(self, of_value: float, of_output: float) -> Callable[[Array, Array], tuple[Array, Array]]:
         """Of value and outputs together. What is added to either is the damping of its own part."""
         d, heads, width = self.shape
-        scale = float(np.trace(self.reach @ self.reach.T)) / d
+        scale = float(np.trace(self.reach @ self.reach.T)) / d  # at least a floor
         by_value, turn = np.linalg.eigh(self.inside.T @ self.inside)
         by_output, lean = np.linalg.eigh(self.outside @ self.outside.T)
         both = by_output[:, None] + by_value
-        floor = _FLOOR * float(both.mean())
+        floor = _FLOOR * float(both.mean()) or 1.0
         both, added = np.maximum(both, floor), of_value + of_output / scale + floor
         free_value = np.linalg.inv(self.outside.T @ self.outside + added * np.eye(width))
         free_output = np.linalg.inv(self.inside @ self.inside.T + added * np.eye(width))
@@ -69,5 +69,5 @@ class ValueMetric:
 
 def _root(metric: Array) -> Array:
     """L with L·Lᵀ = metric."""
-    size = float(np.trace(metric)) / len(metric)
-    return np.asarray(np.linalg.cholesky(metric + _FLOOR * size * np.eye(len(metric))))
+    floor = _FLOOR * float(np.trace(metric)) / len(metric) or 1.0
+    return np.asarray(np.linalg.cholesky(metric + floor * np.eye(len(metric))))
