@@ -111,7 +111,8 @@ def pooled(how: str, dtype: torch.dtype, ids: int = 0, heads: int = 2) -> Callab
     def made(seed: int) -> Case:
         torch.manual_seed(seed)
         module = Pooled(how, ids, heads).to(dtype).eval()
-        return Case(module, {"vocabulary": ids} if ids else {"width": 8})
+        more = {"probabilities": True} if "probabilities" in how else {}
+        return Case(module, {"vocabulary": ids} if ids else {"width": 8}, more)
 
     return made
 
@@ -154,7 +155,7 @@ KINDS: dict[str, Callable[[int], Case]] = {
     "torch, learned places in float32": pooled("places", torch.float32),
     "torch, tanh on top in float32": pooled("tanh", torch.float32),
     "torch, two heads and a network": pooled("network", torch.float64),
-    "torch, probabilities": pooled("probabilities", torch.float32),
+    "torch, probabilities": pooled("probabilities", torch.float64),
     "ids, one head in float32": pooled("", torch.float32, 60, 1),
     "ids, two heads": pooled("", torch.float64, 60),
     "ids, two heads in float32": pooled("", torch.float32, 60),
