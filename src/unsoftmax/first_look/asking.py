@@ -52,8 +52,9 @@ class FirstLookAsker:
         ledger.watch(self._note)
 
     def _note(self, phase: str, batch: Array, answers: Array) -> None:
-        if phase != IDENTIFY or batch.shape[1] != 1 or answers.ndim != 1:
+        if phase != IDENTIFY or batch.shape[1] != 1:
             return
+        answers = np.abs(answers).reshape(len(answers), -1).max(axis=1)
         norms = np.linalg.norm(batch[:, 0], axis=1)
         if (long := norms >= 0.5 * self.near).any():
             self._steepest = max(self._steepest, float((np.abs(answers[long]) / norms[long]).max()))

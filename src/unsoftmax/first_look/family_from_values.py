@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from unsoftmax.answers import Constant, Seen, Subject
+from unsoftmax.answers import Computed, Constant, Seen, Subject
 from unsoftmax.answers.bends import PLACES, bends_smoothly
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
@@ -120,7 +120,7 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
     """
     if isinstance(look.answers, Constant):
         return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
-    if look.found(Subject.ORDER) == Seen.MATTERS:
+    if look.found(Subject.ORDER) == Seen.MATTERS and not isinstance(look.inner, Computed):
         return NONE, look.evidence(Subject.ORDER)
     if look.exact:
         uneven = ""

@@ -54,12 +54,13 @@ def _first_stop(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Ge
 def _refuse_heads(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> None:
     if look.finds_nothing:
         raise OutsideClass(FAMILY_TEST, look.evidence(Subject.FAMILY))
-    values = look.answers is None or look.answers.exact or isinstance(look.answers, Computed)
+    if isinstance(look.answers, Computed):  # whose rounding these tests know
+        refuse_other_sequences(ledger, look.answers.rounding, rng)
+        return
+    values = look.answers is None or look.answers.exact
     for subject, against in ((Subject.ORDER, Seen.MATTERS), (Subject.COPIES, Seen.COUNT)):
         if values and look.value(subject) == against:
             raise OutsideClass(FAMILY_TEST, look.evidence(subject))
-    if isinstance(look.answers, Computed):
-        refuse_other_sequences(ledger, look.answers.rounding, rng)
 
 
 def _refuse_curves(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> None:
