@@ -9,7 +9,7 @@ import logging
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
@@ -28,9 +28,9 @@ _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell phases and
 _Debug = Annotated[bool, typer.Option("--debug", help="Tell everything, and show the traceback of an error.")]
 
 
-def command(*needs: str) -> Callable[[Function], Function]:
+def command(*needs: str, interrupted: str = "") -> Callable[[Function], Function]:
     """Turns a function into a command. needs: modules that it will use; they are imported first, while an
-    interrupt still ends the program without a trace.
+    interrupt still ends the program without a trace. interrupted: what it says of itself after an interrupt.
 
     A parameter whose type is a dataclass is a group: each of its fields becomes an option of the command.
     """
@@ -60,6 +60,8 @@ def command(*needs: str) -> Callable[[Function], Function]:
             except BaseException as error:
                 if debug:
                     say(traceback.format_exc().rstrip())
+                if isinstance(error, KeyboardInterrupt) and not error.args:
+                    error = KeyboardInterrupt(interrupted or _left_behind(flags))
                 failure = failure_of(error)
                 raise typer.Exit(_told(failure, with_flags(failure.message, flags), as_json)) from None
 
@@ -74,6 +76,13 @@ def command(*needs: str) -> Callable[[Function], Function]:
 def flags_of(function: Callable[..., Any]) -> dict[str, str]:
     """From the arguments of a command to its flags, for `with_flags`."""
     return _flags(list(inspect.signature(function).parameters.values()))
+
+
+def _left_behind(flags: Mapping[str, str]) -> str:
+    """What an interrupt leaves of a command that kept nothing yet."""
+    if "ledger" not in flags:
+        return "nothing was written"
+    return "nothing was written. With --ledger PATH a run can be stopped and go on"
 
 
 def _told(failure: Failure, message: str, as_json: bool) -> int:

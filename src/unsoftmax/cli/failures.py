@@ -35,8 +35,7 @@ def failure_of(error: BaseException) -> Failure:
     2
     """
     if isinstance(error, KeyboardInterrupt):
-        how = str(error) or "nothing was written. With --ledger PATH a run can be stopped and go on"
-        return Failure(INTERRUPTED, "Interrupted", f"interrupted; {how}")
+        return Failure(INTERRUPTED, "Interrupted", f"interrupted; {error}" if error.args else "interrupted")
     if isinstance(error, UsageError):
         return Failure(WRONG_USAGE, type(error).__name__, str(error))
     if isinstance(error, OracleFault):

@@ -16,7 +16,11 @@ from unsoftmax.cli.output import print_json, say, writable_folder
 __all__ = ["reproduce"]
 
 
-@command("unsoftmax.lab.reproduce")
+@command(
+    "unsoftmax.lab.reproduce",
+    interrupted="nothing was written. --fast takes small grids, --theorem 4.1 one part, --workers N more "
+    "processes",
+)
 def reproduce(
     theorem: Annotated[
         list[str] | None,
@@ -34,20 +38,14 @@ def reproduce(
     from unsoftmax.lab.reproduce import reproduce as run
 
     folder = writable_folder(out)
-    try:
-        done = run(
-            folder,
-            theorems=theorem or (),
-            fast=fast,
-            seed=seed,
-            workers=workers,
-            progress=say if sys.stderr.isatty() else None,
-        )
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            "nothing was written. --fast takes small grids, --theorem 4.1 one part, --workers N more "
-            "processes"
-        ) from None
+    done = run(
+        folder,
+        theorems=theorem or (),
+        fast=fast,
+        seed=seed,
+        workers=workers,
+        progress=say if sys.stderr.isatty() else None,
+    )
     if as_json:
         checks = [
             {"theorem": key, "claim": check.claim, "measured": check.measured, "holds": check.holds}
