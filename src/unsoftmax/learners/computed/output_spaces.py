@@ -25,12 +25,14 @@ _ACROSS = 30.0
 _SPARE = 3  # directions beyond the largest rank, to see that it was reached
 _CHUNK = 4  # directions asked at a time
 # smallest singular value of all heads' output spaces side by side, from which they take the sum of the values
-# apart; nearer spaces, as those of heads with nearly equal values, would multiply errors by its inverse
-_APART = 0.03
+# apart, at most, and over the errors of these spaces; nearer spaces, as those of heads with nearly equal
+# values, multiply errors by its inverse, and a start is off by a hundredth then
+_APART, _OVER_ERRORS = 0.03, 100.0
 # noises: values nearer than this, as plateaus tell them, leave no start for the scores (at 1e-4, W is off by
 # a fifth to all of its size)
 _EQUAL = 300.0
 _MOST_EQUAL = 1e-3  # of the values: coarse arithmetic has noise in all of them
+_MISSED = 0.02  # of the values: what the heads of a line may leave unexplained
 _STRAY = 4.0  # median changes: a direction that changes a plateau's jump by more has made a head switch
 # of the first row, in units of the narrowest plateau's angle: far for precision, then near
 _MOVES = (0.2, 0.06, 0.02)
@@ -39,7 +41,11 @@ _FARTHEST, _FARTHEST_COARSE = 0.03, 0.3
 
 
 class _Unreadable(Exception):
-    """This line's plateaus do not explain its steps; another may."""
+    """These plateaus do not explain the steps; with shorter moves they may."""
+
+
+class _HeadMissing(_Unreadable):
+    """Only another line may show all heads."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,9 @@ def read_values(
                 values = _values(chosen, baseline, min(farthest, part * chosen.gap), rng)
                 _refuse_equal(values, baseline)
                 return values
+            except _HeadMissing as reason:
+                reasons.append(str(reason))
+                break
             except _Unreadable as reason:
                 reasons.append(str(reason))
     raise Unresolved(
@@ -155,7 +164,10 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
         if not baseline.coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
             parts = _signed(jumps[kept], rows[kept], baseline)
             spaces = _output_spaces(parts, ranks)
-            if np.linalg.norm(np.concatenate(spaces), -2) > _APART:
+            size = length * float(np.median(np.linalg.norm(parts, axis=2)))
+            least = min(_APART, _OVER_ERRORS * plateaus.noise / size)
+            _refuse_missing(spaces, baseline)
+            if np.linalg.norm(np.concatenate(spaces), -2) > least:
                 return _checked(_from_outputs(spaces, baseline), parts, rows[kept], plateaus.noise)
     if kept.sum() < d:
         raise _Unreadable("heads switch while the first row moves")
@@ -191,7 +203,7 @@ def _checked(values: Array, parts: Array, rows: Array, noise: float) -> Array:
     for h, value in enumerate(values):
         missed = np.linalg.norm(rows @ value - parts[:, h], axis=1)
         size = np.linalg.norm(parts[:, h], axis=1)
-        if (missed > max(0.02 * float(np.median(size)), 30.0 * noise)).any():
+        if (missed > max(_MISSED * float(np.median(size)), 30.0 * noise)).any():
             raise _Unreadable("a head switches while the first row moves")
     return values
 
@@ -199,6 +211,15 @@ def _checked(values: Array, parts: Array, rows: Array, noise: float) -> Array:
 def _output_spaces(parts: Array, ranks: list[int]) -> list[Array]:
     """Orthonormal rows T_h that span the outputs of every head."""
     return [np.linalg.svd(parts[:, h], full_matrices=False)[2][:rank] for h, rank in enumerate(ranks)]
+
+
+def _refuse_missing(spaces: list[Array], baseline: Baseline) -> None:
+    """Raises _HeadMissing where single rows show outputs that no head of this line has: one of them switches
+    beyond its ends, or together with another that takes most of it away."""
+    outputs = np.linalg.svd(np.concatenate(spaces), full_matrices=False)[2]
+    beyond = baseline.v_sum - baseline.v_sum @ outputs.T @ outputs
+    if np.linalg.norm(beyond) > _MISSED * np.linalg.norm(baseline.v_sum):
+        raise _HeadMissing("single rows show outputs that no step of the line shows")
 
 
 def _from_outputs(spaces: list[Array], baseline: Baseline) -> Array:
