@@ -169,6 +169,8 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
             _refuse_missing(spaces, baseline)
             if np.linalg.norm(np.concatenate(spaces), -2) > least:
                 return _checked(_from_outputs(spaces, baseline), parts, rows[kept], plateaus.noise)
+            if kept.sum() < len(kept) - 1:  # spaces this near need all rows
+                raise _Unreadable("heads switch while the first row moves")
     if kept.sum() < d:
         raise _Unreadable("heads switch while the first row moves")
     parts = _signed(jumps[kept], rows[kept], baseline)

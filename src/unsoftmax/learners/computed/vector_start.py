@@ -11,6 +11,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator, lsqr
 
 from unsoftmax.arrays import Array, rms
+from unsoftmax.learners.computed.fit_progress import MANY
 from unsoftmax.learners.computed.two_row_queries import (
     Baseline,
     TwoRowQueries,
@@ -89,7 +90,8 @@ def start_scores(
         )
     first, last = _moderate_lengths(queries, baseline, values, rng, limit)
     size = float(np.sqrt(first * last / d))
-    if baseline.coarse or H <= _FEW_HEADS or _count_at_once(values) <= most:
+    few = H <= _FEW_HEADS or (2 * H * d * d <= MANY and _count_at_once(values) <= most)
+    if baseline.coarse or few:
         return _at_once(queries, baseline, values, size, rng, limit)
     columns, blocks = _columns_until_the_ranks(queries, baseline, values, (first, last), rng)
     found = np.array([np.linalg.lstsq(columns.A, part, rcond=None)[0] for part in columns.scores])
