@@ -86,9 +86,8 @@ def _smooth(
     single = RowFit.ask(asks, state, shape, held, rng)
     state = single.with_constant(state)
     near = _sphere(asks, replace(rows, constant=state.outputs[:, -1]), _NEAR_SIZE)
-    fit = NetworkFit(
-        fit.activation, points, near.ask(points), skip=True
-    )  # its linear part is what A is off by
+    # its linear part is what A is off by
+    fit = NetworkFit(fit.activation, points, near.ask(points), skip=True)
     inner = pruned(fit, inner, _EXPLAINED * held.unit * _NEAR_SIZE)
     inner, outer, linear = oriented(fit, inner)
     outputs = state.outputs.copy()

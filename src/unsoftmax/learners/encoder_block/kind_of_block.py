@@ -34,9 +34,8 @@ _PASSED = 1e-4  # of large rows: norms let through nothing else that grows with 
 
 _FAR_OUT = 1e6  # size of rows where eps and constants do not count
 _PIECES, _POINTS, _PIECE = 16, 12, 0.01  # with 256 neurons half of such pieces have a kink
-_STRAIGHT = (
-    1e-12  # of the largest singular value: rounding leaves 1e-14 to 7e-14, smooth functions 6e-12 at least
-)
+# of the largest singular value: rounding leaves 1e-14 to 7e-14, smooth functions 6e-12 at least
+_STRAIGHT = 1e-12
 
 
 class BehindNorm(Unresolved):

@@ -26,9 +26,8 @@ _ALONG = 0.25  # the same for slopes along the chord, which cross no other kink
 # cosine of normal and chord up to which such differences may cross the cell's own hyperplane: steps then
 # reach _STEP/√k of the width across it, and it is half the width times the cosine away
 _SLANTED = 0.04
-_GROUP = (
-    0.5  # kinks of a group, over the numbers of an answer: the rest of them shows whether it is explained
-)
+# kinks of a group, over the numbers of an answer: the rest of them shows whether it is explained
+_GROUP = 0.5
 _INDEPENDENT = 0.05  # least singular value of the directions u of a group
 
 

@@ -29,9 +29,8 @@ _SURPLUS = 1.5  # answers over unknowns
 # gated networks the first was right in 16 of 16 cases and the second in 2 of 4; with three in 9 and 10 of 10
 _FURTHER_TRIES = 2
 _SPREAD = 0.2  # of shares at these
-_FALLS = (
-    0.9  # of the misfit: with a layer more it falls to a half; where it does not, no number of layers fits
-)
+# of the misfit: with a layer more it falls to a half; where it does not, no number of layers fits
+_FALLS = 0.9
 _CLEAR = 0.2  # distance of a share from 0 or 1 beyond which it is neither
 _FITS = 1e-3  # relative misfit of c1 from which a number of layers is right; one too few leaves 1e-1
 # the same where c1 is read with a larger error, which is itself uncertain, as are the neurons; the joint fit
