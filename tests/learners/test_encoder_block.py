@@ -244,7 +244,7 @@ def test_what_stands_in_the_way_is_named(
     result = unsoftmax.recover(lambda X: answer(rows, X), width=8, outputs=outputs, family="encoder-block")
     assert not result.status.recovered
     assert reason in result.reason
-    assert result.queries.total < 800
+    assert result.queries.total < 1000
 
 
 def test_a_causal_mask_does_not_matter_to_the_last_row() -> None:

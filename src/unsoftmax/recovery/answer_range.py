@@ -17,7 +17,7 @@ class AnswerRange:
 
     >>> seen = AnswerRange()
     >>> seen("readout", np.zeros((30, 1, 2)), np.linspace(0.1, 0.9, 30))
-    >>> seen.finding().value
+    >>> str(seen.finding().value)
     'probabilities'
     """
 

@@ -110,6 +110,7 @@ def judge(
     elif own is not None:
         explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
     usual, by_chance = usual_chances(learned.model)
+    measured = bound
     raised = [
         _explaining(bound, certificate.parameters_off, by_chance, by_chance * explained),
         _explaining(bound, max(certificate.usually_off.values()), usual, by_chance * explained),
@@ -117,7 +118,7 @@ def judge(
     ]
     known = [each for each in raised if each is not None]
     bound = max(known) if len(known) == len(raised) else None
-    if answers.exact and _lengths_disagree(certificate, explained):
+    if answers.exact and _lengths_disagree(certificate, explained, usual * (measured or 0.0)):
         bound = None
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
@@ -192,13 +193,14 @@ def _explaining(bound: float | None, needed: float, chance: float, most: float) 
     return chance * needed if needed <= most else None
 
 
-def _lengths_disagree(certificate: Certificate, explained: float) -> bool:
+def _lengths_disagree(certificate: Certificate, explained: float, measured: float) -> bool:
     """Whether one class of lengths needs an error of the parameters far beyond rounding, and another one of
     several rows none that is nearly so large: then it is another function there. explained: the error that
-    rounding accounts for, at most."""
+    rounding accounts for, at most. measured: what the error that probes show accounts for; in a few columns,
+    it moves classes differently."""
     several = [needed for length, needed in certificate.usually_off.items() if length != length_class(1)]
     usual = explained / _SLACK if np.isfinite(explained) else np.inf
-    return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST)
+    return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST, measured)
 
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
