@@ -118,7 +118,7 @@ def judge(
     ]
     known = [each for each in raised if each is not None]
     bound = max(known) if len(known) == len(raised) else None
-    if answers.exact and _lengths_disagree(certificate, explained, usual * (measured or 0.0)):
+    if answers.exact and _lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
         bound = None
     visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
@@ -196,8 +196,8 @@ def _explaining(bound: float | None, needed: float, chance: float, most: float) 
 def _lengths_disagree(certificate: Certificate, explained: float, measured: float) -> bool:
     """Whether one class of lengths needs an error of the parameters far beyond rounding, and another one of
     several rows none that is nearly so large: then it is another function there. explained: the error that
-    rounding accounts for, at most. measured: what the error that probes show accounts for; in a few columns,
-    it moves classes differently."""
+    rounding accounts for, at most. measured: what the error that probes show accounts for, no more than an
+    exact model may be off by; in a few columns, it moves classes differently."""
     several = [needed for length, needed in certificate.usually_off.items() if length != length_class(1)]
     usual = explained / _SLACK if np.isfinite(explained) else np.inf
     return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST, measured)

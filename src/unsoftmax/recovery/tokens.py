@@ -260,7 +260,8 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
         )
         return (
             Status.WITHIN_BOUND,
-            f"answers are known to {worst:.1g} of the spread of values{unseen}; {covered}",
+            f"answers are known to {bound:.1g} of the spread of values (fresh ones deviate by {worst:.1g})"
+            f"{unseen}; {covered}",
         )
     if worst > explained and coverage.hidden == 0.0 and not learned.strong:
         return Status.OUTSIDE_CLASS, (
