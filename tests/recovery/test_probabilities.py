@@ -84,6 +84,18 @@ def test_probabilities_in_float32_give_an_honest_bound() -> None:
         assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-2
 
 
+@pytest.mark.parametrize(("decimals", "recovered"), [(4, False), (6, True)])
+def test_probabilities_of_few_decimals_give_an_honest_bound(decimals: int, recovered: bool) -> None:
+    for seed in range(4):
+        head = unsoftmax.random_single_head(6, seed=seed)
+        result = unsoftmax.recover(
+            lambda X, head=head: np.round(sigmoid(head(X)), decimals), width=6, probabilities=True
+        )
+        assert result.status is (Status.WITHIN_BOUND if recovered else Status.UNRESOLVED), result.reason
+        if recovered:
+            assert distance(head, result.unwrap()) <= (result.error_bound or 0.0)
+
+
 def test_another_head_for_longer_sequences_is_seen_through_a_sigmoid() -> None:
     head = unsoftmax.random_single_head(5, seed=1)
     other = SingleHead(1.01 * head.W, head.v)

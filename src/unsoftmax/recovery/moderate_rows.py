@@ -23,12 +23,16 @@ _ROUNDS = 12  # lengths that are tried; eight times shorter ones after each that
 _LARGEST, _LARGEST_SHORT, _LARGEST_SHARE = 8.0, 2.0, 40.0
 # Logits may be so many times larger than aimed at: eight random rows give |v| to 25 %, usually.
 _BEYOND = 2.0
+_MOST_DECIMALS, _WHOLE = (
+    9,
+    1e-6,
+)  # decimals that are looked for; how far from a whole number float64 leaves them
 
 
 @dataclass(frozen=True)
 class ModerateRows:
     """bound: of the norm of rows. tolerance: how far logits may be off, where probabilities are stored in a
-    short format; None where rounding alone is in them."""
+    short format or told in few decimals; None where rounding of float64 alone is in them."""
 
     bound: float
     tolerance: float | None
@@ -55,7 +59,7 @@ def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.rando
     for _ in range(_ROUNDS):
         answers.append(oracle.probabilities(length * rows))
         size = _size(oracle.logits_of(answers[-1]) - middle, width)
-        short = smallest_format(np.concatenate([each.ravel() for each in answers]))
+        short = _rounding(np.concatenate([each.ravel() for each in answers]))
         largest = _LARGEST_SHARE if oracle.adds_up else _LARGEST if short is None else _LARGEST_SHORT
         if size <= 1.001 * largest:
             found, reached = length, size
@@ -76,7 +80,18 @@ def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.rando
     if short is None or oracle.adds_up:
         return ModerateRows(found, None, finding)
     most = _BEYOND * reached + float(np.abs(middle).max())
-    return ModerateRows(found, float(2.0 * short.unit * (1.0 + np.exp(min(most, 30.0)))), finding)
+    return ModerateRows(found, float(2.0 * short * (1.0 + np.exp(min(most, 30.0)))), finding)
+
+
+def _rounding(probabilities: Array) -> float | None:
+    """How far a probability is off by the decimals it is told in, or by the format it is stored in; None for
+    all digits of float64."""
+    for decimals in range(_MOST_DECIMALS + 1):
+        shifted = probabilities * 10.0**decimals
+        if float(np.abs(shifted - np.round(shifted)).max()) <= _WHOLE:
+            return 0.5 * 10.0**-decimals
+    short = smallest_format(probabilities)
+    return None if short is None else short.unit
 
 
 def _size(differences: Array, width: int) -> float:
