@@ -81,7 +81,7 @@ class Logits:
 
     def logits_of(self, probabilities: Array) -> Array:
         """The logits; infinite ones where a probability is 0 or 1."""
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):
             if probabilities.ndim == 2 and self._add_up(probabilities):
                 logs = np.log(probabilities)
                 return np.asarray(logs - logs.mean(axis=1, keepdims=True))
