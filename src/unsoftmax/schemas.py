@@ -39,15 +39,6 @@ def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
 
 _FINDING = _object(subject=_TEXT, value=_TEXT, evidence=_TEXT, queries=_COUNT)
 _QUERIES = _object(total=_COUNT, by_phase=_map(_COUNT), retries=_COUNT)
-_CERTIFICATE = _object(
-    passed=_YES,
-    max_error=_or_null(_NUMBER),
-    max_relative_error=_or_null(_NUMBER),
-    allowed=_NUMBER,
-    n_queries=_COUNT,
-    confidence=_NUMBER,
-    statement=_TEXT,
-)
 _PART = _object(error_bound=_or_null(_NUMBER), gauge=_TEXT, certificate={"type": "object"})
 _RECOVER = _object(
     status=_STATUS,

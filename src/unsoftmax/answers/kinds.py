@@ -288,8 +288,8 @@ class Unsteady(_Kind):
 Answers = Exact | Constant | Rounded | Stored | Computed | Within | Noisy | Labels | Clipped | Unsteady
 
 
-def votes_needed(flip: float, wrong: float = _SURE) -> int:
-    """An odd number of repeats whose majority is wrong with a probability of at most `wrong`.
+def votes_needed(flip: float) -> int:
+    """An odd number of repeats whose majority is hardly ever wrong.
 
     >>> votes_needed(0.0), votes_needed(0.05)
     (1, 15)
@@ -297,7 +297,7 @@ def votes_needed(flip: float, wrong: float = _SURE) -> int:
     from scipy.stats import binom
 
     votes = 1
-    while flip > 0.0 and float(binom.sf(votes // 2, votes, flip)) > wrong:
+    while flip > 0.0 and float(binom.sf(votes // 2, votes, flip)) > _SURE:
         votes += 2
     return votes
 

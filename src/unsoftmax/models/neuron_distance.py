@@ -8,7 +8,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.models.network import CanonicalNeurons
 
-__all__ = ["matched_neurons", "neuron_distance"]
+__all__ = ["neuron_distance"]
 
 
 def neuron_distance(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> float:
@@ -27,11 +27,6 @@ def neuron_distance(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> float:
         return beside
     costs = _costs(mine, theirs)
     return max(float(costs[linear_sum_assignment(costs)].max()), beside)
-
-
-def matched_neurons(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> Array:
-    """For every neuron of `mine` the index of its partner in `theirs`."""
-    return np.asarray(linear_sum_assignment(_costs(mine, theirs))[1])
 
 
 def _costs(mine: CanonicalNeurons, theirs: CanonicalNeurons) -> Array:

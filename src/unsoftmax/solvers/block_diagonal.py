@@ -10,8 +10,11 @@ from unsoftmax.arrays import Array
 
 __all__ = ["common_blocks"]
 
+# of the largest matrix: a hundred times the error of second differences, about 1e-7 (Appendix C)
+_TOLERANCE = 1e-5
 
-def common_blocks(matrices: Array, rng: np.random.Generator, *, tolerance: float = 1e-5) -> list[Array]:
+
+def common_blocks(matrices: Array, rng: np.random.Generator) -> list[Array]:
     """Orthonormal bases (d, k) of the finest subspaces that all symmetric `matrices` (n, d, d) keep, without
     what all of them annihilate.
 
@@ -26,7 +29,7 @@ def common_blocks(matrices: Array, rng: np.random.Generator, *, tolerance: float
     if size == 0.0:
         return []
     energy, basis = np.linalg.eigh(np.einsum("nij,njk->ik", matrices, matrices))
-    alive = basis[:, energy > (tolerance * size) ** 2]
+    alive = basis[:, energy > (_TOLERANCE * size) ** 2]
     inner = np.einsum("ia,nij,jb->nab", alive, matrices, alive) / size
     k = alive.shape[1]
     rows, columns = np.triu_indices(k)
@@ -36,7 +39,7 @@ def common_blocks(matrices: Array, rng: np.random.Generator, *, tolerance: float
     mixed = np.einsum("pab,nbc->npac", units, inner) - np.einsum("nab,pbc->npac", inner, units)
     system = mixed.transpose(0, 2, 3, 1).reshape(-1, len(rows))
     values, vectors = np.linalg.eigh(system.T @ system)
-    free = vectors[:, np.sqrt(np.maximum(values, 0.0)) < tolerance * np.sqrt(values.max())]
+    free = vectors[:, np.sqrt(np.maximum(values, 0.0)) < _TOLERANCE * np.sqrt(values.max())]
     Z = np.einsum("p,pab->ab", free @ rng.standard_normal(free.shape[1]), units)
     eigenvalues, eigenvectors = np.linalg.eigh(Z)
     spread = max(float(eigenvalues[-1] - eigenvalues[0]), 1e-300)

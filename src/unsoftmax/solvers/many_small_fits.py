@@ -50,13 +50,7 @@ class ManyFits:
 
 
 def fit_many(
-    problems: SmallProblems,
-    starts: Array,
-    which: Ids,
-    *,
-    good: Array | float = 0.0,
-    iterations: int = 60,
-    longest_step: float = _LONGEST_STEP,
+    problems: SmallProblems, starts: Array, which: Ids, *, good: Array | float = 0.0, iterations: int = 60
 ) -> ManyFits:
     """Minimises the squared residuals of the problems `which`, each from its start.
 
@@ -75,7 +69,7 @@ def fit_many(
     for _ in range(iterations):
         if not len(active):
             break
-        steps = _steps(jacobians[active], residuals[active], damping[active], longest_step)
+        steps = _steps(jacobians[active], residuals[active], damping[active])
         moved = unknowns[active] + steps
         after, slopes = problems.linearised(moved, which[active])
         size = _squares(after)
@@ -101,7 +95,7 @@ def _squares(residuals: Array) -> Array:
     return np.where(np.isfinite(squares), squares, np.inf)
 
 
-def _steps(jacobians: Array, residuals: Array, damping: Array, longest: float) -> Array:
+def _steps(jacobians: Array, residuals: Array, damping: Array) -> Array:
     """Damped Gauss-Newton steps, by QR of the scaled Jacobians."""
     p = jacobians.shape[2]
     scale = np.linalg.norm(jacobians, axis=1)
@@ -111,4 +105,4 @@ def _steps(jacobians: Array, residuals: Array, damping: Array, longest: float) -
     right = np.einsum("nmp,nm->np", q[:, : residuals.shape[1]], residuals)
     steps = -np.linalg.solve(r, right[:, :, None])[:, :, 0] / scale
     steps = np.where(np.isfinite(steps), steps, 0.0)
-    return np.asarray(np.clip(steps, -longest, longest))
+    return np.asarray(np.clip(steps, -_LONGEST_STEP, _LONGEST_STEP))

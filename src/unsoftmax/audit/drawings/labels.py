@@ -9,6 +9,7 @@ from math import cos, pi, sin
 __all__ = ["Box", "place_labels"]
 
 _DIRECTIONS = 12
+_RADIUS = 5.0  # of a point, in the unit of the points
 _STEPS = (1.0, 1.8, 2.8, 4.0, 5.5)  # how far out a label is tried, in units of the closest place
 
 
@@ -29,11 +30,7 @@ class Box:
 
 
 def place_labels(
-    points: Sequence[tuple[float, float]],
-    sizes: Sequence[tuple[float, float]],
-    inside: tuple[float, float],
-    *,
-    radius: float = 5.0,
+    points: Sequence[tuple[float, float]], sizes: Sequence[tuple[float, float]], inside: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """The centre of each label, in the unit of the points: the nearest place around its point that is free,
     and where none is, the one that covers least. sizes: width and height of each label. inside: width and
@@ -42,11 +39,11 @@ def place_labels(
     >>> place_labels([(50.0, 50.0), (50.0, 50.0)], [(10.0, 8.0)] * 2, (100.0, 100.0))[0][0] > 50.0
     True
     """
-    taken = [Box(x, y, radius, radius) for x, y in points]
+    taken = [Box(x, y, _RADIUS, _RADIUS) for x, y in points]
     placed: list[tuple[float, float]] = []
     for (x, y), (wide, high) in zip(points, sizes, strict=True):
         best, least = (x, y), float("inf")
-        for box in _places(x, y, wide / 2, high / 2, radius):
+        for box in _places(x, y, wide / 2, high / 2):
             beyond = max(box.half_width - box.x, box.x + box.half_width - inside[0], 0.0)
             beyond += max(box.half_height - box.y, box.y + box.half_height - inside[1], 0.0)
             covered = sum(box.overlap(other) for other in taken) + 1e3 * beyond
@@ -59,13 +56,13 @@ def place_labels(
     return placed
 
 
-def _places(x: float, y: float, half_width: float, half_height: float, radius: float) -> list[Box]:
+def _places(x: float, y: float, half_width: float, half_height: float) -> list[Box]:
     """Around a point: to the right first, then the other directions, then further out."""
     angles = [2 * pi * turn / _DIRECTIONS for turn in range(_DIRECTIONS)]
     return [
         Box(
-            x + cos(angle) * (half_width + radius * step + 1.0),
-            y + sin(angle) * (half_height + radius * step + 1.0),
+            x + cos(angle) * (half_width + _RADIUS * step + 1.0),
+            y + sin(angle) * (half_height + _RADIUS * step + 1.0),
             half_width,
             half_height,
         )

@@ -97,15 +97,13 @@ def saturating_scale(
     )
 
 
-def find_switches(
-    line: PlateauLine, tolerance: float, points: int = 24, finest: float = _FINEST
-) -> list[tuple[float, float]]:
+def find_switches(line: PlateauLine, tolerance: float, points: int = 24) -> list[tuple[float, float]]:
     """Intervals of θ in which a level changes, each narrower than the finest step that is told apart."""
     farthest = _FARTHEST_IN_FLOAT16 if line.queries.bits == FLOAT16_BITS else _FARTHEST
     angles = np.linspace(-farthest, farthest, points)
     levels = line.levels(angles)
     while True:
-        wide = (sizes_of(np.diff(levels, axis=0)) > tolerance) & (np.diff(angles) > finest)
+        wide = (sizes_of(np.diff(levels, axis=0)) > tolerance) & (np.diff(angles) > _FINEST)
         if not wide.any() or len(angles) > _MOST_POINTS:
             break
         middle = ((angles[1:] + angles[:-1]) / 2)[wide]
@@ -115,7 +113,7 @@ def find_switches(
         angles, levels = angles[order], levels[order]
     found: list[tuple[float, float]] = []
     for i in np.flatnonzero(sizes_of(np.diff(levels, axis=0)) > tolerance):
-        if found and angles[i] - found[-1][1] < 1.5 * finest:
+        if found and angles[i] - found[-1][1] < 1.5 * _FINEST:
             found[-1] = (found[-1][0], float(angles[i + 1]))
         else:
             found.append((float(angles[i]), float(angles[i + 1])))

@@ -11,6 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.cross_rows import fit_cross_rows
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
+from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
@@ -28,7 +29,7 @@ from unsoftmax.solvers.head_factors import HeadFactors
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
 from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
 
-__all__ = ["FittedHeads", "fit_heads"]
+__all__ = ["FittedNumbers", "fit_heads"]
 
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
 # general pairs a parameter at most, where heads share the answers: a fit to more takes longer, and is hardly
@@ -47,16 +48,7 @@ _FIRST_OF_MANY = replace(_FIRST, iterations=6, improvement=0.3)
 _LAST_OF_MANY = replace(_LAST, iterations=4, improvement=3e-2)
 
 
-@dataclass(frozen=True)
-class FittedHeads:
-    """heads, the weighted problem that they minimise, and the noise of single rows. left: residual before
-    reweighting over the rounding of a unit row.
-    """
-
-    heads: HeadFactors
-    fit: TwoRowFit
-    baseline: Baseline
-    left: float
+FittedNumbers = FittedHeads[HeadFactors, TwoRowFit]
 
 
 @dataclass(frozen=True)
@@ -69,16 +61,16 @@ class _Start:
 
 
 def fit_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
-) -> FittedHeads:
-    """bits: significant bits of the layer's numbers. effort: most general pairs of rows, in units of the
-    parameters; where the start was dear, fewer are asked, and at least half of it.
+    asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None = None
+) -> FittedNumbers:
+    """bits: significant bits of the layer's numbers. Where the start was dear, fewer general pairs of rows
+    are asked, and at least half of them.
     """
     counted = Counted(asker, expect)
     queries = TwoRowQueries(counted, bits)
     limit = queries.asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
-    effort = effort * (_COARSE_EFFORT if baseline.coarse else 1.0)
+    effort = _COARSE_EFFORT if baseline.coarse else 1.0
     start = _one_by_one(queries, baseline, rng, limit)
     left = effort * (PRICE_OF_NUMBERS - counted.asked / start.heads.parameters)
     most = 1.0 if baseline.coarse or start.heads.heads == 1 else _MOST_PAIRS

@@ -10,13 +10,13 @@ import numpy as np
 
 from unsoftmax.learners.computed.attempts import first_believed
 from unsoftmax.learners.computed.error_bound import HeadErrors, bound_errors
+from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import FreshCheck, check_fresh
-from unsoftmax.learners.computed.scalar_route import FittedHeads, fit_heads
+from unsoftmax.learners.computed.scalar_route import FittedNumbers, fit_heads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
-from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.head_factors import HeadFactors
+from unsoftmax.models import MultiHead
 
-__all__ = ["RecoveredHeads", "as_model", "recover_heads"]
+__all__ = ["RecoveredHeads", "recover_heads"]
 
 _USELESS = 0.3  # a relative error bound above it describes no recovered parameters
 # residual of the fit over the rounding of a unit row. Right fits of coarse layers left 0.4 to 1.1, wrong ones
@@ -51,17 +51,8 @@ class RecoveredHeads:
         )
 
 
-def as_model(heads: HeadFactors) -> MultiHead:
-    """The heads as a model, held as factors."""
-    singles = []
-    for K, Q, v, rank in zip(heads.K, heads.Q, heads.v, heads.ranks, strict=True):
-        K, Q = K[:rank], Q[:rank]
-        singles.append(SingleHead((K.T, Q[:, :-1].T), v, w0=K.T @ Q[:, -1]))
-    return MultiHead(singles, heads.c)
-
-
 def recover_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
+    asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None = None
 ) -> RecoveredHeads:
     """All heads up to their order, with honest bounds. Raises Unresolved, naming the obstacle, where that
     cannot be done.
@@ -69,13 +60,11 @@ def recover_heads(
     Queries: about 3.5 to 5 times the parameters for wide layers; the search for plateaus costs some hundreds
     more, which shows in small ones.
     """
-    return first_believed(
-        lambda: _judged(asker, fit_heads(asker, bits, rng, effort, expect), bits, rng), bits
-    )
+    return first_believed(lambda: _judged(asker, fit_heads(asker, bits, rng, expect), bits, rng), bits)
 
 
-def _judged(asker: Asks, fitted: FittedHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
-    model = as_model(fitted.heads)
+def _judged(asker: Asks, fitted: FittedNumbers, bits: int, rng: np.random.Generator) -> RecoveredHeads:
+    model = as_model(fitted.heads, fitted.heads.v)
     cancelled = fitted.baseline.cancelled(fitted.heads.v, bits)
     errors = bound_errors(fitted.fit, fitted.heads, bits, rng, cancelled)
     check = check_fresh(asker, model, bits, fitted.baseline.noise, rng)

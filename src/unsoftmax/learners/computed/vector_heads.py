@@ -7,13 +7,12 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.attempts import first_believed
 from unsoftmax.learners.computed.error_bound import CANCELLED, HeadErrors, few_draws
+from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
-from unsoftmax.learners.computed.vector_route import FittedVectorHeads, fit_vector_heads
-from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.learners.computed.vector_route import FittedVectors, fit_vector_heads
 from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
-from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["recover_vector_heads"]
 
@@ -25,33 +24,23 @@ _DRAWN = RefinementOptions(inner_iterations=40, inner_tolerance=2e-2)
 
 
 def recover_vector_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
+    asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None = None
 ) -> RecoveredHeads:
     """All heads up to their order. Queries: about 7.6 times the parameters over the outputs. Raises
     Unresolved, naming the obstacle, where that cannot be done.
     """
-    return first_believed(
-        lambda: _judged(asker, fit_vector_heads(asker, bits, rng, effort, expect), bits, rng), bits
-    )
+    return first_believed(lambda: _judged(asker, fit_vector_heads(asker, bits, rng, expect), bits, rng), bits)
 
 
-def _judged(asker: Asks, fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> RecoveredHeads:
-    model, baseline = _as_model(fitted.heads), fitted.baseline
+def _judged(asker: Asks, fitted: FittedVectors, bits: int, rng: np.random.Generator) -> RecoveredHeads:
+    model, baseline = as_model(fitted.heads, fitted.heads.values), fitted.baseline
     check = check_fresh(asker, model, bits, baseline.noise, rng)
     return RecoveredHeads(
         model, _errors(fitted, bits, rng), check, baseline.noise, fitted.left, baseline.coarse
     )
 
 
-def _as_model(heads: VectorHeads) -> MultiHead:
-    singles = [
-        SingleHead((K[:rank].T, Q[:rank, :-1].T), value, w0=K[:rank].T @ Q[:rank, -1])
-        for K, Q, value, rank in zip(heads.K, heads.Q, heads.values, heads.ranks, strict=True)
-    ]
-    return MultiHead(singles, heads.c)
-
-
-def _errors(fitted: FittedVectorHeads, bits: int, rng: np.random.Generator) -> HeadErrors:
+def _errors(fitted: FittedVectors, bits: int, rng: np.random.Generator) -> HeadErrors:
     """99 % bounds from the covariance of the fit, relative to W, V and the constants."""
     heads = fitted.heads
     spread = Spread.of(fitted.fit, heads, gauge=heads.gauge, options=_DRAWN)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
+from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.output_spaces import read_values
 from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
@@ -28,7 +29,7 @@ from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refin
 from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
 
-__all__ = ["FittedVectorHeads", "fit_vector_heads"]
+__all__ = ["FittedVectors", "fit_vector_heads"]
 
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
@@ -79,22 +80,13 @@ _LAST = RefinementOptions(
 )
 
 
-@dataclass(frozen=True)
-class FittedVectorHeads:
-    """heads, the weighted problem that they minimise, and what single rows tell. left: residual before
-    reweighting over the rounding of a unit row.
-    """
-
-    heads: VectorHeads
-    fit: SequenceFit
-    baseline: Baseline
-    left: float
+FittedVectors = FittedHeads[VectorHeads, SequenceFit]
 
 
 def fit_vector_heads(
-    asker: Asks, bits: int, rng: np.random.Generator, effort: float = 1.0, expect: Expect | None = None
-) -> FittedVectorHeads:
-    """bits: significant bits of the layer's numbers. effort: scales the price."""
+    asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None = None
+) -> FittedVectors:
+    """bits: significant bits of the layer's numbers."""
     counted = Counted(asker, expect)
     queries = TwoRowQueries(counted, bits)
     d, limit = queries.width, asker.input_bound or np.inf
@@ -113,7 +105,7 @@ def fit_vector_heads(
         first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
         blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
-    price = effort * (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
+    price = (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
         count = int(price * parameters) - FRESH_QUERIES_OF_VECTORS - counted.asked
@@ -129,7 +121,7 @@ def fit_vector_heads(
     for _ in range(2):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
-    return FittedVectorHeads(heads, fit, baseline, left)
+    return FittedHeads(heads, fit, baseline, left)
 
 
 def _values_and_scores(

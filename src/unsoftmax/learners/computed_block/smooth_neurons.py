@@ -7,7 +7,7 @@ dilations of one activation are independent; the others can be removed one by on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -41,8 +41,6 @@ _BIAS = 0.3
 _EXPAND = RefinementOptions(
     iterations=60, damping=1e-2, least_damping=1e-8, improvement=1e-2, dense_limit=5200
 )
-# times the rounding that fits of right networks leave; wrong activations and missing neurons leave thousands
-_ARRIVED = 30.0
 _LEFT = 0.05  # of the gains: what they and sides of neurons may leave of the linear part
 _WORSE = 3.0  # times the residual before: what removing a neuron that is needed makes of it, at least
 
@@ -73,17 +71,14 @@ Fit = TypeVar("Fit", bound=SmoothFit)
 
 
 def expanded_network(
-    fit_of: Callable[[Activation, int], Fit],
-    explained: float,
-    rng: np.random.Generator,
-    activations: Sequence[Activation] = ACTIVATIONS,
+    fit_of: Callable[[Activation, int], Fit], explained: float, rng: np.random.Generator
 ) -> tuple[Fit, Array]:
     """A fit that leaves no more than `explained`, with more neurons than there are. Sizes grow as far as the
     points allow. fit_of: the fit of an activation and a number of neurons."""
     left: dict[str, float] = {}
-    widest = max(_SIZES[0], _OVER_WIDTH * fit_of(activations[0], _SIZES[0]).points.shape[1])
+    widest = max(_SIZES[0], _OVER_WIDTH * fit_of(ACTIVATIONS[0], _SIZES[0]).points.shape[1])
     for neurons in (each for each in _SIZES if each <= widest):
-        for activation in activations:
+        for activation in ACTIVATIONS:
             fit = fit_of(activation, neurons)
             if points_needed(neurons, fit.points.shape[1], fit.outputs) > len(fit.points):
                 break

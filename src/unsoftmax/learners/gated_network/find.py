@@ -3,7 +3,6 @@ fit."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +23,7 @@ from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 __all__ = ["GATE_TEST", "FoundGatedNetwork", "find_gated_network"]
 
 GATE_TEST = Test("second derivatives span two dimensions a gated unit")
-CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
+_CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
 
 # of all quadratic forms: in fuller spans the power method stops between gates
 _FILLED = (0.4, 0.25)
@@ -64,9 +63,7 @@ class _Units:
     down: Array
 
 
-def find_gated_network(
-    asks: Asks, rng: np.random.Generator, candidates: Sequence[Activation] = CANDIDATES
-) -> FoundGatedNetwork:
+def find_gated_network(asks: Asks, rng: np.random.Generator) -> FoundGatedNetwork:
     """Units up to 0.3·k(k + 1)/2; raises `OutsideClass` or `Unresolved`."""
     region = survey(asks, rng)
     for filled in _FILLED:
@@ -82,19 +79,13 @@ def find_gated_network(
         raise Unresolved(
             f"second derivatives span {table.rank} dimensions, but show {len(gates)} gates instead of {units}"
         )
-    found = _units(asks, region, table, gates, others, candidates, rng)
+    found = _units(asks, region, table, gates, others, rng)
     state = _whole(asks, region, table, found, rng)
     return _fitted(asks, region, found.profiles.activation, state, rng)
 
 
 def _units(
-    asks: Asks,
-    region: Region,
-    table: HessianTable,
-    gates: Array,
-    others: Array,
-    candidates: Sequence[Activation],
-    rng: np.random.Generator,
+    asks: Asks, region: Region, table: HessianTable, gates: Array, others: Array, rng: np.random.Generator
 ) -> _Units:
     """Coefficients of g gᵀ and of g wᵀ + w gᵀ at many points: the second is 2·steepness·down·φ'(a), the first
     linear in the rest."""
@@ -127,7 +118,7 @@ def _units(
         bends, slopes = np.concatenate([bends, more[:, :J]]), np.concatenate([slopes, more[:, J:]])
         points = np.concatenate([points, fresh])
     t = points @ table.basis.T @ gates.T
-    profiles = choose_activation(t, slopes, candidates, derivative=1)
+    profiles = choose_activation(t, slopes, _CANDIDATES, derivative=1)
     s, z = profiles.steepness, t * profiles.steepness + profiles.bias
     # down along its direction, with the up row's part beside the gate of unit length
     weight = profiles.weight / s
