@@ -108,3 +108,13 @@ def test_answers_that_move_with_the_batch_are_a_finding() -> None:
 
     found = unsoftmax.check(together, width=6)
     assert {f.subject: f.value for f in found.findings}["batches"].startswith("move answers by")
+
+
+def test_vectors_over_ids_that_nobody_told_of() -> None:
+    heads = unsoftmax.random_token_heads(24, 3, seed=2, outputs=3)
+    found = unsoftmax.check(lambda ids: heads(ids), vocabulary=24, name="my:scorer")
+    assert found.recoverable
+    assert found.command == "unsoftmax recover my:scorer --vocabulary 24 --outputs 3"
+    assert (
+        found.queries >= next(each.queries for each in found.findings if each.subject == "answer shape") > 0
+    )

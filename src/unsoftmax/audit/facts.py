@@ -103,7 +103,8 @@ def verdict(done: Audit) -> str:
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
         takes_ids = found.family == Family.TOKENS.value
         box = f"attention over {result.width:,} token ids" if takes_ids else ""
-        box = box or f"a {found.family} model of width {result.width}"
+        article = "an" if found.family[0] in "aeiou" else "a"
+        box = box or f"{article} {found.family} model of width {result.width}"
         box += f" ({heads}, rank {ranks})" if ranks else ""
         if isinstance(result.answers, Labels):
             box += ", up to the scale of its answers, which labels do not show,"

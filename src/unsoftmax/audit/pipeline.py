@@ -32,6 +32,8 @@ from unsoftmax.recovery.result import Result
 
 __all__ = ["Audit", "audit_target", "ledger_digest", "now"]
 
+_BENT = (Family.TRANSFORMER, Family.ENCODER_BLOCK)  # families whose single rows are answered along curves
+
 
 @dataclass
 class _Preparation:
@@ -63,7 +65,7 @@ class _Preparation:
         paid = ledger.bill.total
         rate = None if ledger.only_replayed else (time.perf_counter() - started) / max(paid, 1)
         self.plan = plan = make_plan(
-            replace(known, bends=known.bends or (known.exact and look.guess is Family.TRANSFORMER)),
+            replace(known, bends=known.bends or (known.exact and look.guess in _BENT)),
             self.family,
             ledger.width,
             paid,

@@ -39,7 +39,7 @@ def family_from_values(look: FirstLookAsker) -> Family:
         return Family.RELU_NETWORK
     if look.add(Subject.SINGLE_ROWS, lambda: _single_rows(look)) == Seen.CURVED:
         look.add(Subject.FAMILY, lambda: _network_on_top(look))
-        return Family.TRANSFORMER
+        return _bent(look)
     bias = look.add(Subject.QUERY_BIAS, lambda: _query_bias(look))
     found = look.add(Subject.FAMILY, lambda: _heads(look, bias == "present"))
     return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
@@ -68,10 +68,15 @@ def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
     )
 
 
+def _bent(look: FirstLookAsker) -> Family:
+    """Attention and a network: whole blocks are known from vectors only."""
+    return Family.TRANSFORMER if look.ledger.outputs is None else Family.ENCODER_BLOCK
+
+
 def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
-    """A ReLU network over one softmax bends at kinks alone."""
-    if look.exact:
-        return "transformer", "single rows are answered along a curve, as by a network on top of attention"
+    """A ReLU network over one softmax bends at kinks alone; a block behind vectors may bend everywhere."""
+    if look.exact or look.ledger.outputs is not None:
+        return _bent(look), "single rows are answered along a curve, as by a network on top of attention"
     for size in (look.near, min(look.near * np.sqrt(look.ledger.width), look.far)):
         if bends_smoothly(
             lambda rows: look.ledger.ask(rows[:, None]),
@@ -81,7 +86,7 @@ def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
         ):
             text = f"rows of norm {size:.3g} are answered along curves everywhere"
             return NONE, f"{text}, and a ReLU network bends at kinks alone"
-    return "transformer", "single rows bend, and not everywhere, as where a ReLU network is on top"
+    return _bent(look), "single rows bend, and not everywhere, as where a ReLU network is on top"
 
 
 def _noise(look: FirstLookAsker, longest: float, answers: Array) -> float:

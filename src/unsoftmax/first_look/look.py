@@ -56,7 +56,7 @@ class FirstLook:
         nothing."""
         if self.answers is None or self.answers.exact:
             return ""
-        if self.family is Family.TRANSFORMER:
+        if self.family in (Family.TRANSFORMER, Family.ENCODER_BLOCK):
             return (
                 "this looks like a network on top of attention, which is only recovered from exact answers "
                 f"(here: {self.value(Subject.ANSWERS)})"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.answers import Computed, Finding, Subject, identify
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import OracleFault, UsageError, VectorAnswers
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
@@ -34,6 +34,7 @@ __all__ = ["Check", "check"]
 
 _STREAM = 0xC4EC  # keeps this randomness apart from that of targets made from the same small seed
 _NONE = "none of the supported families"
+_SHAPE = "answer shape"
 _BLOCK = "a block of attention and a network (vector answers that bend)"
 _NAMES = {
     Family.SINGLE_HEAD: "one attention head",
@@ -115,12 +116,35 @@ def check(
     >>> found.recoverable, found.looks_like
     (True, 'several attention heads, width 6, exact answers')
     """
+    called = name if name is not None else target
     try:
         asked = _reach(target, width, outputs, vocabulary)
-        ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
+        return _checked(asked, called, width, input_bound, seed)
+    except VectorAnswers as vectors:
+        if outputs is not None:
+            return _silent(vectors)
+        seen = vectors
     except OracleFault as fault:
-        return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
-    called = name if name is not None else target
+        return _silent(fault)
+    oracle = as_oracle(target, outputs=seen.outputs, vocabulary=vocabulary)
+    shape = Finding(_SHAPE, f"vectors of {seen.outputs} numbers", "the target's first answers", seen.queries)
+    asked = _Asked(oracle, _told(vocabulary, seen.outputs), seen.queries, (shape,))
+    return _checked(asked, called, width, input_bound, seed)
+
+
+def _silent(fault: OracleFault) -> Check:
+    return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
+
+
+def _told(vocabulary: int | None, outputs: int | None) -> tuple[str, ...]:
+    """The options that say what a user, or the first answers, told."""
+    said = (("--vocabulary", vocabulary), ("--outputs", outputs))
+    return tuple(f"{option} {number}" for option, number in said if number is not None)
+
+
+def _checked(asked: _Asked, called: object, width: int | None, input_bound: float | None, seed: int) -> Check:
+    """What a target is, asked as its answers ask for."""
+    ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
     if asked.oracle.spec.log_probabilities:
         return replace(_language_model(ledger), command=_command(called, asked, width))
     ledger.watch(seen := AnswerRange())
@@ -157,6 +181,8 @@ def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
     try:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             found = (_tokens if isinstance(ledger.domain, TokenIds) else _rows)(ledger, command, rng)
+    except VectorAnswers:
+        raise
     except OracleFault as fault:
         found = Check(False, "a target that fails on some inputs", str(fault), _after_fault(), "", 0)
     except Stop as stop:
@@ -230,19 +256,19 @@ def _reach(target: object, width: int | None, outputs: int | None, vocabulary: i
     d = width if width is not None else oracle.spec.width
     raw = getattr(oracle, "raw", None) or getattr(oracle, "function", None)
     if outputs is not None or oracle.spec.outputs is not None or d is None or not callable(raw):
-        return _Asked(oracle)
+        return _Asked(oracle, _told(vocabulary, outputs))
     if oracle.spec.domain is not None or oracle.spec.max_length == 1:
-        return _Asked(oracle)
+        return _Asked(oracle, _told(vocabulary, outputs))
     try:
         shape = np.shape(raw(np.zeros((2, 3, d))))
     except Exception:  # the ledger says it better
         return _Asked(oracle)
     if len(shape) == 2 and shape[0] == 2 and shape[1] > 1:
-        seen = Finding("answer shape", f"vectors of {shape[1]} numbers", f"2 sequences gave {shape}", 2)
+        seen = Finding(_SHAPE, f"vectors of {shape[1]} numbers", f"2 sequences gave {shape}", 2)
         m = int(shape[1])
         return _Asked(as_oracle(target, outputs=m), (f"--outputs {m}",), 2, (seen,))
     if len(shape) == 3 and shape[:2] == (2, 3):
-        seen = Finding("answer shape", "one vector a row", f"2 sequences of 3 rows gave {shape}", 2)
+        seen = Finding(_SHAPE, "one vector a row", f"2 sequences of 3 rows gave {shape}", 2)
         m = int(shape[2])
         options = ("--row last", f"--outputs {m}")
         return _Asked(as_oracle(target, outputs=m, row="last"), options, 2, (seen,))
@@ -273,7 +299,8 @@ def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np
         bends=curved and (look.answers is None or look.answers.exact or isinstance(look.answers, Computed)),
         look=look,
     )
-    learner = next(choose(told, None)).learner
+    wanted = Family.ENCODER_BLOCK if name is _BLOCK and known.max_length != 1 else None
+    learner = next(choose(told, wanted)).learner
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
     advice = f"Recover it: usually {expected:,} queries or fewer, by '{learner.claim.title}'."
