@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -104,15 +105,9 @@ class ComputedHeadsLearner:
     rows may not be long; it says so (Unresolved).
     """
 
+    family: ClassVar[Family] = Family.MULTI_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     format: FloatFormat = FloatFormat.FLOAT32
-
-    @property
-    def family(self) -> Family:
-        return Family.MULTI_HEAD
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         from unsoftmax.learners.computed.several_heads import recover_heads

@@ -66,11 +66,8 @@ class ComputedBlockLearner:
     """
 
     family: ClassVar[Family] = Family.ENCODER_BLOCK
+    claim: ClassVar[Claim] = _CLAIM
     format: FloatFormat = FloatFormat.FLOAT32
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         from unsoftmax.learners.computed_block.asking import stored_sequences

@@ -42,7 +42,7 @@ def told_apart(
         rows, offsets = _rows_around(inner, rng)
         rows = FloatFormat.FLOAT32.store(rows)
         answers = ask(rows.reshape(-1, rows.shape[2])).reshape(offsets.shape)
-        predicted = fit.network(inner, scalar=True)(rows.reshape(-1, rows.shape[2])).reshape(offsets.shape)
+        predicted = fit.network(inner)(rows.reshape(-1, rows.shape[2])).reshape(offsets.shape)
         # short rows are known as well as usual ones, and no better
         off = np.abs(answers - predicted) / (rounding * np.maximum(_sizes(fit, inner, rows), usual))
         worst = off.max(axis=1)

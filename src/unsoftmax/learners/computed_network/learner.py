@@ -55,11 +55,8 @@ class ComputedNetworkLearner:
     """
 
     family: ClassVar[Family] = Family.RELU_NETWORK
+    claim: ClassVar[Claim] = _CLAIM
     format: FloatFormat = FloatFormat.FLOAT32
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         from unsoftmax.learners.computed_network.one_row import learn_one_row

@@ -42,7 +42,7 @@ class OneRowNetwork:
         fit, inner = self.fitted.fit, self.fitted.inner
         spread = Spread.of(fit, inner, gauge=len(inner), options=_DENSE)
         for step in spread.draw(count, rng):
-            yield _folded(fit.network(fit.moved(inner, step), scalar=True), bool(inner[:, -1].any()))
+            yield _folded(fit.network(fit.moved(inner, step)), bool(inner[:, -1].any()))
 
 
 def learn_one_row(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> OneRowNetwork:
@@ -68,17 +68,18 @@ def learn_one_row(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> 
         points = held.store(rng.standard_normal((_FRESH, asker.width)))
         answers = ask(points)
         noise = rounding(points, answers)
-        fresh = usual_size(answers - found.fit.network(found.inner, scalar=False)(points)) / noise
+        fresh = usual_size(answers - found.fit.network(found.inner)(points)) / noise
     if max(fresh, found.left) > EXPLAINED:
         raise Unresolved(
             f"{len(found.inner)} neurons leave {max(fresh, found.left):.2g} times the rounding of the answers"
         )
-    model = _folded(found.fit.network(found.inner, scalar=True), bool(found.inner[:, -1].any()))
+    model = _folded(found.fit.network(found.inner), bool(found.inner[:, -1].any()))
     return OneRowNetwork(model, found, noise)
 
 
 def _folded(network: Network, biased: bool) -> ReluNetwork:
-    """The canonical form, without biases and constant where there are none."""
+    """The canonical form, without biases and constant where there are none. network: with one output."""
+    network = network.followed(np.ones(1))
     linear = np.zeros(network.width) if network.linear is None else network.linear
     b, c = (network.b, float(np.asarray(network.c))) if biased else (0.0 * network.b, 0.0)
     return ReluNetwork.from_folds(CanonicalNetwork.of_neurons(network.A, b, network.U, linear, c))

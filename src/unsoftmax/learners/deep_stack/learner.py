@@ -37,6 +37,23 @@ def _queries(size: Size) -> int:
     return curvature + 40 * J * (J + 2 * d) // d + 400 * d + 6000
 
 
+_CLAIM = Claim(
+    title="A deep pre-norm stack of networks: depth collapses at large scale",
+    source="this library; docs/depth.md",
+    assumptions=(
+        Assumption("rows of any size may be sent", "two sizes of huge rows are answered alike"),
+        Assumption("sublayers see normed rows and add to a stream", "huge rows arrive as they are"),
+        Assumption("answers are exact up to rounding", "readings at neighbouring scales agree"),
+        Assumption("one known activation, smooth or ReLU", "second derivatives, or kinks, fit one"),
+        Assumption("all neurons fit beside each other", "second derivatives do not fill all forms"),
+    ),
+    queries=QueryCount("12 q⁴/(d - q) + 40 J(J + 2d)/d + 400 d + 6000, q² = 4.2 J", "upper", _queries),
+    recovers="depth, widths, activation, all weights and biases, eps, the final norm",
+    symmetry="order of neurons; a factor between up and down of gated ones; gains folded in",
+    departs="no theorem of the paper speaks of it; arXiv 2610.09620 leaves an algorithm open",
+)
+
+
 @dataclass(frozen=True)
 class DeepStackLearner:
     """Recovers h <- h + f_l(norm(h)), l = 1..L, from the last stream of single rows.
@@ -50,26 +67,7 @@ class DeepStackLearner:
     """
 
     family: ClassVar[Family] = Family.NETWORK
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(
-            title="A deep pre-norm stack of networks: depth collapses at large scale",
-            source="this library; docs/depth.md",
-            assumptions=(
-                Assumption("rows of any size may be sent", "two sizes of huge rows are answered alike"),
-                Assumption("sublayers see normed rows and add to a stream", "huge rows arrive as they are"),
-                Assumption("answers are exact up to rounding", "readings at neighbouring scales agree"),
-                Assumption("one known activation, smooth or ReLU", "second derivatives, or kinks, fit one"),
-                Assumption("all neurons fit beside each other", "second derivatives do not fill all forms"),
-            ),
-            queries=QueryCount(
-                "12 q⁴/(d - q) + 40 J(J + 2d)/d + 400 d + 6000, q² = 4.2 J", "upper", _queries
-            ),
-            recovers="depth, widths, activation, all weights and biases, eps, the final norm",
-            symmetry="order of neurons; a factor between up and down of gated ones; gains folded in",
-            departs="no theorem of the paper speaks of it; arXiv 2610.09620 leaves an algorithm open",
-        )
+    claim: ClassVar[Claim] = _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         rng = rng.spawn(1)[0]  # later learners draw what they would have drawn without this one

@@ -13,6 +13,7 @@ from unsoftmax.learners.gated_network.gates import find_gates
 from unsoftmax.learners.smooth_network.asks import Asks
 from unsoftmax.learners.smooth_network.curvature import Region, Stencil, survey
 from unsoftmax.learners.smooth_network.hessians import HessianTable, measure_hessians, spread_points
+from unsoftmax.learners.smooth_network.network_fit import FoundNetwork
 from unsoftmax.learners.smooth_network.profiles import Profiles, choose_activation
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, products
 from unsoftmax.models.gated_network import GatedNetwork
@@ -20,7 +21,7 @@ from unsoftmax.models.parts import GELU, GELU_TANH, SIGMOID, SILU, TANH, Activat
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
 
-__all__ = ["GATE_TEST", "FoundGatedNetwork", "find_gated_network"]
+__all__ = ["GATE_TEST", "find_gated_network"]
 
 GATE_TEST = Test("second derivatives span two dimensions a gated unit")
 _CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
@@ -41,18 +42,6 @@ _OPTIONS = RefinementOptions(
 
 
 @dataclass(frozen=True)
-class FoundGatedNetwork:
-    """network: with vector answers. residual: rms of the fit to `answers`. noise: of the answers,
-    absolute."""
-
-    network: GatedNetwork
-    residual: float
-    noise: float
-    points: Array
-    answers: Array
-
-
-@dataclass(frozen=True)
 class _Units:
     """g = steepness·gate and u = other + along·gate on the subspace, with biases; down rows (J, m)."""
 
@@ -63,7 +52,7 @@ class _Units:
     down: Array
 
 
-def find_gated_network(asks: Asks, rng: np.random.Generator) -> FoundGatedNetwork:
+def find_gated_network(asks: Asks, rng: np.random.Generator) -> FoundNetwork[GatedNetwork]:
     """Units up to 0.3·k(k + 1)/2; raises `OutsideClass` or `Unresolved`."""
     region = survey(asks, rng)
     for filled in _FILLED:
@@ -162,7 +151,7 @@ def _whole(asks: Asks, region: Region, table: HessianTable, found: _Units, rng: 
 
 def _fitted(
     asks: Asks, region: Region, activation: Activation, state: Array, rng: np.random.Generator
-) -> FoundGatedNetwork:
+) -> FoundNetwork[GatedNetwork]:
     J, m, k = len(state) // 2, asks.outputs, asks.width
     count = max(int(np.ceil(_SURPLUS * J * (2 * k + 2 + m) / m)), int(1.6 * J)) + 10
     size = region.size if np.isinf(asks.radius) else min(1.3 * region.size, 0.97 * asks.radius)
@@ -175,5 +164,5 @@ def _fitted(
             f"{J} units with {activation.name} leave {refined.rms[-1]:.2g} of answers of size "
             f"{region.scale:.2g}",
         )
-    network = fit.network(refined.state, scalar=False)
-    return FoundGatedNetwork(network, refined.rms[-1], region.noise, fit.points, fit.answers)
+    network = fit.network(refined.state)
+    return FoundNetwork(network, refined.rms[-1], region.noise, fit.points, fit.answers)

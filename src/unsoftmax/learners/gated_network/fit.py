@@ -4,6 +4,7 @@ step."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -28,6 +29,11 @@ class GatedFit:
     activation: Activation
     points: Array
     answers: Array
+
+    @classmethod
+    def of(cls, network: GatedNetwork, points: Array, answers: Array) -> Self:
+        """For a network like this one."""
+        return cls(network.activation, points, answers)
 
     def _extended(self) -> Array:
         return np.column_stack([self.points, np.ones(len(self.points))])
@@ -69,10 +75,9 @@ class GatedFit:
         up = np.column_stack([network.up, network.up_bias])
         return np.concatenate([gate, up / np.linalg.norm(up, axis=1, keepdims=True)])
 
-    def network(self, state: Array, scalar: bool) -> GatedNetwork:
-        """The network of this state; `scalar` for answers that are single numbers."""
+    def network(self, state: Array) -> GatedNetwork:
+        """The network of this state."""
         gate, up = self._halves(state)
         weights = self.weights(state)
-        weights = weights[:, 0] if scalar else weights
         parts = (gate[:, :-1], up[:, :-1], weights[:-1], gate[:, -1], up[:, -1], weights[-1])
         return GatedNetwork(*parts, activation=self.activation)

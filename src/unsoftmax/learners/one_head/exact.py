@@ -85,11 +85,8 @@ class SingleHeadLearner:
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     solver: RangeFinder = field(default_factory=RangeFinder)
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         d = asker.width

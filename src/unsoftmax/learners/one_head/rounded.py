@@ -106,11 +106,8 @@ class RoundedLearner:
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     decimals: int = 2
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         step = 10.0**-self.decimals

@@ -101,12 +101,9 @@ class ToleranceLearner:
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     tau: float | None = None
     solver: BoundedRangeFinder = field(default_factory=BoundedRangeFinder)
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         tau = _told_or_found(self.tau, asker, rng)

@@ -71,6 +71,21 @@ class KnownSubspaces:
         return Learned(MultiHead(heads), self.claim)
 
 
+_HIDDEN = Claim(
+    title="Appendix C: hidden orthogonal subspaces",
+    source="arXiv 2601.16873, Appendix C",
+    assumptions=_ASSUMED,
+    queries=QueryCount(
+        "d(d² + 3d + 2)/2 + d + d²",
+        "upper",
+        lambda size: size.width * (size.width**2 + 5 * size.width + 4) // 2,
+    ),
+    recovers="W and v of every head, to about 1e-7",
+    symmetry="order of heads",
+    departs="finite differences stand for Hessians",
+)
+
+
 @dataclass(frozen=True)
 class HiddenSubspaces:
     """The same with unknown subspaces: second differences of f([u + e_j; e_j]) in u are block diagonal in
@@ -84,24 +99,9 @@ class HiddenSubspaces:
     """
 
     family: ClassVar[Family] = Family.MULTI_HEAD
+    claim: ClassVar[Claim] = _HIDDEN
     step: float = 2e-4
     largest_width: int = 32
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(
-            title="Appendix C: hidden orthogonal subspaces",
-            source="arXiv 2601.16873, Appendix C",
-            assumptions=_ASSUMED,
-            queries=QueryCount(
-                "d(d² + 3d + 2)/2 + d + d²",
-                "upper",
-                lambda size: size.width * (size.width**2 + 5 * size.width + 4) // 2,
-            ),
-            recovers="W and v of every head, to about 1e-7",
-            symmetry="order of heads",
-            departs="finite differences stand for Hessians",
-        )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         d = asker.width

@@ -58,10 +58,7 @@ class Milli2019:
     """
 
     family: ClassVar[Family] = Family.RELU_NETWORK
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
+    claim: ClassVar[Claim] = _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         function, d = one_row_function(asker), asker.width

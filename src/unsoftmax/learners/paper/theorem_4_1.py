@@ -45,11 +45,8 @@ class Theorem41:
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     probes: Literal["gaussian", "structured"] = "gaussian"
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         d = asker.width

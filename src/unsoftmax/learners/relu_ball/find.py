@@ -11,12 +11,11 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_ball.chords import find_kinks
 from unsoftmax.learners.relu_ball.crossed_neurons import Chord, Crossed
 from unsoftmax.learners.smooth_network.asks import Asks, CountedAsks
-from unsoftmax.learners.smooth_network.find import FoundNetwork
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit
+from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit, fit_network
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import RefinementOptions
 
 __all__ = ["KINK_TEST", "find_relu_network"]
 
@@ -48,13 +47,13 @@ _OPTIONS = RefinementOptions(
 
 def find_relu_network(
     asks: Asks, noise: float, rng: np.random.Generator, *, faint: float = 0.0
-) -> FoundNetwork:
+) -> FoundNetwork[Network]:
     """All neurons with a kink inside the ball; the others are part of an affine function.
 
     noise: of the answers. faint: changes of slope that do not count, where the points asked are not quite
     those wanted.
     """
-    best: FoundNetwork | None = None
+    best: FoundNetwork[Network] | None = None
     counted = CountedAsks(asks)
     sample = _Sample.on_shell(counted, 12 * asks.width, rng)
     for _ in range(_RESTARTS):
@@ -280,15 +279,7 @@ def _along_chord(
     return crossed.neurons(noise, neurons.least)
 
 
-def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork:
+def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork[Network]:
     """Orientation by the affine part, then a joint fit of all neurons."""
-    points, answers = sample.points, sample.answers
-    fit = NetworkFit(RELU, points, answers, skip=True)
-    refined = refine(fit, neurons.inner, _OPTIONS)
-    network: Network = fit.network(refined.state, scalar=False)
-    plain = network.without_linear()
-    if plain is not None:
-        fit = NetworkFit(RELU, points, answers, skip=False)
-        refined = refine(fit, np.column_stack([plain.A, plain.b]), _OPTIONS)
-        network = fit.network(refined.state, scalar=False)
-    return FoundNetwork(network, refined.rms[-1], noise, points, answers)
+    fit = NetworkFit(RELU, sample.points, sample.answers, skip=True)
+    return fit_network(fit, neurons.inner, noise, _OPTIONS)

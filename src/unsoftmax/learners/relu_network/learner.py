@@ -97,6 +97,7 @@ class ReluNetworkLearner:
     """
 
     family: ClassVar[Family] = Family.RELU_NETWORK
+    claim: ClassVar[Claim] = _CLAIM
     polish: float = 0.03
     goal: float = 1e-10
     thoroughness: float = 1.0
@@ -115,10 +116,6 @@ class ReluNetworkLearner:
                 f"thoroughness must be above 0 and at most 1e6, not {self.thoroughness!r}; 1 is the default, "
                 "10 finds ten times narrower bumps"
             )
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         found = self.find(asker, rng)

@@ -101,11 +101,8 @@ class MultiHeadLearner:
     """
 
     family: ClassVar[Family] = Family.MULTI_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     attempts: int = 6
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         readout = read_values(asker, known, rng)

@@ -4,7 +4,7 @@ fit."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,15 +17,15 @@ from unsoftmax.learners.smooth_network.hessians import (
     measure_hessians,
     spread_points,
 )
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit, ends_at_rounding
+from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit, fit_network
 from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, rank_activations
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, find_rank_one, products
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.joint_refinement import RefinementOptions
 
-__all__ = ["FoundNetwork", "find_network"]
+__all__ = ["find_network"]
 
 # of all quadratic forms: up to 0.6 the power method found every one of 64 and of 256 neurons
 _FILLED = (0.6, 0.4)
@@ -37,25 +37,9 @@ _OPTIONS = RefinementOptions(
 )
 
 
-@dataclass(frozen=True)
-class FoundNetwork:
-    """network: with vector answers. residual: rms of the fit. noise: of the answers, absolute. points,
-    answers: what it was fitted to."""
-
-    network: Network
-    residual: float
-    noise: float
-    points: Array
-    answers: Array
-
-    @property
-    def precise(self) -> bool:
-        return ends_at_rounding(self.residual, self.answers, self.noise)
-
-
 def find_network(
     asks: Asks, rng: np.random.Generator, candidates: Sequence[Activation] = CANDIDATES
-) -> FoundNetwork:
+) -> FoundNetwork[Network]:
     """Any number of neurons up to 0.6·k(k + 1)/2; raises `OutsideClass` or `Unresolved`.
 
     Steps: a survey of sizes and rounding; Hessians on a subspace, whose span holds a_j a_jᵀ of every neuron
@@ -103,7 +87,7 @@ def _with_directions(
     directions: Array,
     candidates: Sequence[Activation],
     rng: np.random.Generator,
-) -> FoundNetwork | OutsideClass:
+) -> FoundNetwork[Network] | OutsideClass:
     """The network whose neurons have these directions. Of activations that fit nearly alike, the joint fit
     tells which it is."""
     points, bends, outer = _bends(asks, region, table, directions, rng)
@@ -112,7 +96,7 @@ def _with_directions(
         ranked = rank_activations(t, bends, candidates)
     except OutsideClass as stop:
         return stop
-    found: FoundNetwork | None = None
+    found: FoundNetwork[Network] | None = None
     for profiles in ranked:
         inner = np.column_stack([directions * profiles.steepness[:, None] @ table.basis, profiles.bias])
         if len(table.basis) < asks.width:
@@ -192,21 +176,10 @@ def _completed(
 
 def _fitted(
     asks: Asks, region: Region, activation: Activation, inner: Array, rng: np.random.Generator
-) -> FoundNetwork:
-    """Joint refinement with a linear part; then without, where reflected neurons explain it."""
+) -> FoundNetwork[Network]:
     J, m, k = len(inner), asks.outputs, asks.width
     count = max(int(np.ceil(_SURPLUS * (J * (k + 1 + m) / m + k + 1))), int(1.6 * (J + k + 1))) + 10
     size = region.size if np.isinf(asks.radius) else min(1.3 * region.size, 0.97 * asks.radius)
     points = spread_points(rng, count, k, size)
-    answers = asks(points)
-    fit = NetworkFit(activation, points, answers, skip=True)
-    refined = refine(fit, inner, _OPTIONS)
-    inner = refined.state
-    plain = fit.network(inner, scalar=False).without_linear()
-    if plain is not None:
-        fit = NetworkFit(activation, points, answers, skip=False)
-        refined = refine(fit, np.column_stack([plain.A, plain.b]), _OPTIONS)
-        inner = refined.state
-    network = fit.network(inner, scalar=False)
-    residual = refined.rms[-1] if np.isfinite(refined.rms[-1]) else np.inf
-    return FoundNetwork(network, residual, region.noise, points, answers)
+    fit = NetworkFit(activation, points, asks(points), skip=True)
+    return fit_network(fit, inner, region.noise, _OPTIONS)

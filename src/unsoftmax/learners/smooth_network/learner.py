@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -12,12 +12,12 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.gated_network.find import FoundGatedNetwork, find_gated_network
+from unsoftmax.learners.gated_network.find import find_gated_network
 from unsoftmax.learners.gated_network.fit import GatedFit
 from unsoftmax.learners.smooth_network.asks import Asks, rows_of
-from unsoftmax.learners.smooth_network.find import FoundNetwork, find_network
+from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
-from unsoftmax.learners.smooth_network.network_fit import NetworkFit, ends_at_rounding
+from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit
 from unsoftmax.ledger import Asker
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.outcomes import Unresolved
@@ -43,6 +43,24 @@ def _queries(size: Size) -> int:
     return 40 * size.neurons * (size.width + 2) + 400 * size.width + 4000
 
 
+_PLAIN = Claim(
+    title="A two-layer network with a smooth activation from values",
+    source="this library",
+    assumptions=_ASSUMPTIONS,
+    queries=QueryCount("40 J(d + 2) + 400 d + 4000", "upper", _queries),
+    recovers="activation, weights and biases of every neuron, and the affine part",
+    symmetry="order and reflection of neurons",
+    departs="no theorem of the paper speaks of it",
+)
+_GATED = replace(
+    _PLAIN,
+    title="A gated two-layer network from values",
+    queries=QueryCount("80 J(d + 2) + 400 d + 4000", "upper", lambda size: 2 * _queries(size)),
+    recovers="activation, gate, up and down rows of every unit, biases and constant",
+    symmetry="order of units; one scale a unit",
+)
+
+
 @dataclass(frozen=True)
 class SmoothNetworkLearner:
     """Recovers g(x) = Uᵀφ(A x + b) + L x + c from values, φ one of GELU (both forms), SiLU, tanh, softplus.
@@ -54,35 +72,10 @@ class SmoothNetworkLearner:
     """
 
     family: ClassVar[Family] = Family.NETWORK
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(
-            title="A two-layer network with a smooth activation from values",
-            source="this library",
-            assumptions=_ASSUMPTIONS,
-            queries=QueryCount("40 J(d + 2) + 400 d + 4000", "upper", _queries),
-            recovers="activation, weights and biases of every neuron, and the affine part",
-            symmetry="order and reflection of neurons",
-            departs="no theorem of the paper speaks of it",
-        )
+    claim: ClassVar[Claim] = _PLAIN
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
-        asks = rows_of(asker)
-        with asker.phase("network"):
-            found = find_network(asks, rng)
-        network = found.network
-        fresh = _fresh_answers(asker, asks, found, rng)
-        fit = NetworkFit(network.activation, *fresh, network.linear is not None)
-        state = np.column_stack([network.A, network.b])
-        bound = _bound(
-            lambda moved: found.network.distance(fit.network(moved, scalar=False)), fit, state, rng
-        )
-        if asker.outputs is None:
-            linear = None if network.linear is None else network.linear[:, 0]
-            parts = (network.A, network.U[:, 0], network.b, np.asarray(network.c)[0], linear)
-            network = Network(*parts, activation=network.activation)
-        return Learned(network, self.claim, error_bound=bound)
+        return _learned(asker, self.claim, find_network, NetworkFit.of, rng)
 
 
 @dataclass(frozen=True)
@@ -95,66 +88,43 @@ class GatedNetworkLearner:
     """
 
     family: ClassVar[Family] = Family.NETWORK
-
-    @property
-    def claim(self) -> Claim:
-        return Claim(
-            title="A gated two-layer network from values",
-            source="this library",
-            assumptions=_ASSUMPTIONS,
-            queries=QueryCount("80 J(d + 2) + 400 d + 4000", "upper", lambda size: 2 * _queries(size)),
-            recovers="activation, gate, up and down rows of every unit, biases and constant",
-            symmetry="order of units; one scale a unit",
-            departs="no theorem of the paper speaks of it",
-        )
+    claim: ClassVar[Claim] = _GATED
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
-        asks = rows_of(asker)
-        with asker.phase("network"):
-            found = find_gated_network(asks, rng)
-        network = found.network
-        fit = GatedFit(network.activation, *_fresh_answers(asker, asks, found, rng))
-        state = fit.state(network)
-        bound = _bound(
-            lambda moved: found.network.distance(fit.network(moved, scalar=False)), fit, state, rng
+        return _learned(asker, self.claim, find_gated_network, GatedFit.of, rng)
+
+
+Model = TypeVar("Model", Network, GatedNetwork)
+
+
+class _Fit(LeastSquares[Array], Protocol[Model]):
+    def state(self, network: Model) -> Array: ...
+    def network(self, state: Array) -> Model: ...
+
+
+def _learned(
+    asker: Asker,
+    claim: Claim,
+    find: Callable[[Asks, np.random.Generator], FoundNetwork[Model]],
+    fit_of: Callable[[Model, Array, Array], _Fit[Model]],
+    rng: np.random.Generator,
+) -> Learned:
+    """The network, with a bound from answers to which it was not fitted: as many other points, spread over
+    the same sizes. One step of the fit on these alone moves the parameters by their error, to first order."""
+    asks = rows_of(asker)
+    with asker.phase("network"):
+        found = find(asks, rng)
+    if not found.precise:
+        raise Unresolved(
+            f"the joint fit of all neurons stops at {found.residual:.2g}, while answers are exact to "
+            f"{found.noise:.1g}; another seed may start it elsewhere"
         )
-        if asker.outputs is None:
-            network = GatedNetwork(
-                network.gate,
-                network.up,
-                network.down[:, 0],
-                network.gate_bias,
-                network.up_bias,
-                np.asarray(network.c)[0],
-                activation=network.activation,
-            )
-        return Learned(network, self.claim, error_bound=bound)
-
-
-def _fresh_answers(
-    asker: Asker, asks: Asks, found: FoundNetwork | FoundGatedNetwork, rng: np.random.Generator
-) -> tuple[Array, Array]:
-    """As many other points, spread over the same sizes, and their answers. One step of the fit on these alone
-    moves the parameters by their error, to first order."""
-    _check_fit(found.residual, found.answers, found.noise)
-    points = found.points
+    network, points = found.network, found.points
     fresh = spread_points(rng, len(points), points.shape[1], float(np.linalg.norm(points, axis=1).max()))
     with asker.phase("error bound"):
-        return fresh, asks(fresh)
-
-
-def _bound(
-    off: Callable[[Array], float], fit: LeastSquares[Array], state: Array, rng: np.random.Generator
-) -> float:
-    """How far the parameters may be off, by answers to which they were not fitted. off: the distance of the
-    network with another state."""
+        fit = fit_of(network, fresh, asks(fresh))
+    state = fit.state(network)
     errors = likely_errors(fit, state, rng, _ONE_STEP, _DRAWS)
-    return _SAFETY * max(EPS, *(off(fit.moved(state, error)) for error in errors))
-
-
-def _check_fit(residual: float, answers: Array, noise: float) -> None:
-    if not ends_at_rounding(residual, answers, noise):
-        raise Unresolved(
-            f"the joint fit of all neurons stops at {residual:.2g}, while answers are exact to {noise:.1g}; "
-            "another seed may start it elsewhere"
-        )
+    off = max(EPS, *(network.distance(fit.network(fit.moved(state, error))) for error in errors))
+    whole = network.followed(np.ones(1)) if asker.outputs is None else network
+    return Learned(whole, claim, error_bound=_SAFETY * off)

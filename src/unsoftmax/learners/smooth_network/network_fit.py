@@ -3,24 +3,41 @@ step."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts import Activation
-from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
+from unsoftmax.models.row_network import RowNetwork
+from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, RefinementOptions, refine
 
-__all__ = ["NetworkFit", "ProjectedJacobian", "ends_at_rounding"]
+__all__ = ["FoundNetwork", "NetworkFit", "ProjectedJacobian", "fit_network"]
 
 _PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
 
 
-def ends_at_rounding(residual: float, answers: Array, noise: float) -> bool:
-    """Whether a fit ends near the rounding of the answers: one that stops far above it is a local minimum, or
-    has another activation."""
-    return residual <= max(_PRECISE * rms(answers), 30.0 * noise)
+Model = TypeVar("Model", bound=RowNetwork)
+
+
+@dataclass(frozen=True)
+class FoundNetwork(Generic[Model]):
+    """network: with vector answers. residual: rms of the fit. noise: of the answers, absolute. points,
+    answers: what it was fitted to."""
+
+    network: Model
+    residual: float
+    noise: float
+    points: Array
+    answers: Array
+
+    @property
+    def precise(self) -> bool:
+        """Whether the fit ends near the rounding of the answers: one that stops far above it is a local
+        minimum, or has another activation."""
+        return self.residual <= max(_PRECISE * rms(self.answers), 30.0 * self.noise)
 
 
 @dataclass(frozen=True)
@@ -35,6 +52,11 @@ class NetworkFit:
     points: Array
     answers: Array
     skip: bool
+
+    @classmethod
+    def of(cls, network: Network, points: Array, answers: Array) -> Self:
+        """For a network like this one."""
+        return cls(network.activation, points, answers, network.linear is not None)
 
     @property
     def outputs(self) -> int:
@@ -65,14 +87,29 @@ class NetworkFit:
         outer = self.weights(inner)[: len(inner)]
         return ProjectedJacobian(X, slopes, outer, np.linalg.qr(self.features(inner))[0])
 
-    def network(self, inner: Array, scalar: bool) -> Network:
-        """The network of these inner weights; `scalar` for answers that are single numbers."""
-        J, weights = len(inner), self.weights(inner)
+    def state(self, network: Network) -> Array:
+        """The inner weights of a network."""
+        return np.column_stack([network.A, network.b])
+
+    def network(self, state: Array) -> Network:
+        """The network of these inner weights."""
+        J, weights = len(state), self.weights(state)
         outer, rest = weights[:J], weights[J:]
-        if scalar:
-            outer, rest = outer[:, 0], rest[:, 0]
         linear = rest[:-1] if self.skip else None
-        return Network(inner[:, :-1], outer, inner[:, -1], rest[-1], linear, activation=self.activation)
+        return Network(state[:, :-1], outer, state[:, -1], rest[-1], linear, activation=self.activation)
+
+
+def fit_network(
+    fit: NetworkFit, inner: Array, noise: float, options: RefinementOptions
+) -> FoundNetwork[Network]:
+    """Joint refinement with a linear part; then without, where reflected neurons explain it."""
+    refined = refine(fit, inner, options)
+    plain = fit.network(refined.state).without_linear()
+    if plain is not None:
+        fit = replace(fit, skip=False)
+        refined = refine(fit, fit.state(plain), options)
+    residual = refined.rms[-1] if np.isfinite(refined.rms[-1]) else np.inf
+    return FoundNetwork(fit.network(refined.state), residual, noise, fit.points, fit.answers)
 
 
 @dataclass(frozen=True)

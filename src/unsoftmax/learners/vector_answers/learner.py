@@ -70,11 +70,8 @@ class VectorOutputsLearner:
     """
 
     family: ClassVar[Family] = Family.SINGLE_HEAD
+    claim: ClassVar[Claim] = _CLAIM
     attempts: int = 4
-
-    @property
-    def claim(self) -> Claim:
-        return _CLAIM
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         V, c = read_vector_values(asker)
