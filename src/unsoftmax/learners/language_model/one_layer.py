@@ -19,11 +19,12 @@ from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.learners.language_model.plain_layer import PlainLayer
 from unsoftmax.learners.language_model.slow_planes import settle_slow_planes
+from unsoftmax.learners.language_model.stages import LayerStages
 from unsoftmax.learners.language_model.unembedding import Unembedding, UnembeddingLearner
 from unsoftmax.meters.language_model.attention_outputs import AttentionOutputs
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.network_values import NetworkValues
-from unsoftmax.meters.language_model.precision import FLOAT64, Precision, measure_precision, rows_are_rounded
+from unsoftmax.meters.language_model.precision import measure_precision, rows_are_rounded
 from unsoftmax.meters.language_model.prompts import Prompts, in_float32
 from unsoftmax.meters.language_model.value_path import ValuePath, measure_value_path
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
@@ -142,20 +143,8 @@ def _layer_of(
     return PlainLayer(prompts, found, rng, parts)
 
 
-@dataclass
-class _OneLayer:
+class _OneLayer(LayerStages):
     """The stages after the unembedding."""
-
-    prompts: Prompts
-    first: RecoveredPart[Unembedding]
-    rng: np.random.Generator
-    parts: dict[str, RecoveredPart[object]]
-    precision: Precision = FLOAT64
-
-    @property
-    def unembedding(self) -> Unembedding:
-        """What the first stage found."""
-        return self.first.value
 
     @property
     def _spare(self) -> float:
@@ -229,15 +218,15 @@ class _OneLayer:
         bounds = {name: self._bound(difference) for name, difference in bounds.items()}
         gates = GatedNetwork(found.gate, found.up, found.down)
         gauge = "order of neurons; one factor between up and down of each; gains of norms are folded in"
-        self._keep(
+        self.keep(
             "value-path",
             found.value_path,
             bounds["value-path"],
             "none; the gain of the first norm is folded in",
             certificate,
         )
-        self._keep("network", gates, bounds["network"], gauge, certificate)
-        self._keep("eps", np.exp(found.log_eps), bounds["eps"], "none", certificate)
+        self.keep("network", gates, bounds["network"], gauge, certificate)
+        self.keep("eps", np.exp(found.log_eps), bounds["eps"], "none", certificate)
         return found, max(bounds.values())
 
     def _network_start(self, state: HiddenState, path: ValuePath) -> OneRowState:
@@ -306,8 +295,8 @@ class _OneLayer:
             "order of heads and groups; values and outputs of a group up to an invertible matrix; queries "
             "and keys of a group up to one complex factor a rotary plane"
         )
-        self._keep("heads", found.attention, bound, gauge, certificate)
-        self._keep("rotary-base", float(np.exp(found.log_theta)), bound, "none", certificate)
+        self.keep("heads", found.attention, bound, gauge, certificate)
+        self.keep("rotary-base", float(np.exp(found.log_theta)), bound, "none", certificate)
         return found.attention, float(np.exp(found.log_theta)), bound
 
     def _heads_fit(
@@ -343,9 +332,6 @@ class _OneLayer:
     def _bound(self, difference: float) -> float:
         """Of the difference of two fits, and of the error of the unembedding, which both share."""
         return _SAFETY * max(difference, EPS) + self.first.certificate.relative
-
-    def _keep(self, name: str, value: object, bound: float, gauge: str, certificate: PartCertificate) -> None:
-        self.parts[name] = RecoveredPart(name, value, bound, gauge, certificate)
 
 
 def _canonical_network(state: OneRowState) -> GatedNetwork:

@@ -4,7 +4,7 @@ biases."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -13,15 +13,14 @@ from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.families import Family
 from unsoftmax.learners.encoder_block.pre_norm_rows import centre_row
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
-from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
+from unsoftmax.learners.language_model.parts import PartCertificate
 from unsoftmax.learners.language_model.plain_fit import Answered, LastPositionFit, PlainFit, PlainState
 from unsoftmax.learners.language_model.plain_rows import COPIES, read_plain_rows
 from unsoftmax.learners.language_model.plain_start import find_plain_heads, find_plain_network, rows_of_state
-from unsoftmax.learners.language_model.unembedding import Unembedding
+from unsoftmax.learners.language_model.stages import LayerStages
 from unsoftmax.meters.language_model.last_stream import LastStream, measure_last_eps
 from unsoftmax.meters.language_model.position_rows import measure_position
-from unsoftmax.meters.language_model.precision import FLOAT64, Precision, rows_are_rounded
-from unsoftmax.meters.language_model.prompts import Prompts
+from unsoftmax.meters.language_model.precision import rows_are_rounded
 from unsoftmax.meters.language_model.seen_rows import SeenRows
 from unsoftmax.models.language_model import (
     Attention,
@@ -63,20 +62,8 @@ _NEWTON = RefinementOptions(iterations=60, damping=1e-6, least_damping=1e-14, im
 _ONE_STEP = RefinementOptions(iterations=1, damping=1e-12, improvement=0.0, dense_limit=9000)
 
 
-@dataclass
-class PlainLayer:
+class PlainLayer(LayerStages):
     """The stages after the unembedding."""
-
-    prompts: Prompts
-    first: RecoveredPart[Unembedding]
-    rng: np.random.Generator
-    parts: dict[str, RecoveredPart[object]]
-    precision: Precision = FLOAT64
-
-    @property
-    def unembedding(self) -> Unembedding:
-        """What the first stage found."""
-        return self.first.value
 
     def learn(self) -> tuple[LanguageModel, float]:
         state = SeenRows(self.prompts, self.unembedding.matrix, self.unembedding.norm)
@@ -293,7 +280,7 @@ class PlainLayer:
         table = model.positions.table if isinstance(model.positions, LearnedPositions) else np.zeros((1, d))
         found["positions"] = (table, "the mean of a row, which no norm sees")
         for name, (value, gauge) in found.items():
-            self.parts[name] = RecoveredPart(name, value, bound, gauge, certificate)
+            self.keep(name, value, bound, gauge, certificate)
 
 
 def _insist(attempt: Callable[[], State]) -> State:
