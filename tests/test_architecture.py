@@ -16,6 +16,7 @@ import unsoftmax
 SOURCE = Path(unsoftmax.__file__).parent
 ROOMS = [
     "arrays",
+    "closing",
     "late_scipy",
     "float_formats",
     "errors",

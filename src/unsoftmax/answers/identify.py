@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from unsoftmax.answers import kinds
 from unsoftmax.answers.along_rays import (
     Segments,
     ask_rows,
@@ -28,21 +29,6 @@ from unsoftmax.answers.arithmetic import (
 )
 from unsoftmax.answers.cast_rows import cast_format, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
-from unsoftmax.answers.kinds import (
-    NO_LIMITS,
-    Answers,
-    Clipped,
-    Computed,
-    Constant,
-    Exact,
-    Labels,
-    Noisy,
-    Rounded,
-    Stored,
-    Unsteady,
-    Within,
-    limits_in_words,
-)
 from unsoftmax.answers.looks_exact import CANCELS
 from unsoftmax.arrays import Array, rms
 from unsoftmax.errors import NonFiniteAnswers
@@ -85,7 +71,7 @@ class Identified:
     """The kind of answers, what was seen of it, and what seeing it cost. bends: single rows are not answered
     affinely."""
 
-    answers: Answers
+    answers: kinds.Answers
     evidence: str
     queries: int = 0
     bends: bool = False
@@ -141,8 +127,8 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         beside = look_beside_others(asker, rng.spawn(1)[0], farthest) if short else None
         if beside is not None and beside.alike and beside.stored is not None:
             text = f"{text}, and pairs of rows otherwise, in {beside.stored} numbers: what heads show cancels"
-            return Identified(Computed(beside.stored, beside.stored.unit), text)
-        return Identified(Constant(float(near.all[0])), text)
+            return Identified(kinds.Computed(beside.stored, beside.stored.unit), text)
+        return Identified(kinds.Constant(float(near.all[0])), text)
     if near.values == 2 and (found := _labels(asker, rng, near, farthest)) is not None:
         return found
     if near.repeats and smallest_format(near.all) is FloatFormat.FLOAT16:
@@ -163,12 +149,12 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         return _clipped(_inside(asker, rng, farthest, found), clip)
     if float(np.abs(near.all).max()) < CANCELS * near.size:
         text = f"single rows are answered zero to {float(np.abs(near.all).max()):.1g}, which is rounding"
-        return Identified(Exact(), text)
+        return Identified(kinds.Exact(), text)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
     found = _off_lines(asker, rng, near.size, straight, clip)
     largest_far = float(np.abs(near.all).max()) * max(1.0, straight / near.size)
-    if isinstance(found.answers, Within) and found.answers.tau < _ROUNDED * largest_far:
+    if isinstance(found.answers, kinds.Within) and found.answers.tau < _ROUNDED * largest_far:
         found = _inside(asker, rng, farthest, found)
     elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
         found = cast  # on its grid of rows, such a function is as exact as any
@@ -177,7 +163,7 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
 
 def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Identified) -> Identified:
     """Whether answers that are off are so because every step inside the target rounds."""
-    if isinstance(found.answers, Rounded):
+    if isinstance(found.answers, kinds.Rounded):
         return found
     seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
     if seen.format is None and seen.bends:
@@ -185,18 +171,18 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
         if nearby.format is not None:
             beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
             bends = beside is None or not beside.straight
-            return Identified(Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
+            return Identified(kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
-        if isinstance(found.answers, Stored) and not seen.bends:
+        if isinstance(found.answers, kinds.Stored) and not seen.bends:
             return found
         cast = identify_cast_rows(asker, rng.spawn(1)[0])
         stored = (
             cast is not None
-            and isinstance(cast.answers, Computed)
-            and found.answers == Stored(cast.answers.format)
+            and isinstance(cast.answers, kinds.Computed)
+            and found.answers == kinds.Stored(cast.answers.format)
         )
         return found if cast is None or stored else cast
-    return Identified(Computed(seen.format, seen.noise), seen.sentence)
+    return Identified(kinds.Computed(seen.format, seen.noise), seen.sentence)
 
 
 def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | None:
@@ -212,7 +198,9 @@ def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | N
         even = 0.0 if short is FloatFormat.FLOAT32 else even_part(asker, rng, longest)
     text = f"every row is answered as the same row in {short}"
     bends = noise > MOST_UNITS * short.unit or even > _EVEN_UNITS * short.unit
-    return Identified(Computed(short, short.unit if bends else noise), text, asker.bill.total - before, bends)
+    return Identified(
+        kinds.Computed(short, short.unit if bends else noise), text, asker.bill.total - before, bends
+    )
 
 
 def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
@@ -272,7 +260,7 @@ def look_beside_others(asker: Asker, rng: np.random.Generator, longest: float) -
 
 def _clipped(found: Identified, clip: tuple[float, float] | None) -> Identified:
     """The same answers between limits, where there are any."""
-    return found if clip is None else replace(found, answers=Clipped(clip, found.answers))
+    return found if clip is None else replace(found, answers=kinds.Clipped(clip, found.answers))
 
 
 def _look_near(asker: Asker, rng: np.random.Generator, farthest: float) -> _Near:
@@ -298,9 +286,13 @@ def _short_numbers(answers: Array) -> Identified | None:
     if short is not None and np.abs(answers).max() > 2.0 ** (short.mantissa_bits + 1):
         decimals = None  # large numbers of a format are whole without being rounded
     if decimals == 0 or (decimals is not None and short is None):
-        kind = Rounded(decimals)
+        kind = kinds.Rounded(decimals)
         return Identified(kind, f"{len(answers)} answers are whole multiples of {kind.step:g}")
-    return None if short is None else Identified(Stored(short), f"{len(answers)} answers are {short} numbers")
+    return (
+        None
+        if short is None
+        else Identified(kinds.Stored(short), f"{len(answers)} answers are {short} numbers")
+    )
 
 
 def _off_lines(
@@ -308,18 +300,23 @@ def _off_lines(
 ) -> Identified:
     """Answers that repeat and use all digits: exact where they lie on lines, else off by a tolerance."""
     deviations, level = deviations_from_lines(asker, rng, size, straight, clip)
-    if not len(deviations) and clip is not None and NO_LIMITS[0] < clip[0] and clip[1] < NO_LIMITS[1]:
-        return Identified(Labels(), "hardly an answer lies between the lowest and the highest one")
+    if (
+        not len(deviations)
+        and clip is not None
+        and kinds.NO_LIMITS[0] < clip[0]
+        and clip[1] < kinds.NO_LIMITS[1]
+    ):
+        return Identified(kinds.Labels(), "hardly an answer lies between the lowest and the highest one")
     if not len(deviations):  # no labels, which have two values: a function that is flat around zero
-        return Identified(Exact(), "short rows get one answer, and longer ones others, with all digits")
+        return Identified(kinds.Exact(), "short rows get one answer, and longer ones others, with all digits")
     worst = float(np.ptp(deviations)) / 2  # the line's own error shifts all of them alike
     text = f"answers repeat, use all digits and lie on lines to {worst:.1g}"
-    text = text if clip is None else limits_in_words(clip)
+    text = text if clip is None else kinds.limits_in_words(clip)
     if worst <= rounding_of(level, asker.width):
-        return Identified(Exact(), text)
+        return Identified(kinds.Exact(), text)
     bends = Segments(asker, 0.3 * size * random_rows(rng, 3, asker.width))
     if bends.straight(worst):
-        return Identified(Exact(), text)
+        return Identified(kinds.Exact(), text)
     rows = straight * random_rows(rng, 3, asker.width)
     far = 0.0 if clip is not None else far_deviation(asker, rng, rows)
     if far > _CURVED * worst:
@@ -327,15 +324,15 @@ def _off_lines(
         bends = Segments(asker, 0.99 * rows)
     if bends.moves and bends.rounded:
         text = "answers repeat, use all digits and lie on lines along short segments"
-        return Identified(Exact(), text if clip is None else limits_in_words(clip))
+        return Identified(kinds.Exact(), text if clip is None else kinds.limits_in_words(clip))
     if bends.moves and max(worst, far) > _CURVED * bends.largest:
         text = (
             f"{len(deviations)} answers repeat, but lie up to {bends.largest:.2g} off lines along short "
             "segments; along whole rays they bend"
         )
-        return Identified(Within(_COVER * bends.largest), text)
+        return Identified(kinds.Within(_COVER * bends.largest), text)
     text = f"{len(deviations)} answers repeat, but lie up to {worst:.2g} off a line"
-    return Identified(Within(_COVER * max(worst, far)), text)
+    return Identified(kinds.Within(_COVER * max(worst, far)), text)
 
 
 def _noise(asker: Asker, near: _Near, clip: tuple[float, float] | None) -> Identified:
@@ -344,7 +341,7 @@ def _noise(asker: Asker, near: _Near, clip: tuple[float, float] | None) -> Ident
     thrice = near.thrice
     inside = (thrice.min(axis=0) > low) & (thrice.max(axis=0) < high)
     if not inside.any():
-        return Identified(Labels(), "hardly an answer lies between the lowest and the highest one")
+        return Identified(kinds.Labels(), "hardly an answer lies between the lowest and the highest one")
     row = int(np.flatnonzero(inside)[0])
     again = np.concatenate([ask_rows(asker, near.rows[row : row + 1]) for _ in range(_REPEATS)])
     steps = np.diff(np.concatenate([thrice[:, row], again]))
@@ -353,11 +350,11 @@ def _noise(asker: Asker, near: _Near, clip: tuple[float, float] | None) -> Ident
             f"a row asked {len(steps) + 1} times was answered {thrice[0, row]:.9g} at first and "
             f"{again[-1]:.9g} at last, never turning back"
         )
-        return Identified(Unsteady(), text)
+        return Identified(kinds.Unsteady(), text)
     apart = np.concatenate([(thrice - thrice.mean(axis=0))[:, inside].ravel(), again - again.mean()])
     sigma = float(np.sqrt(np.sum(apart**2) / (len(apart) - int(inside.sum()) - 1)))
     text = f"the same row is answered differently, with a standard deviation of {sigma:.2g}"
-    return Identified(Noisy(sigma), text)
+    return Identified(kinds.Noisy(sigma), text)
 
 
 def _labels(asker: Asker, rng: np.random.Generator, near: _Near, farthest: float) -> Identified | None:
@@ -371,17 +368,17 @@ def _labels(asker: Asker, rng: np.random.Generator, near: _Near, farthest: float
     labels = ask_rows(asker, near.rows[:1] * sizes[:, None]) == values[1]
     turns = int(np.count_nonzero(np.diff(labels)))
     if near.repeats and turns == 0:
-        return Identified(Labels(middle=middle), seen)
+        return Identified(kinds.Labels(middle=middle), seen)
     more = rng.uniform(0.5, 2.0, _MORE_ON_RAY)
     if near.repeats:
         more[:_SAME_RAY] = sizes
     again = ask_rows(asker, near.rows[:1] * more[:, None]) == values[1]
     if near.repeats and bool((again[:_SAME_RAY] == labels).all()):
         text = f"{seen}, and along a ray the label turns {turns} times, at the same places when asked again"
-        return Identified(Labels(middle=middle), text)
+        return Identified(kinds.Labels(middle=middle), text)
     flip = _flipped(np.append(labels, again)[np.argsort(np.append(sizes, more))])
     text = f"{seen}, and the same ray is labelled both ways, {flip:.1%} of the time"
-    return Identified(Labels(flip, middle), text)
+    return Identified(kinds.Labels(flip, middle), text)
 
 
 def _flipped(labels: NDArray[np.bool_]) -> float:

@@ -9,10 +9,10 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 
+from unsoftmax.closing import Closing
 from unsoftmax.errors import LedgerFault, LedgerRefused
 from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, reason_of, verify
 from unsoftmax.ledger.journal import Entry
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 _WORDS = {"target": "target", "seed": "seed", "learner": "learner"}
 
 
-class SqliteJournal:
+class SqliteJournal(Closing):
     """Answers in a SQLite file, appended batch by batch, each safe on disk before `record` returns.
 
     The file is bound to `binding` (target, seed, learner, options): opening it for anything else is refused
@@ -165,9 +165,3 @@ class SqliteJournal:
         self._reserve.release()
         self._db.close()
         self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -11,13 +11,14 @@ from queue import SimpleQueue
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.closing import Closing
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.base import Oracle, checked_answers
 
 __all__ = ["Pool"]
 
 
-class Pool:
+class Pool(Closing):
     """Answers come from whichever copy is free, in the order of the questions.
 
     A batch is cut into pieces of `piece` sequences, whatever the number of copies. So a pool of eight gives
@@ -85,9 +86,3 @@ class Pool:
         """Ends the threads; the copies stay open."""
         if self._threads is not None:
             self._threads.shutdown()
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from typing import IO, Self
+from typing import IO
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.child_processes import undisturbed_children
+from unsoftmax.closing import Closing
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
 from unsoftmax.oracles.base import OracleSpec
 
@@ -27,7 +28,7 @@ _MAGIC = 0x756E736F66746D78
 _REFUSED, _NOT_FINITE = -1, -2  # instead of the number of answers: a message follows
 
 
-class SeparateProcess:
+class SeparateProcess(Closing):
     """Runs a named target (`demo:...`, a file, `package.module:callable`) in a child process and asks it
     through pipes.
 
@@ -84,12 +85,6 @@ class SeparateProcess:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _receive(self, size: int) -> bytes:
         content = self._from.read(size)

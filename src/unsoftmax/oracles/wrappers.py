@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import blake2b
+from typing import ClassVar
 
 import numpy as np
 
@@ -25,15 +26,17 @@ __all__ = [
 
 
 class _Wrapper:
-    """Answers of `inner`, changed by `_change`; the spec is the inner one unless a subclass says
-    otherwise."""
+    """Answers of `inner`, changed by `_change`; the spec is the inner one unless a subclass says otherwise.
+    draws: whether it changes them afresh at every query."""
+
+    draws: ClassVar[bool] = False
 
     def __init__(self, inner: Oracle) -> None:
         self.inner = inner
 
     @property
     def spec(self) -> OracleSpec:
-        return self.inner.spec
+        return replace(self.inner.spec, deterministic=False) if self.draws else self.inner.spec
 
     def __call__(self, batch: Array, /) -> Array:
         return self._change(batch, self.inner(batch))
@@ -63,16 +66,14 @@ class FlippedLabels(Labels):
     0.8
     """
 
+    draws = True
+
     def __init__(self, inner: Oracle, flip: float, seed: int = 0) -> None:
         super().__init__(inner)
         if not 0.0 <= flip < 0.5:
             raise UsageError(f"a label may be flipped with a probability from 0 to below 0.5, not {flip!r}")
         self.flip = float(flip)
         self._rng = np.random.default_rng(seed)
-
-    @property
-    def spec(self) -> OracleSpec:
-        return replace(self.inner.spec, deterministic=False)
 
     def _change(self, batch: Array, answers: Array) -> Array:
         labels = super()._change(batch, answers)
@@ -173,16 +174,14 @@ class Noisy(_Wrapper):
     True
     """
 
+    draws = True
+
     def __init__(self, inner: Oracle, sigma: float, seed: int = 0) -> None:
         super().__init__(inner)
         if not (np.isfinite(sigma) and sigma >= 0):
             raise UsageError(f"sigma must be a finite number >= 0, not {sigma!r}")
         self.sigma = float(sigma)
         self._rng = np.random.default_rng(seed)
-
-    @property
-    def spec(self) -> OracleSpec:
-        return replace(self.inner.spec, deterministic=False)
 
     def _change(self, batch: Array, answers: Array) -> Array:
         return answers + self.sigma * self._rng.standard_normal(answers.shape)

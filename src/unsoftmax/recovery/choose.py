@@ -9,20 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
-from unsoftmax.answers import (
-    Answers,
-    Clipped,
-    Computed,
-    Constant,
-    Exact,
-    Labels,
-    Noisy,
-    Rounded,
-    Stored,
-    Subject,
-    Unsteady,
-    Within,
-)
+from unsoftmax.answers import Answers, Subject, kinds
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
@@ -97,27 +84,29 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
     >>> [type(choice.learner).__name__ for choice in choose(Known(), None)]
     ['SingleHeadLearner', 'MultiHeadLearner', 'TransformerLearner']
     """
-    inside = known.answers.inner if isinstance(known.answers, Clipped) and known.bends else known.answers
-    if isinstance(inside, Computed) and (known.bends or wanted is Family.ENCODER_BLOCK):
+    inside = (
+        known.answers.inner if isinstance(known.answers, kinds.Clipped) and known.bends else known.answers
+    )
+    if isinstance(inside, kinds.Computed) and (known.bends or wanted is Family.ENCODER_BLOCK):
         yield from _for_computed(inside, known, wanted)  # limits are flat pieces of a function that bends
         return
-    if isinstance(known.answers, Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
+    if isinstance(known.answers, kinds.Computed) and wanted in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
         yield Choice(learner_for_answers(known.answers))
         return
     if known.outputs is not None:
         yield from _for_vectors(known, wanted)
         return
     match known.answers:
-        case None | Exact() | Constant():
+        case None | kinds.Exact() | kinds.Constant():
             yield from _for_exact(known, wanted)
-        case Unsteady():
+        case kinds.Unsteady():
             raise OutsideClass(REPEAT_TEST, _evidence(known))
-        case Stored(FloatFormat.FLOAT32) if wanted in (None, Family.MULTI_HEAD):
+        case kinds.Stored(FloatFormat.FLOAT32) if wanted in (None, Family.MULTI_HEAD):
             # several heads know by themselves how well float32 answers tell
             if wanted is None:
                 yield Choice(learner_for_answers(known.answers))
             yield Choice(_learner_of(Family.MULTI_HEAD))
-        case Clipped(inner=Exact() | Constant()) if wanted in (None, *_MAY_STOP_GROWING):
+        case kinds.Clipped(inner=kinds.Exact() | kinds.Constant()) if wanted in (None, *_MAY_STOP_GROWING):
             # exact answers that stop growing are a clipped head, a ReLU network with flat pieces, or a sum of
             # activations that saturate
             if wanted is None and known.max_length != 1:
@@ -133,7 +122,7 @@ def choose(known: Known, wanted: Family | None) -> Iterator[Choice]:
             yield Choice(learner_for_answers(known.answers))
 
 
-def _for_computed(answers: Computed, known: Known, wanted: Family | None) -> Iterator[Choice]:
+def _for_computed(answers: kinds.Computed, known: Known, wanted: Family | None) -> Iterator[Choice]:
     """Functions that bend, whose steps round."""
     if known.outputs is None and (known.max_length == 1 or wanted is Family.RELU_NETWORK):
         from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
@@ -231,41 +220,41 @@ def _learner_of(family: Family) -> Learner:
 def learner_for_answers(answers: Answers) -> Learner:
     """The learner of one head for a kind of answers.
 
-    >>> learner_for_answers(Rounded(2))
+    >>> learner_for_answers(kinds.Rounded(2))
     RoundedLearner(decimals=2)
     """
     match answers:
-        case Exact() | Constant():
+        case kinds.Exact() | kinds.Constant():
             return SingleHeadLearner()
-        case Clipped(bounds, inner):
+        case kinds.Clipped(bounds, inner):
             from unsoftmax.learners.one_head.clipped import ClippedLearner
 
             return ClippedLearner(bounds, learner_for_answers(inner))
-        case Noisy(sigma):
+        case kinds.Noisy(sigma):
             from unsoftmax.learners.one_head.noisy import NoiseLearner
 
             return NoiseLearner(sigma)
-        case Rounded(decimals):
+        case kinds.Rounded(decimals):
             from unsoftmax.learners.one_head.rounded import RoundedLearner
 
             return RoundedLearner(decimals)
-        case Labels(flip, middle):
+        case kinds.Labels(flip, middle):
             from unsoftmax.learners.one_head.labels import LabelLearner
 
             return LabelLearner(_BITS_FLIPPED if flip else _BITS, flip, middle)
-        case Stored(short):
+        case kinds.Stored(short):
             from unsoftmax.learners.one_head.low_precision import LowPrecisionLearner
 
             return LowPrecisionLearner(short)
-        case Computed(short):
+        case kinds.Computed(short):
             from unsoftmax.learners.computed.learner import ComputedHeadsLearner
 
             return ComputedHeadsLearner(short)
-        case Within(tau):
+        case kinds.Within(tau):
             from unsoftmax.learners.one_head.within_tolerance import ToleranceLearner
 
             return ToleranceLearner(tau)
-        case Unsteady():
+        case kinds.Unsteady():
             raise OutsideClass(REPEAT_TEST, "answers change as time goes on")
         case _:
             assert_never(answers)

@@ -6,8 +6,9 @@ import socket
 import threading
 from contextlib import suppress
 from http.server import ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
+from unsoftmax.closing import Closing
 from unsoftmax.serve.guarded import GuardedHandler
 from unsoftmax.serve.limits import Limits, MemoryBudget
 
@@ -86,7 +87,7 @@ class Listener(ThreadingHTTPServer):
         """A client that has gone is not reported."""
 
 
-class Listening:
+class Listening(Closing):
     """What servers share: a listener in a thread of its own, until `close`."""
 
     _listener: Listener
@@ -105,9 +106,3 @@ class Listening:
         self._listener.server_close()
         self._listener.end_connections()
         self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

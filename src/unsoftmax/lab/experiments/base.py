@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -45,6 +45,11 @@ class Check:
     claim: str
     measured: str
     holds: bool
+
+    @classmethod
+    def of_all_runs(cls, claim: str, holds: bool) -> Self:
+        """A claim about each run by itself."""
+        return cls(claim, "in every run" if holds else "not in every run", holds)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ def learn_raw(learner: Learner, target: Model | Oracle, seed: int) -> tuple[Any,
     return learned.model, ledger.bill.total, ""
 
 
-def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int | None = None) -> SingleHead:
+def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0) -> SingleHead:
     """A head with |v| = 1, least non-zero |v_i| equal to `mu`, and |W| = `norm` in the Frobenius norm.
 
     Where d entries of size mu are longer than 1, only as many as fit are not zero.
@@ -114,11 +119,7 @@ def head_with_margin(d: int, seed: int, *, mu: float, norm: float = 1.0, r: int 
     (0.5, 2, 1.0)
     """
     rng = np.random.default_rng([seed, d, 0x3A])
-    W = (
-        rng.standard_normal((d, d))
-        if r is None
-        else rng.standard_normal((d, r)) @ rng.standard_normal((r, d))
-    )
+    W = rng.standard_normal((d, d))
     nonzero = rng.permutation(d)[: max(1, int(min(d, 1.0 / mu**2 + 1e-9)))]
     least = min(mu, 1.0) if len(nonzero) > 1 else 1.0
     squares = np.zeros(d)

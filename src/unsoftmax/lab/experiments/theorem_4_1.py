@@ -46,7 +46,7 @@ def _run(fast: bool, seed: int) -> Findings:
     return Findings(
         tables=(grid, saturation),
         checks=(
-            Check("exactly d + d² queries", "in every run" if exact_bill else "not in every run", exact_bill),
+            Check.of_all_runs("exactly d + d² queries", exact_bill),
             Check(
                 "W and v exactly (scores of size 1, float64)",
                 f"worst relative error {max(row[5] for row in rows):.1e}",

@@ -88,11 +88,7 @@ def _run(fast: bool, seed: int) -> Findings:
         tables=(Table("success", columns, tuple(rows)), price),
         checks=(
             Check("C·r·2d Gaussian pairs suffice with high probability", threshold, reached),
-            Check(
-                "exactly d + ⌈C·r·2d⌉ queries",
-                "in every run" if exact_bill else "not in every run",
-                exact_bill,
-            ),
+            Check.of_all_runs("exactly d + ⌈C·r·2d⌉ queries", exact_bill),
             Check(
                 "a run without enough is never reported as recovered",
                 "none was" if honest else "one was",

@@ -6,16 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.lab.experiments.base import (
-    Chart,
-    Check,
-    Experiment,
-    Findings,
-    Line,
-    Table,
-    head_with_margin,
-    slope,
-)
+from unsoftmax.lab.experiments import base
 from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
@@ -29,7 +20,7 @@ MARGINS = (0.01, 0.1, 0.5)  # smallest entries |v_i| of the theorem, mu
 _NORM = 1.0  # |W| of the theorem, B
 
 
-def _run(fast: bool, seed: int) -> Findings:
+def _run(fast: bool, seed: int) -> base.Findings:
     widths, n_seeds = ((4,), 5) if fast else ((4, 8, 16), 20)
     rows, lines, slopes, ratios = [], [], [], []
     exact_bill = True
@@ -43,7 +34,7 @@ def _run(fast: bool, seed: int) -> Findings:
                 errors = []
                 learner = theorem_6_1(_NORM, mu, tau)
                 for s in range(n_seeds):
-                    head = head_with_margin(d, 1000 * seed + s, mu=mu, norm=_NORM)
+                    head = base.head_with_margin(d, 1000 * seed + s, mu=mu, norm=_NORM)
                     ledger = Ledger(_off_by_all_of_it(head, tau, s))
                     found, _ = learner.estimate(ledger)
                     exact_bill &= ledger.bill.total == d + d * d
@@ -56,33 +47,33 @@ def _run(fast: bool, seed: int) -> Findings:
                     (d, mu, tau, float(np.median(errors)), worst[-1], bounds[-1], bounds[-1] / worst[-1])
                 )
             used = tuple(tau for tau in taus if tau < mu / 2)
-            slopes.append(slope(used, worst))
+            slopes.append(base.slope(used, worst))
             if d == widths[0]:
                 lines += [
-                    Line(f"mu = {mu:g}", used, tuple(worst)),
-                    Line(f"proven, mu = {mu:g}", used, tuple(bounds), bound=True),
+                    base.Line(f"mu = {mu:g}", used, tuple(worst)),
+                    base.Line(f"proven, mu = {mu:g}", used, tuple(bounds), bound=True),
                 ]
     crossed = max(ratios) > 1.0
     linear = all(abs(value - 1.0) < 0.05 for value in slopes)
     ours = _ours(fast, seed)
     gains = [row[3] / row[4] for row in ours.rows]
     columns = ("d", "mu", "tau", "median Frobenius error of W", "worst", "proven bound", "bound / worst")
-    return Findings(
-        tables=(Table("error", columns, tuple(rows)), ours),
+    return base.Findings(
+        tables=(base.Table("error", columns, tuple(rows)), ours),
         checks=(
-            Check("exactly d + d² queries", "in every run" if exact_bill else "not in every run", exact_bill),
-            Check(
+            base.Check.of_all_runs("exactly d + d² queries", exact_bill),
+            base.Check(
                 "the error is linear in tau",
                 f"slopes of the log-log lines {min(slopes):.3f} to {max(slopes):.3f}",
                 linear,
             ),
-            Check(
+            base.Check(
                 "the proven bound is never crossed",
                 f"largest error / bound {max(ratios):.2g} over {len(ratios) * n_seeds} runs",
                 not crossed,
             ),
         ),
-        charts=(Chart("error", "tau", "worst Frobenius error of W", tuple(lines)),),
+        charts=(base.Chart("error", "tau", "worst Frobenius error of W", tuple(lines)),),
         remarks=(
             f"The bound of the proof is loose by a factor of {1 / max(ratios):.1f} or more on this grid (at "
             f"most {1 / min(ratios):.0f}), although every answer is off by the whole tau: the proof takes "
@@ -107,14 +98,14 @@ def _off_by_all_of_it(head: SingleHead, tau: float, seed: int) -> FunctionOracle
     return FunctionOracle(answer, OracleSpec(width=head.width))
 
 
-def _ours(fast: bool, seed: int) -> Table:
+def _ours(fast: bool, seed: int) -> base.Table:
     rows = []
     n_seeds = 3 if fast else 10
     for d in (4,) if fast else (8, 16):
         for tau in (1e-2, 1e-4, 1e-6):
             literal, ours, bounds, held = [], [], [], 0
             for s in range(n_seeds):
-                head = head_with_margin(d, 1000 * seed + s, mu=0.1, norm=_NORM)
+                head = base.head_with_margin(d, 1000 * seed + s, mu=0.1, norm=_NORM)
                 oracle = _off_by_all_of_it(head, tau, s)
                 found, _ = theorem_6_1(_NORM, 0.1, tau).estimate(Ledger(oracle))
                 literal.append(float(np.linalg.norm(found.W - head.W)))
@@ -124,14 +115,14 @@ def _ours(fast: bool, seed: int) -> Table:
                     bounds.append(result.error_bound or np.inf)
                     held += head.distance(result.model) <= bounds[-1]  # type: ignore[arg-type]
             rows.append((d, 0.1, tau, max(literal), max(ours, default=np.inf), f"{held} of {len(ours)}"))
-    return Table(
+    return base.Table(
         "longer_rows",
         ("d", "mu", "tau", "Theorem 6.1: worst", "default, rows of norm 100: worst", "its own bound holds"),
         tuple(rows),
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = base.Experiment(
     "6.1",
     "Theorem 6.1: answers within a tolerance",
     "If |W| ≤ B and every non-zero |v_i| ≥ mu, d + d² answers within tau = Θ(eps·mu/(d·B(1 + B))) give W to "

@@ -5,16 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.lab.experiments.base import (
-    Chart,
-    Check,
-    Experiment,
-    Findings,
-    Line,
-    Table,
-    head_with_margin,
-    slope,
-)
+from unsoftmax.lab.experiments import base
 from unsoftmax.learners import Size
 from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1
 from unsoftmax.ledger import Ledger
@@ -29,7 +20,7 @@ _MU = 0.3  # smallest entry |v_i| of the theorem
 _TARGETS = (0.2, 0.1, 0.05, 0.025)  # accuracies that are asked for
 
 
-def _run(fast: bool, seed: int) -> Findings:
+def _run(fast: bool, seed: int) -> base.Findings:
     grid = (
         ((2, (0.2, 0.1)), (4, (0.2, 0.1, 0.05, 0.025)))
         if fast
@@ -43,7 +34,7 @@ def _run(fast: bool, seed: int) -> Findings:
             learner = theorem_b_1(1.0, _MU, eps)
             errors_v, errors_W = [], []
             for s in range(n_seeds):
-                head = head_with_margin(d, 1000 * seed + s, mu=_MU)
+                head = base.head_with_margin(d, 1000 * seed + s, mu=_MU)
                 ledger = Ledger(Labels(as_oracle(head)))
                 found = learner.estimate(ledger, np.random.default_rng([s, 0xB1]))
                 formula &= ledger.bill.total == learner.claim.queries(Size(d))
@@ -66,7 +57,7 @@ def _run(fast: bool, seed: int) -> Findings:
             )
         table += [(d, *row) for row in rows]
     queries_v = [row[1] for row in rows]
-    fall = slope(queries_v, typical)
+    fall = base.slope(queries_v, typical)
     ours = _ours(fast, seed, d)
     columns = (
         "d",
@@ -78,38 +69,38 @@ def _run(fast: bool, seed: int) -> Findings:
         "proven bound",
     )
     lines = (
-        Line("v, by averaging", tuple(map(float, queries_v)), tuple(row[2] for row in rows)),
-        Line("eps", tuple(map(float, queries_v)), tuple(row[0] for row in rows), bound=True),
-        Line(
+        base.Line("v, by averaging", tuple(map(float, queries_v)), tuple(row[2] for row in rows)),
+        base.Line("eps", tuple(map(float, queries_v)), tuple(row[0] for row in rows), bound=True),
+        base.Line(
             "W, by bisection (with that v)",
             tuple(float(row[1] + row[3]) for row in rows),
             tuple(row[4] for row in rows),
         ),
-        Line(
+        base.Line(
             "proven for W",
             tuple(float(row[1] + row[3]) for row in rows),
             tuple(row[5] for row in rows),
             bound=True,
         ),
-        Line(
+        base.Line(
             "default learner: v and W",
             tuple(float(row[1]) for row in ours.rows),
             tuple(row[2] for row in ours.rows),
         ),
     )
-    return Findings(
-        tables=(Table("error", columns, tuple(table)), ours),
+    return base.Findings(
+        tables=(base.Table("error", columns, tuple(table)), ours),
         checks=(
-            Check("queries as the formula says", "in every run" if formula else "not in every run", formula),
-            Check("v within eps", f"largest error / eps {over_v:.2g}", over_v <= 1.0),
-            Check("W within the proven bound", f"largest error / bound {over_W:.2g}", over_W <= 1.0),
-            Check(
+            base.Check.of_all_runs("queries as the formula says", formula),
+            base.Check("v within eps", f"largest error / eps {over_v:.2g}", over_v <= 1.0),
+            base.Check("W within the proven bound", f"largest error / bound {over_W:.2g}", over_W <= 1.0),
+            base.Check(
                 "the error of v falls like 1/sqrt(queries)",
                 f"slope of the log-log line {fall:.2f}",
                 -0.75 < fall < -0.25,
             ),
         ),
-        charts=(Chart("error", "queries (labels)", "worst error", lines),),
+        charts=(base.Chart("error", "queries (labels)", "worst error", lines),),
         remarks=(
             f"The proven constants are loose on this grid: v is {1 / over_v:.1f} times closer than eps, "
             f"which would take {1 / over_v**2:.0f} times fewer labels; W is {1 / over_W:.0f} times closer "
@@ -121,12 +112,12 @@ def _run(fast: bool, seed: int) -> Findings:
     )
 
 
-def _ours(fast: bool, seed: int, d: int) -> Table:
+def _ours(fast: bool, seed: int, d: int) -> base.Table:
     rows = []
     errors, bills, held = [], [], 0
     n_seeds = 2 if fast else 5
     for s in range(n_seeds):
-        head = head_with_margin(d, 1000 * seed + s, mu=_MU)
+        head = base.head_with_margin(d, 1000 * seed + s, mu=_MU)
         result = recover(Labels(as_oracle(head)), seed=s)
         bills.append(result.queries.learning)
         if isinstance(result.model, SingleHead):
@@ -142,14 +133,14 @@ def _ours(fast: bool, seed: int, d: int) -> Table:
             f"{held} of {len(errors)}",
         )
     )
-    return Table(
+    return base.Table(
         "bits",
         ("d", "queries in all", "worst relative error", "recovered", "its own bound holds"),
         tuple(rows),
     )
 
 
-EXPERIMENT = Experiment(
+EXPERIMENT = base.Experiment(
     "B.1",
     "Theorem B.1: labels only",
     "If |v| = 1 and |v_i| ≥ mu, Õ(d/eps²) labels give v to eps, and d² log(1/eps) more give W.",

@@ -6,8 +6,9 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
+from unsoftmax.closing import Closing
 from unsoftmax.errors import UsageError
 from unsoftmax.lab.provenance import code_digest
 from unsoftmax.ledger.files import reason_of
@@ -15,7 +16,7 @@ from unsoftmax.ledger.files import reason_of
 __all__ = ["Store"]
 
 
-class Store:
+class Store(Closing):
     """Rows by cell key in one SQLite file. The file is locked while open, and bound to the code that wrote
     its first row.
 
@@ -95,9 +96,3 @@ class Store:
     def close(self) -> None:
         """Lets the next driver in."""
         self._db.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
