@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 import numpy as np
@@ -10,8 +9,9 @@ import numpy as np
 from unsoftmax.arrays import EPS, Array, largest, rms
 from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
+from unsoftmax.models.parameter_groups import ParameterGroup, parameter_groups
 
-__all__ = ["Deviations", "changed", "group_name", "groups", "has_size", "scaled", "usual_chances"]
+__all__ = ["Deviations", "changed", "scaled", "usual_chances"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -76,75 +76,23 @@ class Deviations:
     @cached_property
     def _others(self) -> list[Model]:
         rng = np.random.default_rng(0)  # nothing is asked
-        return [changed(self.model, list(groups(self.model)), _STEP, rng) for _ in range(_MODELS)]
+        groups = parameter_groups(self.model)
+        return [changed(self.model, groups, _STEP, rng) for _ in range(_MODELS)]
 
 
-def groups(model: Model) -> Iterator[list[str]]:
-    """Names of arrays, those of one matrix together; what is no parameter, or empty, is left out."""
-    tensors = model.tensors()
-    groups: dict[str, list[str]] = {}
-    for name, part in tensors.items():
-        last = name.split(".")[-1]
-        if part.size and last not in ("clip", "eps", "residual") and (part.any() or last in ("w0", "c")):
-            groups.setdefault(name.removesuffix(".left").removesuffix(".right"), []).append(name)
-    yield from groups.values()
-
-
-def group_name(group: list[str]) -> str:
-    """What a group is called: the array's name, or that of the matrix whose factors it holds."""
-    return group[0].removesuffix(".left").removesuffix(".right")
-
-
-def changed(model: Model, groups: list[list[str]], size: float, rng: np.random.Generator) -> Model:
+def changed(model: Model, groups: list[ParameterGroup], size: float, rng: np.random.Generator) -> Model:
     """The model with these groups off by the relative error `size`, in a random direction."""
     tensors = model.tensors()
-    changed = dict(tensors)
+    arrays = dict(tensors)
     for group in groups:
-        for name in group:
-            error = rng.standard_normal(tensors[name].shape)
-            norm = float(np.linalg.norm(error))
-            changed[name] = tensors[name] + error * (
-                size * _size(tensors, name) / np.sqrt(len(group)) / max(norm, 1e-300)
-            )
+        arrays |= group.off(tensors, size, rng)
     try:
-        return type(model).from_tensors(changed)
+        return type(model).from_tensors(arrays)
     except UsageError:  # no such model; it tells nothing
         return model
 
 
-def has_size(model: Model, group: list[str]) -> bool:
-    """Whether the group is as large as what its errors are measured against: a constant or a query bias may
-    be smaller, or zero."""
-    tensors = model.tensors()
-    return all(float(np.linalg.norm(tensors[name])) >= 0.5 * _size(tensors, name) > 0.0 for name in group)
-
-
-def scaled(model: Model, group: list[str], factor: float) -> Model:
+def scaled(model: Model, group: ParameterGroup, factor: float) -> Model:
     """The model with this group larger or smaller by a factor."""
     tensors = model.tensors()
-    return type(model).from_tensors(tensors | {group[0]: factor * tensors[group[0]]})
-
-
-def _size(tensors: dict[str, Array], name: str) -> float:
-    """The size against which an array's error is relative: its own; for a query bias at least that of the
-    matrix, for a network's linear part at least that of its neurons, for the bias of a norm or of neurons at
-    least that of the gain or of their weights; for a constant that of the readout, because the answer to a
-    row of zeros shows it, however large it is."""
-    own = float(np.linalg.norm(tensors[name]))
-    prefix, last = name[: -len(name.split(".")[-1])], name.split(".")[-1]
-    if last == "w0":
-        left, right = (tensors.get(prefix + part) for part in ("W.left", "W.right"))
-        W = tensors[prefix + "W"] if left is None or right is None else left @ right.T
-        return max(own, float(np.linalg.norm(W)))
-    beside = {"bias": "gain", "b": "A"}.get(last, "")
-    if prefix + beside in tensors:
-        return max(own, float(np.linalg.norm(tensors[prefix + beside])))
-    if last == "c":
-        readouts = [
-            part for other, part in tensors.items() if other.split(".")[-1] in ("v", "u", "U", "down")
-        ]
-        return max((float(np.linalg.norm(part)) for part in readouts), default=own)
-    if last == "linear":
-        neurons = [float(np.linalg.norm(tensors.get(prefix + name, np.zeros(1)))) for name in ("A", "u")]
-        return max(own, neurons[0] * neurons[1])
-    return own
+    return type(model).from_tensors(tensors | group.scaled(tensors, factor))

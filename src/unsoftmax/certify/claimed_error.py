@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
-from unsoftmax.certify.changed_models import changed, group_name, groups, has_size, scaled
+from unsoftmax.certify.changed_models import changed, scaled
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
+from unsoftmax.models.parameter_groups import ParameterGroup, Role, parameter_groups
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["CLAIM_TEST", "check_claim"]
@@ -59,19 +60,19 @@ class _Drawn:
     """Sequences of one length, what the model says, and how far values move when it is off.
 
     off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
-    far: by name, when that group is off by `wrong`.
+    far: when that group is off by `wrong`.
     """
 
     rows: Array
     values: Array
     off: Array
     near: Array
-    far: dict[str, Array]
+    far: dict[ParameterGroup, Array]
     wrong: float
 
-    def power(self, name: str) -> Array:
+    def power(self, group: ParameterGroup) -> Array:
         """How well every sequence shows that this group is wrong."""
-        return np.asarray(self.far[name] / (self.off + self.near))
+        return np.asarray(self.far[group] / (self.off + self.near))
 
 
 def check_claim(
@@ -89,73 +90,74 @@ def check_claim(
     Raises `OutsideClass` where answers deviate further than a claim of this size explains, `Unresolved` where
     a group that is half wrong would not show. constant: how far c may be off by itself.
     """
-    near = [changed(model, list(groups(model)), max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
-    far = _wrong_models(model, _WRONG, rng)
+    groups = parameter_groups(model)
+    near = [changed(model, groups, max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
+    far = _wrong_models(model, groups, _WRONG, rng)
     slightly = min(_WRONG, _SLIGHTLY * max(claim, _SMALLEST_CLAIM))
-    nearly = _wrong_models(model, slightly, rng)
+    nearly = _wrong_models(model, groups, slightly, rng)
     drawn = []
     for rows in _candidates(asker, model, ruler, claim, rng):
         wrong, models = (_WRONG, far) if rows.shape[1] in _SHORT else (slightly, nearly)
         drawn.append(_judged(model, rows, ruler, constant, near, models, wrong))
     worst = 0.0
-    for name in far:
-        resolution = _check_group(asker, model, name, drawn, ruler, claim)
-        worst = worst if name == "c" else max(worst, resolution)
+    for group in groups:
+        resolution = _check_group(asker, model, group, drawn, ruler, claim)
+        worst = worst if group.role is Role.CONSTANT else max(worst, resolution)
     return worst
 
 
-def _wrong_models(model: Model, wrong: float, rng: np.random.Generator) -> dict[str, list[list[Model]]]:
+def _wrong_models(
+    model: Model, groups: list[ParameterGroup], wrong: float, rng: np.random.Generator
+) -> dict[ParameterGroup, list[list[Model]]]:
     """For every group of parameters, models of which it is off by this relative error: larger, smaller, or in
     a random direction."""
+    tensors = model.tensors()
+    factors = (1.0 - wrong, 1.0 + wrong)
     return {
-        group_name(group): [
-            *(
-                [scaled(model, group, factor)]
-                for factor in (1.0 - wrong, 1.0 + wrong)
-                if has_size(model, group)
-            ),
+        group: [
+            *([scaled(model, group, factor)] for factor in factors if group.full(tensors)),
             [changed(model, [group], wrong, rng) for _ in range(_FAR)],
         ]
-        for group in groups(model)
+        for group in groups
     }
 
 
 def _check_group(
-    asker: Asker, model: Model, name: str, drawn: list[_Drawn], ruler: Answers, claim: float
+    asker: Asker, model: Model, group: ParameterGroup, drawn: list[_Drawn], ruler: Answers, claim: float
 ) -> float:
     """The resolution of one group: asks the sequences that tell most of it, and compares."""
-    short = [each.power(name) for each in drawn if each.rows.shape[1] in _SHORT]
+    short = [each.power(group) for each in drawn if each.rows.shape[1] in _SHORT]
     asked = _LABELS if isinstance(ruler, Labels) else _ASKED
-    asked = asked // 4 if name == "c" else asked  # one number
+    asked = asked // 4 if group.role is Role.CONSTANT else asked  # one number
     everywhere = np.sort(np.concatenate(short))[::-1][:asked]
     if not len(everywhere):
         raise Unresolved("the model gives every sequence that was tried the same label, which tells nothing")
-    told = name != "c" and not (isinstance(ruler, Labels) and name.endswith("v"))  # labels know no size of v
-    if told and everywhere[-1] < _STANDS_OUT:
+    sizeless = isinstance(ruler, Labels) and group.role is Role.VALUES  # labels know no size of v
+    if group.role is not Role.CONSTANT and not sizeless and everywhere[-1] < _STANDS_OUT:
         raise Unresolved(
-            f"a model whose {name} is wrong by half would not have shown in these answers; longer rows "
+            f"a model whose {group.name} is wrong by half would not have shown in these answers; longer rows "
             "(input_bound) or finer answers would help"
         )
     excess, moved, unseen = [], [], []
-    for each, chosen in zip(drawn, _chosen(drawn, name, asked), strict=True):
+    for each, chosen in zip(drawn, _chosen(drawn, group, asked), strict=True):
         if not len(chosen):
             continue
         rows, off, near = each.rows[chosen], each.off[chosen], each.near[chosen]
         beyond = _beyond(asker, model, rows, each.values[chosen], off, ruler)
         excess.append(beyond / (off + near))
         moved.append(near / (off + near))
-        unseen.append(off / each.far[name][chosen] * each.wrong)
-    times = _compare(name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
+        unseen.append(off / each.far[group][chosen] * each.wrong)
+    times = _compare(group.name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
     could = 0.0 if isinstance(ruler, Labels) else float(np.median(np.concatenate(unseen)))
     return max(could, claim * times if times > 1.0 else 0.0)
 
 
-def _chosen(drawn: list[_Drawn], name: str, asked: int) -> Iterator[NDArray[np.intp]]:
+def _chosen(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Iterator[NDArray[np.intp]]:
     """Which sequences of each length are asked for this group: those that tell most, and in place of a few of
     them some of every longer length, because a target may be another function there."""
     ranks = []
     for each in drawn:
-        rank = each.power(name)
+        rank = each.power(group)
         if each.rows.shape[1] > max(_SHORT):
             best = np.argsort(-rank)[: asked // _EVERY_FOURTH]
             told = best[rank[best] >= _STANDS_OUT]
@@ -207,13 +209,13 @@ def _judged(
     ruler: Answers,
     constant: float,
     near: list[Model],
-    far: dict[str, list[list[Model]]],
+    far: dict[ParameterGroup, list[list[Model]]],
     wrong: float,
 ) -> _Drawn:
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
-    moves = {name: _far_moves(values, rows, kinds, ruler) for name, kinds in far.items()}
+    moves = {group: _far_moves(values, rows, kinds, ruler) for group, kinds in far.items()}
     size = largest(values) + np.max(list(moves.values()), axis=0) / wrong
     off = _own_errors(model, rows, values, size, ruler) + constant
     return _Drawn(rows, values, off, _moves(values, rows, near), moves, wrong)
@@ -310,7 +312,7 @@ def _candidates(
 def _directions(model: Model, n: int, length: int, rng: np.random.Generator) -> Array:
     """Random rows; two sequences of three have a part along a readout, so that their rows' values differ."""
     rows = rng.standard_normal((n, length, model.width))
-    readouts = _columns(model, "v")
+    readouts = _readouts(model)
     if readouts.any():
         along = readouts[:, rng.integers(0, readouts.shape[1], n)].T
         along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
@@ -343,11 +345,14 @@ def _turn_from_scores(model: Model, rows: Array, natural: float, rng: np.random.
     turned[:, :-1] -= ((1.0 - kept) * along) @ basis.transpose(0, 2, 1)
 
 
-def _columns(model: Model, last: str) -> Array:
-    """All arrays of this name in the model, side by side."""
-    found = [
-        part.reshape(model.width, -1)
-        for name, part in model.tensors().items()
-        if name.split(".")[-1] == last and len(part) == model.width
+def _readouts(model: Model) -> Array:
+    """What all heads read of a row, side by side."""
+    tensors = model.tensors()
+    values = [
+        tensors[name]
+        for group in parameter_groups(model)
+        for name in group.sizes
+        if group.role is Role.VALUES
     ]
+    found = [part.reshape(model.width, -1) for part in values if len(part) == model.width]
     return np.hstack(found) if found else np.zeros((model.width, 0))
