@@ -35,6 +35,9 @@ class Seen(StrEnum):
     COUNT = "count"
     CURVED = "curved"
     PROBABILITIES = "probabilities"
+    PRESENT = "present"
+    NONE = "none"  # of the family: the target is none of those that are known
+    UNKNOWN = "unknown"  # the look cannot tell
 
 
 @dataclass(frozen=True)

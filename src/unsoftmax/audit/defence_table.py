@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from unsoftmax.audit.defences import DefenceKind
 from unsoftmax.html_tables import facts_table, table
 
 __all__ = ["DefenceRow", "Defences"]
@@ -107,7 +108,7 @@ class Defences:
 
 
 def _advice(table: Defences) -> str:
-    rows = [row for row in table.rows if row.parts and row.attacked and "budget" not in row.kinds]
+    rows = [row for row in table.rows if row.parts and row.attacked and DefenceKind.BUDGET not in row.kinds]
     harmless = [row for row in rows if _harmless(row)]
     budget = _about_budgets(table)
     if not rows:
@@ -146,7 +147,11 @@ def _about_budgets(table: Defences) -> str:
         f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
         "kind, unless an attacker pools several accounts"
     )
-    pooled = [row for row in table.rows if {"budget", "accounts"} <= set(row.kinds) and row.leak < _SAFE]
+    pooled = [
+        row
+        for row in table.rows
+        if {DefenceKind.BUDGET, DefenceKind.ACCOUNTS} <= set(row.kinds) and row.leak < _SAFE
+    ]
     return f"{text}, as in '{pooled[0].label}', which did not stop it" if pooled else text
 
 

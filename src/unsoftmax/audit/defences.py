@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from unsoftmax.oracles import (
 
 __all__ = [
     "Defence",
+    "DefenceKind",
     "LimitedLength",
     "bounds_on_rows",
     "honest_ids",
@@ -34,25 +36,32 @@ __all__ = [
     "usual_defences",
 ]
 
-KINDS = (
-    "decimals",
-    "tolerance",
-    "noise",
-    "precision",
-    "labels",
-    "input-bound",
-    "max-length",
-    "budget",
-    "accounts",
-    "prada",
-    "structured-rows",
-    "similar-neurons",
-)
+
+class DefenceKind(StrEnum):
+    """What a defence does; the value is its name on the command line."""
+
+    DECIMALS = "decimals"
+    TOLERANCE = "tolerance"
+    NOISE = "noise"
+    PRECISION = "precision"
+    LABELS = "labels"
+    INPUT_BOUND = "input-bound"
+    MAX_LENGTH = "max-length"
+    BUDGET = "budget"
+    ACCOUNTS = "accounts"
+    PRADA = "prada"
+    STRUCTURED_ROWS = "structured-rows"
+    SIMILAR_NEURONS = "similar-neurons"
+
+
 _ROW_BOUNDS = (1e6, 1e4, 3e3, 1e3, 500.0, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
-_WHOLE = ("decimals", "max-length", "budget", "accounts", "top-k")
-DETECTORS: dict[str, Callable[[float], Detector]] = {"prada": Prada, "structured-rows": StructuredRows}
-_NAMED = ("precision",)  # the value is the name of a float format
-_ALONE = ("labels",)  # no value: answers are no numbers any more
+_WHOLE = (DefenceKind.DECIMALS, DefenceKind.MAX_LENGTH, DefenceKind.BUDGET, DefenceKind.ACCOUNTS, "top-k")
+DETECTORS: dict[str, Callable[[float], Detector]] = {
+    DefenceKind.PRADA: Prada,
+    DefenceKind.STRUCTURED_ROWS: StructuredRows,
+}
+_NAMED = (DefenceKind.PRECISION,)  # the value is the name of a float format
+_ALONE = (DefenceKind.LABELS,)  # no value: answers are no numbers any more
 
 
 def parts_of(text: str) -> list[tuple[str, str]]:
@@ -92,7 +101,7 @@ class LimitedLength:
 
 @dataclass(frozen=True)
 class Defence:
-    """One defence or several at once: pairs (kind, value), the kinds being those of `KINDS`.
+    """One defence or several at once: pairs (kind, value), the kinds being those of `DefenceKind`.
 
     >>> Defence.parse("decimals=2+input-bound=10").label
     'rounded to 2 decimals + rows of norm ≤ 10'
@@ -105,8 +114,10 @@ class Defence:
         """The defence of a text such as 'decimals=2', 'labels' or 'precision=float16+input-bound=10'."""
         parts: list[tuple[str, float | str]] = []
         for kind, value in parts_of(text):
-            if kind not in KINDS:
-                raise UsageError(f"there is no defence {kind!r}; choose from {', '.join(KINDS)}, joined by +")
+            if kind not in list(DefenceKind):
+                raise UsageError(
+                    f"there is no defence {kind!r}; choose from {', '.join(DefenceKind)}, joined by +"
+                )
             parts.append(
                 (kind, value if kind in _NAMED else 1.0 if kind in _ALONE else number_of(kind, value))
             )
@@ -122,13 +133,13 @@ class Defence:
     @property
     def accounts(self) -> int:
         """How many accounts the attacker has."""
-        return next((int(float(value)) for kind, value in self.parts if kind == "accounts"), 1)
+        return int(self.number(DefenceKind.ACCOUNTS) or 1)
 
     @property
     def budget(self) -> int | None:
         """The queries of all accounts together, when a budget is part of the defence."""
-        each = next((int(float(value)) for kind, value in self.parts if kind == "budget"), None)
-        return None if each is None else each * self.accounts
+        each = self.number(DefenceKind.BUDGET)
+        return None if each is None else int(each) * self.accounts
 
     @property
     def detects(self) -> bool:
@@ -138,7 +149,11 @@ class Defence:
     @property
     def similarity(self) -> float | None:
         """How similar neurons were made, if they were."""
-        return next((float(value) for kind, value in self.parts if kind == "similar-neurons"), None)
+        return self.number(DefenceKind.SIMILAR_NEURONS)
+
+    def number(self, wanted: DefenceKind) -> float | None:
+        """The number of this kind of defence; None where it is no part."""
+        return next((float(value) for kind, value in self.parts if kind == wanted), None)
 
     def around(self, oracle: Oracle, seed: int = 0) -> Oracle:
         """The target behind the defence. Detectors are new, as for new accounts."""
@@ -160,10 +175,10 @@ class Defence:
         Labels are read as well as labels can be: by the best two numbers for them.
         """
         true = model(sequences)
-        bound = next((float(value) for kind, value in self.parts if kind == "input-bound"), np.inf)
-        longest = next((float(value) for kind, value in self.parts if kind == "max-length"), np.inf)
         norms = _norms(sequences)
-        taken = (norms <= bound) & (sequences.shape[1] <= longest)
+        bound, longest = (self.number(kind) for kind in (DefenceKind.INPUT_BOUND, DefenceKind.MAX_LENGTH))
+        taken = np.full(len(norms), longest is None or sequences.shape[1] <= longest)
+        taken &= bound is None or norms <= bound
         if not taken.any():
             return 1.0, 1.0
         given = self.unwatched().around(model, seed)(sequences[taken])
@@ -189,32 +204,32 @@ def usual_defences(
     bound = float(f"{1.0005 * _norms(honest).max():.4g}")
     typical = float(np.sqrt(np.mean(answers**2))) or 1.0
     small = float(f"{0.01 * typical:.2g}")
-    limit: tuple[str, float | str] = ("input-bound", bound)
+    limit: tuple[str, float | str] = (DefenceKind.INPUT_BOUND, bound)
     alone: list[tuple[str, float | str]] = [
-        ("decimals", 4.0),
-        ("decimals", 2.0),
-        ("decimals", 1.0),
-        ("tolerance", small),
-        ("noise", float(f"{small / 3**0.5:.2g}")),  # as large as the fixed error, in the mean
-        ("precision", "float32"),
-        ("precision", "float16"),
-        ("labels", 1.0),
+        (DefenceKind.DECIMALS, 4.0),
+        (DefenceKind.DECIMALS, 2.0),
+        (DefenceKind.DECIMALS, 1.0),
+        (DefenceKind.TOLERANCE, small),
+        (DefenceKind.NOISE, float(f"{small / 3**0.5:.2g}")),  # as large as the fixed error, in the mean
+        (DefenceKind.PRECISION, "float32"),
+        (DefenceKind.PRECISION, "float16"),
+        (DefenceKind.LABELS, 1.0),
     ]
     others: list[tuple[str, float | str]] = [
-        ("max-length", float(honest.shape[1])),
-        ("budget", float(parameters // 2)),
+        (DefenceKind.MAX_LENGTH, float(honest.shape[1])),
+        (DefenceKind.BUDGET, float(parameters // 2)),
     ]
     if honest.ndim == 2:  # ids have no size
         return [Defence(), *(Defence((part,)) for part in [*alone, *others])]
     others.insert(0, limit)
     singles = [Defence((part,)) for part in [*alone, *others]]
     pairs = [Defence((part, limit)) for part in alone]
-    pairs.append(Defence((("decimals", 2.0), ("tolerance", small))))
-    pairs.append(Defence((("budget", float(parameters // 2)), ("accounts", 16.0))))
+    pairs.append(Defence(((DefenceKind.DECIMALS, 2.0), (DefenceKind.TOLERANCE, small))))
+    pairs.append(Defence(((DefenceKind.BUDGET, float(parameters // 2)), (DefenceKind.ACCOUNTS, 16.0))))
     watched = [
-        Defence((("prada", 0.9),)),
-        Defence((("structured-rows", 0.05),)),
-        Defence((("prada", 0.9), ("accounts", 16.0))),
+        Defence(((DefenceKind.PRADA, 0.9),)),
+        Defence(((DefenceKind.STRUCTURED_ROWS, 0.05),)),
+        Defence(((DefenceKind.PRADA, 0.9), (DefenceKind.ACCOUNTS, 16.0))),
     ]
     return [Defence(), *singles, *pairs, *(watched if detectors else [])]
 
@@ -224,7 +239,7 @@ def bounds_on_rows(honest: Array) -> list[Defence]:
     what depth hides, it hides behind such a bound."""
     longest = 1.0005 * float(_norms(honest).max())
     bounds = [float(f"{factor * longest:.4g}") for factor in reversed(_ROW_BOUNDS)]
-    return [Defence(), *(Defence((("input-bound", bound),)) for bound in bounds)]
+    return [Defence(), *(Defence(((DefenceKind.INPUT_BOUND, bound),)) for bound in bounds)]
 
 
 def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
@@ -269,21 +284,26 @@ def _checked_similarity(oracle: Oracle, value: float | str, seed: int) -> Oracle
 
 
 _AROUND: dict[str, Callable[[Oracle, float | str, int], Oracle]] = {
-    "decimals": lambda oracle, value, seed: Rounded(oracle, int(float(value))),
-    "tolerance": lambda oracle, value, seed: WithinTolerance(oracle, float(value), seed),
-    "noise": lambda oracle, value, seed: Noisy(oracle, float(value), seed),
-    "precision": lambda oracle, value, seed: LowPrecision(oracle, str(value)),
-    "labels": lambda oracle, value, seed: Labels(oracle),
-    "input-bound": lambda oracle, value, seed: BoundedInputs(oracle, float(value)),
-    "max-length": lambda oracle, value, seed: LimitedLength(oracle, int(float(value))),
-    "budget": _checked_budget,
-    "accounts": _checked_accounts,
-    "similar-neurons": _checked_similarity,
+    DefenceKind.DECIMALS: lambda oracle, value, seed: Rounded(oracle, int(float(value))),
+    DefenceKind.TOLERANCE: lambda oracle, value, seed: WithinTolerance(oracle, float(value), seed),
+    DefenceKind.NOISE: lambda oracle, value, seed: Noisy(oracle, float(value), seed),
+    DefenceKind.PRECISION: lambda oracle, value, seed: LowPrecision(oracle, str(value)),
+    DefenceKind.LABELS: lambda oracle, value, seed: Labels(oracle),
+    DefenceKind.INPUT_BOUND: lambda oracle, value, seed: BoundedInputs(oracle, float(value)),
+    DefenceKind.MAX_LENGTH: lambda oracle, value, seed: LimitedLength(oracle, int(float(value))),
+    DefenceKind.BUDGET: _checked_budget,
+    DefenceKind.ACCOUNTS: _checked_accounts,
+    DefenceKind.SIMILAR_NEURONS: _checked_similarity,
 }
 
 
 # numbers that make sense, where 2 does not
-_EXAMPLES = {"prada": "0.9", "structured-rows": "0.05", "noise": "0.01", "tolerance": "0.01"}
+_EXAMPLES: dict[str, str] = {
+    DefenceKind.PRADA: "0.9",
+    DefenceKind.STRUCTURED_ROWS: "0.05",
+    DefenceKind.NOISE: "0.01",
+    DefenceKind.TOLERANCE: "0.01",
+}
 
 
 def number_of(kind: str, value: str) -> float:
@@ -311,19 +331,20 @@ class _Nothing:
 
 
 def _label(kind: str, value: float | str) -> str:
-    if kind == "precision":
+    if kind == DefenceKind.PRECISION:
         return f"{value} answers"
     number = float(value)
-    return {
-        "decimals": f"rounded to {number:.0f} decimal{'' if number == 1 else 's'}",
-        "tolerance": f"fixed error up to {number:.3g}",
-        "noise": f"random noise of {number:.3g}",
-        "labels": "labels only",
-        "input-bound": f"rows of norm ≤ {number:.4g}",
-        "max-length": f"at most {number:.0f} rows",
-        "budget": f"at most {number:,.0f} queries",
-        "accounts": f"against {number:,.0f} accounts",
-        "prada": f"PRADA at {number:g}",
-        "structured-rows": f"alarm above {number:.0%} structured queries",
-        "similar-neurons": f"neurons made similar by {number:g}",
-    }[kind]
+    labels: dict[str, str] = {
+        DefenceKind.DECIMALS: f"rounded to {number:.0f} decimal{'' if number == 1 else 's'}",
+        DefenceKind.TOLERANCE: f"fixed error up to {number:.3g}",
+        DefenceKind.NOISE: f"random noise of {number:.3g}",
+        DefenceKind.LABELS: "labels only",
+        DefenceKind.INPUT_BOUND: f"rows of norm ≤ {number:.4g}",
+        DefenceKind.MAX_LENGTH: f"at most {number:.0f} rows",
+        DefenceKind.BUDGET: f"at most {number:,.0f} queries",
+        DefenceKind.ACCOUNTS: f"against {number:,.0f} accounts",
+        DefenceKind.PRADA: f"PRADA at {number:g}",
+        DefenceKind.STRUCTURED_ROWS: f"alarm above {number:.0%} structured queries",
+        DefenceKind.SIMILAR_NEURONS: f"neurons made similar by {number:g}",
+    }
+    return labels[kind]

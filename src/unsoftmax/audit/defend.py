@@ -13,7 +13,14 @@ import numpy as np
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.audit.adapted_attack import attack_adapted
 from unsoftmax.audit.defence_table import DefenceRow, Defences
-from unsoftmax.audit.defences import Defence, bounds_on_rows, honest_ids, honest_sequences, usual_defences
+from unsoftmax.audit.defences import (
+    Defence,
+    DefenceKind,
+    bounds_on_rows,
+    honest_ids,
+    honest_sequences,
+    usual_defences,
+)
 from unsoftmax.audit.endpoint_defences import advice_for, attack_endpoint, parsed_settings, usual_settings
 from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
@@ -36,7 +43,15 @@ __all__ = ["attack", "defend", "errors_of", "model_of", "read_sequences"]
 
 _ROWS = 3  # without so many rows in a sequence there is no attack here
 _LEAVE_ANSWERS = frozenset(
-    ("input-bound", "max-length", "budget", "accounts", "prada", "structured-rows", "similar-neurons")
+    (
+        DefenceKind.INPUT_BOUND,
+        DefenceKind.MAX_LENGTH,
+        DefenceKind.BUDGET,
+        DefenceKind.ACCOUNTS,
+        DefenceKind.PRADA,
+        DefenceKind.STRUCTURED_ROWS,
+        DefenceKind.SIMILAR_NEURONS,
+    )
 )
 _DETECTED = 500  # parameters up to which detectors are tried unasked: getting around one takes many queries
 _MOST = 400  # queries a parameter after which an attack on a defence is given up
@@ -134,7 +149,7 @@ def _usual(model: Model, honest: Array, *, detectors: bool) -> list[Defence]:
     small = model.parameters <= _DETECTED and not isinstance(model, TokenHeads)
     chosen = usual_defences(honest, model(honest), model.parameters, detectors=detectors and small)
     if isinstance(model, Transformer):
-        chosen.append(Defence((("similar-neurons", 0.9),)))
+        chosen.append(Defence(((DefenceKind.SIMILAR_NEURONS, 0.9),)))
     return chosen
 
 
@@ -182,7 +197,7 @@ def attack(model: Model, defence: Defence, honest: Array, seed: int) -> DefenceR
     off, wrong = (
         (None, None)
         if result.model is None
-        else errors_of(deployed, result.model, honest, labels="labels" in dict(defence.parts))
+        else errors_of(deployed, result.model, honest, labels=DefenceKind.LABELS in dict(defence.parts))
     )
     return DefenceRow(
         label=defence.label,
@@ -229,16 +244,16 @@ def _attackable(model: Model, defence: Defence) -> bool:
     """Answers with errors are only read for one head, short floats and labels only for one without biases;
     exact answers for every family."""
     kinds = {kind for kind, _ in defence.parts}
-    if any(kind == "max-length" and float(value) < _ROWS for kind, value in defence.parts):
+    if (defence.number(DefenceKind.MAX_LENGTH) or _ROWS) < _ROWS:
         return False
     if kinds <= _LEAVE_ANSWERS:
         return True
     if isinstance(model, TokenHeads):
-        return kinds <= {"precision", "max-length", "budget"}
+        return kinds <= {DefenceKind.PRECISION, DefenceKind.MAX_LENGTH, DefenceKind.BUDGET}
     if not isinstance(model, SingleHead):
         return False
     biased = bool(np.any(model.c)) or (model.w0 is not None and bool(model.w0.any()))
-    return not (biased and kinds & {"precision", "labels"})
+    return not (biased and kinds & {DefenceKind.PRECISION, DefenceKind.LABELS})
 
 
 def _run(jobs: list[tuple[Model, Defence, Array, int]], workers: int) -> Iterator[tuple[int, DefenceRow]]:

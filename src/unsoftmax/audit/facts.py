@@ -44,7 +44,7 @@ def facts_of(done: Audit) -> dict[str, Any]:
         "learner": _learner(result.claim) if done.learner_begun else None,
         "recovers": result.claim.recovers,
         "symmetry": result.claim.symmetry,
-        "paper_queries": paper if result.family == "single-head" else None,
+        "paper_queries": paper if result.family == Family.SINGLE_HEAD else None,
         "model_heads": []
         if result.model is None
         else [_head_facts(name, W, v) for name, W, v in heads_of(result.model)],
@@ -145,10 +145,10 @@ def _parts_verdict(result: Result, bill: str) -> str:
 
 def _likeness(done: Audit) -> str:
     """What the target looks like, where that was found."""
-    names = {
-        "single-head": "one head",
-        "multi-head": "several heads",
-        "transformer": "a network on top of attention",
+    names: dict[str, str] = {
+        Family.SINGLE_HEAD: "one head",
+        Family.MULTI_HEAD: "several heads",
+        Family.TRANSFORMER: "a network on top of attention",
     }
     found = next((finding.value for finding in done.findings if finding.subject == Subject.FAMILY), "")
     return f" of what looks like {names[found]}" if found in names else ""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unsoftmax.answers import Finding
-from unsoftmax.first_look.family_from_values import UNKNOWN
+from unsoftmax.answers import Finding, Seen
+from unsoftmax.families import Family
 from unsoftmax.models import LanguageModel, Model, MultiHead, SingleHead, TokenHeads, Transformer
 from unsoftmax.models.language_model import GatedNetwork, LearnedPositions, Positions, Rotary
 from unsoftmax.outcomes import Status
@@ -22,7 +22,7 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
     learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
     guess = earlier.get("family")
-    if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value != UNKNOWN:
+    if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value != Seen.UNKNOWN:
         learnt = [Finding("family", "none", result.reason, 0)]
     subjects = {finding.subject for finding in learnt}
     merged = [finding for finding in first if finding.subject not in subjects]
@@ -30,7 +30,7 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
         before = earlier.get(finding.subject)
         if before is None:
             merged.append(finding)
-        elif before.value in (finding.value, UNKNOWN):
+        elif before.value in (finding.value, Seen.UNKNOWN):
             merged.append(
                 Finding(
                     finding.subject,
@@ -60,7 +60,7 @@ def _of_model(result: Result) -> list[Finding]:
     found = [
         Finding(
             "family",
-            "single-head" if single else model.family,
+            Family.SINGLE_HEAD if single else model.family,
             f"the recovered model agrees with {checked} fresh answers",
             verified,
         )

@@ -15,6 +15,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Clipped, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import Array
+from unsoftmax.ledger import VERIFICATION
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 from unsoftmax.models.base import softmax
 
@@ -57,7 +58,7 @@ class Recorder:
         self.full = False
 
     def __call__(self, phase: str, batch: Array, answers: Array) -> None:
-        if phase == "verification":
+        if phase == VERIFICATION:
             return
         self.queries += len(batch)
         self.numbers += batch.size

@@ -13,7 +13,10 @@ from unsoftmax.recovery.plan import Plan, plan_for
 
 __all__ = ["AuditPlan", "cheapest", "checked_price", "duration", "make_plan"]
 
-_UNKNOWN = {"multi-head": "the number of heads", "transformer": "the number of neurons"}
+_UNKNOWN: dict[str, str] = {
+    Family.MULTI_HEAD: "the number of heads",
+    Family.TRANSFORMER: "the number of neurons",
+}
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ class FirstLookAsker:
         before = self.ledger.bill.total
         with self.ledger.phase(IDENTIFY):
             value, evidence = test()
-        finding = Finding(subject, value, evidence, self.ledger.bill.total - before)
+        finding = Finding(subject, str(value), evidence, self.ledger.bill.total - before)
         self.findings.append(finding)
         return value
 

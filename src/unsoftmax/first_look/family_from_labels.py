@@ -12,7 +12,6 @@ from unsoftmax.answers import Labels, Seen, Subject
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
-from unsoftmax.first_look.family_from_values import UNKNOWN
 from unsoftmax.meters.probes.mirrored_rows import odd_rows
 
 __all__ = ["family_from_labels", "sure_labels"]
@@ -40,16 +39,16 @@ def family_from_labels(look: FirstLookAsker) -> Family:
     """Adds the findings on constant, single rows, query bias and family; the family that learning should
     begin with."""
     if look.longest == 1:
-        look.add(Subject.FAMILY, lambda: ("relu-network", "the target takes single rows only"))
+        look.add(Subject.FAMILY, lambda: (Family.RELU_NETWORK, "the target takes single rows only"))
         return Family.RELU_NETWORK
     constant = look.add(Subject.CONSTANT, lambda: _constant(look))
     boundary = _Boundary(look)
     shape = look.add(Subject.SINGLE_ROWS, boundary.shape)
-    if shape == UNKNOWN:
+    if shape == Seen.UNKNOWN:
         look.add(
             Subject.FAMILY,
             lambda: (
-                UNKNOWN,
+                Seen.UNKNOWN,
                 "no two rows were labelled differently; one head is tried, and the certificate decides",
             ),
         )
@@ -59,7 +58,7 @@ def family_from_labels(look: FirstLookAsker) -> Family:
         return Family.TRANSFORMER
     look.add(
         Subject.QUERY_BIAS,
-        lambda: _bias_beside_constant(look) if constant == "present" else _bias_alone(look),
+        lambda: _bias_beside_constant(look) if constant == Seen.PRESENT else _bias_alone(look),
     )
     found = look.add(Subject.FAMILY, boundary.heads)
     return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
@@ -86,12 +85,12 @@ def _constant(look: FirstLookAsker) -> tuple[str, str]:
     labels = sure_labels(look, np.concatenate([rows, -rows])[:, None])
     if labels.all() or not labels.any():
         return (
-            "present",
+            Seen.PRESENT,
             f"{_DRAWS} rows of norm {_TINY * look.near:.0e} in all directions have one label: a constant "
             "decides it",
         )
     return (
-        "none",
+        Seen.NONE,
         f"rows of norm {_TINY * look.near:.0e} have either label: no constant that is larger against v",
     )
 
@@ -104,7 +103,7 @@ def _bias_beside_constant(look: FirstLookAsker) -> tuple[str, str]:
     A = np.concatenate([A, -A])
     A = A[sure_labels(look, A[:, None]) != origin][:_RAYS]
     if not len(A):
-        return UNKNOWN, "no ray on which the label turns was found"
+        return Seen.UNKNOWN, "no ray on which the label turns was found"
     turns = (
         10.0
         ** _bisect(
@@ -118,27 +117,27 @@ def _bias_beside_constant(look: FirstLookAsker) -> tuple[str, str]:
     odd = (before != origin) | (after == origin)
     if odd.any():
         return (
-            "present",
+            Seen.PRESENT,
             f"a row of zeros asks: [2a; 0] does not turn with the row a alone, on {int(odd.sum())} of "
             f"{len(A)} rays",
         )
-    return "none", f"a row of zeros asks: [2a; 0] turns with the row a alone, on {len(A)} rays"
+    return Seen.NONE, f"a row of zeros asks: [2a; 0] turns with the row a alone, on {len(A)} rays"
 
 
 def _bias_alone(look: FirstLookAsker) -> tuple[str, str]:
     """[b+a; b-a; b] and its mirror image in b have opposite labels, however short b is; a query bias, which
     does not turn, labels them alike."""
     if look.longest is not None and look.longest < 3:
-        return UNKNOWN, f"the target takes {look.longest} rows at most, and three are needed"
+        return Seen.UNKNOWN, f"the target takes {look.longest} rows at most, and three are needed"
     size = min(look.near, look.far / 2)
     A, B = look.rows(_DRAWS, size), look.rows(_DRAWS, _SHORT * size)
     alike = sure_labels(look, odd_rows(A, B)) == sure_labels(look, odd_rows(A, -B))
     if alike.any():
         return (
-            "present",
+            Seen.PRESENT,
             f"{int(alike.sum())} of {_DRAWS} pairs of opposite tiny asking rows are labelled alike",
         )
-    return "none", f"{_DRAWS} pairs of opposite tiny asking rows are labelled oppositely"
+    return Seen.NONE, f"{_DRAWS} pairs of opposite tiny asking rows are labelled oppositely"
 
 
 class _Boundary:
@@ -172,7 +171,7 @@ class _Boundary:
         ones, zeros = rows[labels], rows[~labels]
         self.rows = {True: ones, False: zeros}
         if not len(ones) or not len(zeros):
-            return UNKNOWN, f"{len(rows)} rows of norm up to {self.size:.3g} have one label"
+            return Seen.UNKNOWN, f"{len(rows)} rows of norm up to {self.size:.3g} have one label"
         which = np.arange(_TURNS)
         starts = zeros[which % len(zeros)]
         self.across = ones[which % len(ones)] - starts
@@ -211,25 +210,25 @@ class _Boundary:
         middles = places.reshape(_PLACES, 2, -1).mean(axis=1)[both]
         if 2 * self._wrong_beside(middles, across[::2][both], _FINE_BESIDE) > len(middles):
             return (
-                "none",
+                Seen.NONE,
                 "the surface where labels turn is curved, and not flat anywhere near the places that were "
                 "looked at: no ReLU network",
             )
         broken, pairs = self._broken_pairs(self.look.rows(_PAIRS, self.size))
         if broken > pairs // 4:
             return (
-                "none",
+                Seen.NONE,
                 f"{broken} of {pairs} pairs of long rows of one label have the other label together: not one "
                 "head below a network",
             )
         if not len(middles):
             return (
-                UNKNOWN,
+                Seen.UNKNOWN,
                 "the surface where labels turn is curved, and nowhere was it met again close by; one head "
                 "is tried",
             )
         return (
-            "transformer",
+            Family.TRANSFORMER,
             "the surface where labels turn is bent, but flat near single places, and of two long rows one "
             "decides: a network over a head",
         )
@@ -239,7 +238,7 @@ class _Boundary:
         heads pick different rows."""
         if self.look.ledger.width == 1:
             return (
-                UNKNOWN,
+                Seen.UNKNOWN,
                 "rows of width 1 leave no room beside the place where labels turn; one head is tried, and "
                 "the certificate decides",
             )
@@ -260,15 +259,15 @@ class _Boundary:
                 f"{broken} of {_PAIRS} sequences of rows on one side of the plane are labelled as on the "
                 "other: one softmax cannot do that"
             )
-            return "multi-head", text
+            return Family.MULTI_HEAD, text
         if self.look.ledger.width == 2:  # rows on one line: heads that order them alike keep their labels too
             return (
-                UNKNOWN,
+                Seen.UNKNOWN,
                 f"{_PAIRS} sequences keep their label, but rows of width 2 leave several heads little room; "
                 "one head is tried",
             )
         return (
-            "single-head",
+            Family.SINGLE_HEAD,
             f"{_PAIRS} sequences of rows on one side of the plane where labels turn keep their label, as "
             "under one softmax",
         )

@@ -13,10 +13,8 @@ from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 
-__all__ = ["NONE", "UNKNOWN", "family_from_values"]
+__all__ = ["family_from_values"]
 
-UNKNOWN = "unknown"  # as a finding: the look cannot tell
-NONE = "none"  # as a finding of the family: the target is none of those that are known
 _ENOUGH = 12  # points: each says that two heads would have been told at least every second time
 _MODERATE = 4  # points of a pair whose scores can be read well ...
 _FAINTLY = 3.0  # times the answers' own errors: below it a score may be chance
@@ -35,13 +33,13 @@ _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 def family_from_values(look: FirstLookAsker) -> Family:
     """Adds the findings on single rows, query bias and family; the family that learning should begin with."""
     if look.longest == 1:
-        look.add(Subject.FAMILY, lambda: ("relu-network", "the target takes single rows only"))
+        look.add(Subject.FAMILY, lambda: (Family.RELU_NETWORK, "the target takes single rows only"))
         return Family.RELU_NETWORK
     if look.add(Subject.SINGLE_ROWS, lambda: _single_rows(look)) == Seen.CURVED:
         look.add(Subject.FAMILY, lambda: _network_on_top(look))
         return _bent(look)
     bias = look.add(Subject.QUERY_BIAS, lambda: _query_bias(look))
-    found = look.add(Subject.FAMILY, lambda: _heads(look, bias == "present"))
+    found = look.add(Subject.FAMILY, lambda: _heads(look, bias == Seen.PRESENT))
     return Family.MULTI_HEAD if found == Family.MULTI_HEAD else Family.SINGLE_HEAD
 
 
@@ -85,7 +83,7 @@ def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
             partial(_noise, look, 2.0 * size),
         ):
             text = f"rows of norm {size:.3g} are answered along curves everywhere"
-            return NONE, f"{text}, and a ReLU network bends at kinks alone"
+            return Seen.NONE, f"{text}, and a ReLU network bends at kinks alone"
     return _bent(look), "single rows bend, and not everywhere, as where a ReLU network is on top"
 
 
@@ -105,13 +103,13 @@ def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
         gap = float(np.max(np.abs(mixed - 0.5 * (alone + origin))))
         if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
             return (
-                "present",
+                Seen.PRESENT,
                 f"with a zero query row, a row of norm {size:.3g} did not get half of the weight: the answer "
                 f"is {gap:.3g} off the mean",
             )
     if isinstance(look.answers, Constant):
-        return UNKNOWN, "no row moves the answer: a query bias leaves no trace"
-    return "none", "with a zero query row all rows got equal weight"
+        return Seen.UNKNOWN, "no row moves the answer: a query bias leaves no trace"
+    return Seen.NONE, "with a zero query row all rows got equal weight"
 
 
 def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
@@ -124,9 +122,9 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
     heads.
     """
     if isinstance(look.answers, Constant):
-        return UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
+        return Seen.UNKNOWN, "no row moves the answer: whatever is there leaves no trace"
     if look.found(Subject.ORDER) == Seen.MATTERS and not isinstance(look.inner, Computed):
-        return NONE, look.evidence(Subject.ORDER)
+        return Seen.NONE, look.evidence(Subject.ORDER)
     if look.exact:
         uneven = ""
         for tiny in look.near * _TINY:  # the tiniest that tells counts: strong scores share evenly only there
@@ -141,7 +139,7 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
                 uneven = ""
                 break
         if uneven:
-            return "none", uneven
+            return Seen.NONE, uneven
     points = moderate = saturated = 0
     widest = 0.0
     sizes = _Sizes(look, biased)
@@ -155,12 +153,12 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             shown = ", ".join(f"{weight:.4g}" for weight in weights)
             if abs(weights[0] + weights[-1] - 1.0) > 2.0 * error:
                 return (
-                    "none",
+                    Seen.NONE,
                     f"a row, twice the row and its negative weigh {shown}: under any heads the first and the "
                     "last add up to one",
                 )
             return (
-                "multi-head",
+                Family.MULTI_HEAD,
                 f"a row, twice the row and its negative weigh {shown}: no single softmax does that (errors "
                 f"explain {error:.1g})",
             )
@@ -175,17 +173,17 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
         if points >= _ENOUGH:
             pairs = f"{moderate} pairs of rows with moderate scores and {saturated} with saturated ones"
             return (
-                "single-head",
+                Family.SINGLE_HEAD,
                 "rows, their doubles and their negatives weigh as one softmax has it, to within "
                 f"{widest:.1g}, on {pairs}",
             )
     if look.exact:
         return (
-            "single-head",
+            Family.SINGLE_HEAD,
             "nothing speaks against one head, but too few pairs of rows had scores that tell",
         )
     return (
-        UNKNOWN,
+        Seen.UNKNOWN,
         "answers with errors tell little at this price; one head is tried, and the certificate decides",
     )
 

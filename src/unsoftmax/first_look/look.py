@@ -12,7 +12,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.family_from_labels import family_from_labels, sure_labels
-from unsoftmax.first_look.family_from_values import NONE, UNKNOWN, family_from_values
+from unsoftmax.first_look.family_from_values import family_from_values
 from unsoftmax.ledger import Ledger
 
 __all__ = ["FirstLook", "first_look", "take_look"]
@@ -42,13 +42,13 @@ class FirstLook:
     @property
     def finds_nothing(self) -> bool:
         """Whether the target is none of the known families."""
-        return self.value(Subject.FAMILY) == NONE
+        return self.value(Subject.FAMILY) == Seen.NONE
 
     @property
     def guess(self) -> Family | None:
         """The family that the look takes the target for; None where it cannot tell, or finds none."""
         found = self.value(Subject.FAMILY)
-        return None if found in (None, NONE, UNKNOWN) else Family(str(found))
+        return None if found in (None, Seen.NONE, Seen.UNKNOWN) else Family(str(found))
 
     @property
     def beyond_these_answers(self) -> str:
@@ -64,7 +64,7 @@ class FirstLook:
         extras = [
             name
             for name in (Subject.QUERY_BIAS, Subject.CONSTANT)
-            if self.value(name) not in (None, "none", UNKNOWN)
+            if self.value(name) not in (None, Seen.NONE, Seen.UNKNOWN)
         ]
         if self.family is not Family.SINGLE_HEAD or not extras:
             return ""
@@ -104,7 +104,10 @@ def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str =
         look.add(Subject.REPEATABILITY, lambda: (Seen.RANDOM, "see the answers"))
         look.add(
             Subject.FAMILY,
-            lambda: (NONE, "what changes with time, or with being asked, is no function of the sequence"),
+            lambda: (
+                Seen.NONE,
+                "what changes with time, or with being asked, is no function of the sequence",
+            ),
         )
         return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings), repeats=False)
     repeats = look.add(Subject.REPEATABILITY, lambda: _repeatability(look)) == _DETERMINISTIC
@@ -178,7 +181,7 @@ def _constant(look: FirstLookAsker) -> tuple[str, str]:
     size = float(np.max(np.abs(value)))
     if size <= look.own_error():
         return (
-            "none",
+            Seen.NONE,
             "a row of zeros is answered 0"
             if size == 0.0
             else f"a row of zeros is answered {size:.2g}, within the answers' own error",

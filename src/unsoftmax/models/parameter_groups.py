@@ -76,7 +76,7 @@ def parameter_groups(model: Model) -> list[ParameterGroup]:
 
     >>> import unsoftmax
     >>> [group.name for group in parameter_groups(unsoftmax.random_single_head(4, 2, seed=0))]
-    ['W', 'v', 'c']
+    ['v', 'c', 'W']
     """
     tensors = model.tensors()
     arrays: dict[str, list[str]] = {}

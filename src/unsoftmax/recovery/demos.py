@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from unsoftmax.errors import UsageError
+from unsoftmax.families import Family
 from unsoftmax.models import Model, random_multi_head, random_single_head, random_transformer
 from unsoftmax.recovery.token_targets import demo_tokens
 
@@ -25,18 +26,18 @@ def demo_model(spec: str) -> Model:
     26
     """
     name, _, query = spec.removeprefix("demo:").partition("?")
-    if name == "tokens":
+    if name == Family.TOKENS:
         return demo_tokens(spec)
-    if name not in ("single-head", "multi-head", "transformer"):
+    if name not in (Family.SINGLE_HEAD, Family.MULTI_HEAD, Family.TRANSFORMER):
         raise UsageError(
             f"there is no demo {name!r}; try 'demo:single-head?d=64&r=8&seed=0', "
             "'demo:multi-head?d=64&heads=8&seed=0', 'demo:transformer?d=32&m=64&seed=0' or "
             "'demo:tokens?V=500&r=8&seed=0'"
         )
     options: dict[str, Any] = {"d": 64, "r": None, "seed": 0, "scale": 1.0, "biases": 0}
-    if name == "multi-head":
+    if name == Family.MULTI_HEAD:
         options |= {"heads": 8, "outputs": None}
-    if name == "transformer":
+    if name == Family.TRANSFORMER:
         options |= {"m": None, "residual": 0.0}
     for key, text in parse_qsl(query, keep_blank_values=True):
         if key not in options:
@@ -45,9 +46,9 @@ def demo_model(spec: str) -> Model:
     _check_size(options)
     biases = bool(options.pop("biases"))
     d, r = options.pop("d"), options.pop("r")
-    if name == "multi-head":
+    if name == Family.MULTI_HEAD:
         return random_multi_head(d, options.pop("heads"), r, biases=biases, **options)
-    if name == "transformer":
+    if name == Family.TRANSFORMER:
         m = options.pop("m")
         return random_transformer(d, d if m is None else m, r, biases=biases, **options)
     return random_single_head(d, r, seed=options["seed"], scale=options["scale"], biases=biases)

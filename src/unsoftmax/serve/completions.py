@@ -18,7 +18,7 @@ from unsoftmax.models import LanguageModel
 from unsoftmax.models.language_model.forward import log_softmax
 from unsoftmax.oracles.http.json_text import read_json
 from unsoftmax.oracles.http.logit_bias import BiasShows
-from unsoftmax.serve.faults import FaultPlan, Faults
+from unsoftmax.serve.faults import Fault, FaultPlan, Faults
 from unsoftmax.serve.guarded import GuardedHandler, Refused
 from unsoftmax.serve.limits import Limits, RateLimit
 from unsoftmax.serve.listener import Listener, Listening
@@ -192,12 +192,12 @@ class _Handler(GuardedHandler):
         if wait is not None:
             raise Refused(429, "too many requests", {"Retry-After": str(math.ceil(wait))})
         fault = owner.fault_plan.draw()
-        if fault == "unavailable":
+        if fault is Fault.UNAVAILABLE:
             raise Refused(503, "try again")
-        if fault == "error":
+        if fault is Fault.ERROR:
             raise Refused(500, "internal error")
         limit = owner.faults.die_after
-        if fault == "drop" or (limit is not None and owner.requests >= limit):
+        if fault is Fault.DROP or (limit is not None and owner.requests >= limit):
             self.drop()
             return
         try:

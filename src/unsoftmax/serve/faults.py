@@ -5,12 +5,23 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import dataclass, fields
+from enum import StrEnum
 
 from unsoftmax.errors import UsageError
 
-__all__ = ["FaultPlan", "Faults"]
+__all__ = ["Fault", "FaultPlan", "Faults"]
 
-KINDS = ("unavailable", "drop", "slow", "error", "null", "nan", "shape")
+
+class Fault(StrEnum):
+    """What goes wrong with one request."""
+
+    UNAVAILABLE = "unavailable"
+    DROP = "drop"
+    SLOW = "slow"
+    ERROR = "error"
+    NULL = "null"
+    NAN = "nan"
+    SHAPE = "shape"
 
 
 @dataclass(frozen=True)
@@ -37,11 +48,11 @@ class Faults:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        shares = [getattr(self, kind) for kind in KINDS]
+        shares = [getattr(self, kind) for kind in Fault]
         if not all(0.0 <= share <= 1.0 for share in shares) or sum(shares) > 1.0:
             raise UsageError(
                 "the shares of faults must be between 0 and 1, and 1 at most in all, not "
-                f"{dict(zip(KINDS, shares, strict=True))}"
+                "{str(kind): share for kind, share in zip(Fault, shares, strict=True)}"
             )
 
     @classmethod
@@ -74,11 +85,11 @@ class FaultPlan:
         self._random = random.Random(faults.seed)  # noqa: S311 - no secret depends on it
         self._lock = threading.Lock()
 
-    def draw(self) -> str | None:
+    def draw(self) -> Fault | None:
         """The fault of this request, if any."""
         with self._lock:
             point = self._random.random()
-        for kind in KINDS:
+        for kind in Fault:
             point -= getattr(self.faults, kind)
             if point < 0.0:
                 return kind

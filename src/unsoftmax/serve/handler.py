@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from unsoftmax.errors import OracleFault
 from unsoftmax.oracles.http.json_text import write_json
+from unsoftmax.serve.faults import Fault
 from unsoftmax.serve.guarded import GuardedHandler, Refused
 from unsoftmax.serve.protocol import BadRequest, model_metadata, read_request, server_metadata, write_answer
 
@@ -71,14 +72,14 @@ class Handler(GuardedHandler):
         wait = model.wait_for(len(batch))
         if wait is not None:
             raise Refused(429, "too many queries", {"Retry-After": str(math.ceil(wait))})
-        if fault == "unavailable":
+        if fault is Fault.UNAVAILABLE:
             raise Refused(503, "try again")
-        if fault == "error":
+        if fault is Fault.ERROR:
             raise Refused(500, "internal error")
-        if fault == "drop":
+        if fault is Fault.DROP:
             self.drop()
             return
-        time.sleep(model.delay + (model.faults.slow_seconds if fault == "slow" else 0.0))
+        time.sleep(model.delay + (model.faults.slow_seconds if fault is Fault.SLOW else 0.0))
         content, headers = write_answer(
             model.name, self._answers(batch), model.datatype, as_bytes and model.binary, fault
         )

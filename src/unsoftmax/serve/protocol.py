@@ -13,6 +13,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.domain import Domain, TokenIds
 from unsoftmax.oracles.http.json_text import read_json, write_json
+from unsoftmax.serve.faults import Fault
 
 __all__ = [
     "LENGTH_HEADER",
@@ -117,17 +118,17 @@ def _batch(tensor: dict[str, Any], tail: bytes, datatype: str) -> Array:
 
 
 def write_answer(
-    name: str, answers: Array, datatype: str, as_bytes: bool, fault: str | None = None
+    name: str, answers: Array, datatype: str, as_bytes: bool, fault: Fault | None = None
 ) -> tuple[bytes, dict[str, str]]:
     """Body and headers of the reply; `fault` replaces the numbers by something that is no answer."""
     array = answers.astype(_TYPES[datatype])
     tensor: dict[str, Any] = {"name": "answers", "datatype": datatype, "shape": list(array.shape)}
     reply = {"model_name": name, "model_version": "1", "outputs": [tensor]}
-    if fault == "shape":
+    if fault is Fault.SHAPE:
         array = array[:-1]
-    elif fault == "nan":
+    elif fault is Fault.NAN:
         array = np.full_like(array, np.nan)
-    if fault == "null":
+    if fault is Fault.NULL:
         tensor["data"] = [None] * array.size
     elif as_bytes:
         raw = array.tobytes()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
+from unsoftmax.audit.defences import DefenceKind
 from unsoftmax.audit.drawings.labels import place_labels
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def _row_bounds(rows: Sequence[Any]) -> list[tuple[float, float, bool]]:
     """(bound, error of the attacker, whether anything was recovered), ascending; none where a defence is of
     another kind."""
     defended = [row for row in rows if row.parts]
-    if any(row.kinds != ("input-bound",) for row in defended):
+    if any(row.kinds != (DefenceKind.INPUT_BOUND,) for row in defended):
         return []
     found = [(float(row.parts[0][1]), row.leak, row.parameter_error is not None) for row in defended]
     return sorted(found)

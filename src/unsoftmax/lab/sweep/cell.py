@@ -14,6 +14,7 @@ import numpy as np
 
 from unsoftmax.audit.defences import Defence
 from unsoftmax.errors import UsageError
+from unsoftmax.families import Family
 from unsoftmax.lab.sweep.learners import learner_named
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
 from unsoftmax.models import (
@@ -31,24 +32,26 @@ from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.targets import as_oracle
 
-__all__ = ["AXES", "FAMILIES", "RESULTS", "Cell", "run_cell"]
+__all__ = ["AXES", "FAILED", "FAMILIES", "RESULTS", "Cell", "run_cell"]
 
 _MAKERS: dict[str, Callable[[Cell], Model]] = {
-    "single-head": lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
-    "multi-head": lambda c: random_multi_head(
+    Family.SINGLE_HEAD: lambda c: random_single_head(c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases),
+    Family.MULTI_HEAD: lambda c: random_multi_head(
         c.d, c.heads or 2, c.r, seed=c.seed, scale=c.scale, biases=c.biases
     ),
-    "relu-network": lambda c: random_relu_network(c.d, c.neurons or c.d, seed=c.seed, biases=c.biases),
-    "transformer": lambda c: random_transformer(
+    Family.RELU_NETWORK: lambda c: random_relu_network(c.d, c.neurons or c.d, seed=c.seed, biases=c.biases),
+    Family.TRANSFORMER: lambda c: random_transformer(
         c.d, c.neurons or c.d, c.r, seed=c.seed, scale=c.scale, biases=c.biases
     ),
 }
 FAMILIES = tuple(_MAKERS)
-_IRRELEVANT = {  # axes that a family does not have: dropped, so that a grid over families holds no cell twice
-    "single-head": ("heads", "neurons"),
-    "multi-head": ("neurons",),
-    "relu-network": ("heads", "r", "scale"),
-    "transformer": ("heads",),
+FAILED = "ERROR"  # as the status of a cell: it ended in an error, and may be run again
+# axes that a family does not have: dropped, so that a grid over families holds no cell twice
+_IRRELEVANT: dict[str, tuple[str, ...]] = {
+    Family.SINGLE_HEAD: ("heads", "neurons"),
+    Family.MULTI_HEAD: ("neurons",),
+    Family.RELU_NETWORK: ("heads", "r", "scale"),
+    Family.TRANSFORMER: ("heads",),
 }
 
 _UNTOUCHED = ("exact", "none")
@@ -103,7 +106,9 @@ class Cell:
     def target(self) -> tuple[Model, Oracle]:
         """The hidden model, and the oracle that shows it."""
         truth = _MAKERS[self.family](self)
-        oracle: Oracle = rows_oracle(truth, self.d) if self.family == "relu-network" else as_oracle(truth)
+        oracle: Oracle = (
+            rows_oracle(truth, self.d) if self.family == Family.RELU_NETWORK else as_oracle(truth)
+        )
         for place, text in enumerate((self.noise, self.defence)):
             oracle = _around(
                 text, oracle, int(np.random.default_rng([self.seed, place, 0x5EED]).integers(2**31))
@@ -146,7 +151,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
                 if make is None
                 else make(truth, cell.noise if cell.noise not in _UNTOUCHED else cell.defence)
             )
-            if learner is None and cell.family == "relu-network":
+            if learner is None and cell.family == Family.RELU_NETWORK:
                 learner = ReluNetworkLearner()
             result = recover(
                 oracle,
@@ -158,7 +163,7 @@ def run_cell(cell: Cell) -> dict[str, Any]:
             )
             row |= _measured(truth, result, labels="labels" in cell.noise + cell.defence)
     except Exception as error:
-        row |= {"status": "ERROR", "fault": f"{type(error).__name__}: {error}"}
+        row |= {"status": FAILED, "fault": f"{type(error).__name__}: {error}"}
     return row
 
 

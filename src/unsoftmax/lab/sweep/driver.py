@@ -16,7 +16,7 @@ from typing import Any
 
 from unsoftmax.lab.files import write_atomically
 from unsoftmax.lab.provenance import provenance
-from unsoftmax.lab.sweep.cell import RESULTS, Cell, run_cell
+from unsoftmax.lab.sweep.cell import FAILED, RESULTS, Cell, run_cell
 from unsoftmax.lab.sweep.plot import NothingToDraw, plot_table
 from unsoftmax.lab.sweep.spec import Spec
 from unsoftmax.lab.sweep.store import Store
@@ -85,7 +85,7 @@ def sweep(
     with Store(folder / "cells.sqlite") as store:
         rows = store.rows()
         if retry_failed:
-            store.forget(key for key, row in rows.items() if row["status"] == "ERROR")
+            store.forget(key for key, row in rows.items() if row["status"] == FAILED)
             rows = store.rows()
         left = [cell for cell in spec.cells if cell.key not in rows]
         state = _State(store, rows, {cell.key for cell in spec.cells}, progress)
@@ -127,7 +127,7 @@ class _State:
     def _count(self, rows: Iterable[dict[str, Any]]) -> None:
         for row in rows:
             self.done += 1
-            self.failed += row["status"] == "ERROR"
+            self.failed += row["status"] == FAILED
 
     @property
     def batch(self) -> int:
@@ -190,7 +190,7 @@ def _run_alone(crew: Crew, cell: Cell, state: _State) -> None:
         except crew.lost:
             state.workers_lost += 1
             crew.renew()
-    row = {"cell": cell.key, **asdict(cell), **dict.fromkeys(RESULTS), "status": "ERROR"}
+    row = {"cell": cell.key, **asdict(cell), **dict.fromkeys(RESULTS), "status": FAILED}
     state.keep(
         [
             (
@@ -238,7 +238,7 @@ def _write(spec: Spec, folder: Path, state: _State, *, parquet: bool, computed: 
             plots.append(plot_table(rows, plot, folder / plot.file_name))
         except NothingToDraw as error:  # the table is what counts, and it is written
             notes.append(f"{plot.file_name} was not drawn: {error}")
-    failed = sum(row["status"] == "ERROR" for row in rows)
+    failed = sum(row["status"] == FAILED for row in rows)
     return Finished(
         folder, table, tuple(plots), len(rows), computed, failed, state.workers_lost, tuple(notes)
     )
