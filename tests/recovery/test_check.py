@@ -118,3 +118,18 @@ def test_vectors_over_ids_that_nobody_told_of() -> None:
     assert (
         found.queries >= next(each.queries for each in found.findings if each.subject == "answer shape") > 0
     )
+
+
+def test_classes_are_named() -> None:
+    heads = [unsoftmax.random_single_head(4, 2, seed=seed) for seed in range(4)]
+
+    def classes(X: Array) -> Array:
+        winners: Array = np.stack([head(X) for head in heads]).argmax(axis=0).astype(np.float64)
+        return winners
+
+    found = unsoftmax.check(classes, width=4)
+    assert not found.recoverable
+    assert "classes" in found.obstacle
+    result = unsoftmax.recover(classes, width=4)
+    assert result.status is found.ending
+    assert "the classes of an argmax" in result.advice

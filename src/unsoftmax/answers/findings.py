@@ -38,6 +38,7 @@ class Seen(StrEnum):
     PRESENT = "present"
     NONE = "none"  # of the family: the target is none of those that are known
     UNKNOWN = "unknown"  # the look cannot tell
+    CLASSES = "classes"
 
 
 @dataclass(frozen=True)

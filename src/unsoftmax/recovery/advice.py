@@ -19,6 +19,10 @@ _CAUSES = {  # a finding: what usually makes it so, and what to try
         "All answers lie between 0 and 1, as probabilities do. If a sigmoid or a softmax makes them, pass "
         "probabilities, and the model of their logits is recovered."
     ),
+    (Subject.RANGE, Seen.CLASSES): (
+        "All answers are a few whole numbers, as the classes of an argmax are. One head is recovered from "
+        "two classes. Of more classes ask for the logits, or for probabilities (and pass probabilities)."
+    ),
     (Subject.REPEATABILITY, Seen.RANDOM): (
         "The same sequence is answered differently each time. Switch dropout and sampling off "
         "(`module.eval()`), or ask a target without added noise."

@@ -1,4 +1,5 @@
-"""Answers that all lie between 0 and 1, as probabilities do: nobody may have said that they are some."""
+"""Answers that all lie between 0 and 1, as probabilities do, or are a few whole numbers, as classes are:
+nobody may have said so."""
 
 from __future__ import annotations
 
@@ -10,10 +11,13 @@ from unsoftmax.arrays import Array
 __all__ = ["AnswerRange"]
 
 _FEWEST = 20  # answers before their range says anything
+_MOST_CLASSES = 11  # whole numbers: the rows then move answers by less than ten times their rounding
+_EACH = 4  # answers a class, at least: a rounded function of many sizes repeats itself less
 
 
 class AnswerRange:
-    """Watches a ledger: the smallest and the largest answer, and whether any is neither 0 nor 1.
+    """Watches a ledger: the smallest and the largest answer, whether any is neither 0 nor 1, and how many
+    whole numbers there are, where all are some.
 
     >>> seen = AnswerRange()
     >>> seen("readout", np.zeros((30, 1, 2)), np.linspace(0.1, 0.9, 30))
@@ -23,6 +27,7 @@ class AnswerRange:
 
     def __init__(self) -> None:
         self._low, self._high, self._between, self._count = np.inf, -np.inf, False, 0
+        self._whole: set[float] | None = set()
 
     def __call__(self, phase: str, batch: Array, answers: Array) -> None:
         if not answers.size:
@@ -31,9 +36,16 @@ class AnswerRange:
         self._high = max(self._high, float(answers.max()))
         self._between |= bool(((answers > 0.0) & (answers < 1.0)).any())
         self._count += len(answers)
+        if self._whole is not None:
+            self._whole |= set(np.unique(answers).tolist())
+            if len(self._whole) > _MOST_CLASSES or not all(map(float.is_integer, self._whole)):
+                self._whole = None
 
     def finding(self) -> Finding | None:
         """What the answers may be, or None."""
+        if self._whole is not None and 2 < len(self._whole) <= self._count / _EACH:
+            evidence = f"{self._count} answers are {len(self._whole)} different whole numbers, as classes are"
+            return Finding(Subject.RANGE, Seen.CLASSES, evidence, 0)
         if self._count < _FEWEST or not self._between or self._low < 0.0 or self._high > 1.0:
             return None
         evidence = f"all answers lie between {self._low:.2g} and {self._high:.2g}"

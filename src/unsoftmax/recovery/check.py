@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.answers import Computed, Finding, Subject, identify
+from unsoftmax.answers import Computed, Finding, Seen, Subject, identify
 from unsoftmax.errors import OracleFault, UsageError, VectorAnswers
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -149,12 +149,31 @@ def _checked(asked: _Asked, called: object, width: int | None, input_bound: floa
         return replace(_language_model(ledger), command=_command(called, asked, width))
     ledger.watch(seen := AnswerRange())
     found = _looked(ledger, asked, _command(called, asked, width), seed)
-    if found.recoverable or seen.finding() is None or isinstance(ledger.domain, TokenIds):
+    range_of = seen.finding()
+    if range_of is not None and range_of.value == Seen.CLASSES:
+        return _classes(found, range_of)
+    if found.recoverable or range_of is None or isinstance(ledger.domain, TokenIds):
         return found
     asked = replace(
         asked, oracle=Logits(asked.oracle), options=(*asked.options, "--probabilities"), queries=found.queries
     )
     return _of_logits(asked, called, width, input_bound, seed) or found
+
+
+def _classes(found: Check, seen: Finding) -> Check:
+    """A target that tells one of several classes; two of them are labels, and found as such."""
+    ending = Status.UNRESOLVED if found.recoverable else found.ending
+    advice = f"`recover` would end as {ending}. Ask for the logits, or for the probabilities of the classes."
+    return replace(
+        found,
+        recoverable=False,
+        obstacle=found.obstacle or seen.evidence,
+        advice=advice if ending is not None else found.advice,
+        command="",
+        expected=None,
+        findings=(*found.findings, seen),
+        ending=ending,
+    )
 
 
 def _of_logits(
