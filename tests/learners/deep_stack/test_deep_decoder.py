@@ -65,6 +65,9 @@ def test_layers_are_a_part_of_decoders_in_float32() -> None:
     distance = one_row_stack(model).distance(part.value)
     assert distance < 1e-5
     assert distance <= part.error_bound < 1e-4
+    rng = np.random.default_rng(3)
+    faint = 10.0 ** -rng.uniform(0.0, 14.0, (100, 1, 1)) * rng.standard_normal((100, 1, 12))
+    assert np.abs(part.value(faint) - one_row_stack(model)(faint)).max() < 1e-3
 
 
 def test_heads_of_all_layers_act_side_by_side() -> None:

@@ -75,6 +75,9 @@ def test_eps_of_every_norm_may_be_another(kind: dict[str, Any]) -> None:
     assert result.status is Status.EXACT, result.reason
     assert isinstance(result.model, ResidualStack)
     assert target.distance(result.model) < 1e-10
+    rng = np.random.default_rng(3)
+    faint = 10.0 ** -rng.uniform(0.0, 14.0, (100, 1, 1)) * rng.standard_normal((100, 1, 11))
+    assert np.abs(result.model(faint) - target(faint)).max() < 1e-9
 
 
 def test_widths_may_differ_and_skips_may_be_scaled() -> None:

@@ -27,7 +27,15 @@ _USUAL_EPS = 1e-6  # where no row is small enough to show it
 _EPS_SIZES = 2.0 ** -np.arange(6.0, 50.0, 2.0)  # rows from 0.016 to 4e-15: eps from 1e-4 to 1e-28
 _EPS_FACTORS = [10.0 ** (step * np.arange(-12.0, 12.5)) for step in (0.25, 0.02, 0.002)]
 _CHANGED = 0.25  # of an answer: what a row as small as √eps changes by
+# rows from 0.06 to 8e-31: without biases the streams of L layers begin at size t·eps^(-L), so that the last
+# norm sees its eps where t is eps^(L + 1/2)
+_FAINT_SIZES = 2.0 ** -np.arange(4.0, 101.0, 4.0)
 _ROW_SIZES = (0.3, 8.0)
+# how much smaller rows show the eps of one norm more: a sublayer writes a row over √eps, of usually 1e-6
+_ONE_NORM = 1e-3
+# of a usual answer: smaller ones count as if they were as large, because behind log-probabilities their
+# errors are no smaller
+_FAINT_ANSWER = 0.3
 _NEAR = 1e-6  # misfit of all rows from which a start needs no rows of usual size first
 _AT_ROUNDING = 3e-15  # misfit of all rows that no further step lowers
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
@@ -97,6 +105,20 @@ def rough_eps(stream: StreamReading, rng: np.random.Generator) -> float:
     return float(_EPS_SIZES[changed[0]] ** 2) if len(changed) else _USUAL_EPS
 
 
+def _faintest(stream: StreamReading, rng: np.random.Generator) -> float:
+    """A size below which rows are hardly told from none. 26 queries.
+
+    Between √eps and there one norm after the other begins to see streams below its eps: rows of usual size
+    tell only that of the first.
+    """
+    n = unit_rows(rng, 1, stream.width)
+    seen = stream(np.append(_FAINT_SIZES, 0.0)[:, None] * n)
+    off = np.linalg.norm(seen[:-1] - seen[-1], axis=1)
+    told = np.flatnonzero(off > _CHANGED * np.linalg.norm(seen[0]))
+    last = told[-1] + 1 if len(told) else 0
+    return float(_FAINT_SIZES[min(last, len(_FAINT_SIZES) - 1)])
+
+
 def refine_stack(
     stream: StreamReading,
     start: StackState,
@@ -107,13 +129,14 @@ def refine_stack(
 ) -> FoundStack:
     """The whole stack by Gauss-Newton: on rows of usual size first, then on small ones as well. rounding: of
     answers, relative, where it was seen before. rows: the least number of them."""
+    least = min(_first_shown(start), _faintest(stream, rng))
     if stream.held is not None:
-        return _rounded(stream, start, rng, rows)
+        return _rounded(stream, start, rng, rows, least)
     count = max(int(_SURPLUS * start.unknowns / stream.width) + 8, rows)
-    fits = [_fit(stream, start, count, rng) for _ in range(2)]
+    fits = [_fit(stream, least, count, rng) for _ in range(2)]
     start = _with_one_eps(fits[0], start)
     begun = start if rms(fits[0].residual(start)) <= _NEAR else refine(_usual(fits[0]), start, _FIRST).state
-    state = refine(fits[0], begun, _FIRST)
+    state = refine(fits[0], _with_own_eps(fits[0], begun, _NEAR, _FIRST), _FIRST)
     if state.rms[-1] > _AT_ROUNDING:
         state = refine(fits[0], state.state, _LAST)
     again = refine(fits[1], state.state, _ONE_STEP).state
@@ -121,14 +144,17 @@ def refine_stack(
     return FoundStack(state.state, (again,), _SAFETY, state.rms[-1], fresh, max(_PRECISE, 30.0 * rounding))
 
 
-def _rounded(stream: StreamReading, start: StackState, rng: np.random.Generator, rows: int) -> FoundStack:
+def _rounded(
+    stream: StreamReading, start: StackState, rng: np.random.Generator, rows: int, least: float
+) -> FoundStack:
     """The same behind short arithmetic: more rows, and the error from the covariance of the fit."""
     count = max(int(_SURPLUS_ROUNDED * start.unknowns / stream.width) + 8, rows, _FEWEST)
-    fit, fresh = (_fit(stream, start, rows, rng) for rows in (count, max(count // 8, _LOOKED)))
+    fit, fresh = (_fit(stream, least, rows, rng) for rows in (count, max(count // 8, _LOOKED)))
     noise = _rounding(stream, fit, rng)
     state, left = start, np.inf
     for begin in _with_twins(_with_one_eps(fit, start)):
-        found = refine(fit, refine(_usual(fit), begin, _ROUNDED).state, _ROUNDED)
+        usual = refine(_usual(fit), begin, _ROUNDED).state
+        found = refine(fit, _with_own_eps(fit, usual, _EXPLAINED * noise, _ROUNDED), _ROUNDED)
         if found.rms[-1] < left:
             state, left = found.state, found.rms[-1]
         if left <= _EXPLAINED * noise:
@@ -175,11 +201,40 @@ def _biases(state: StackState, name: str) -> Array:
 def _with_one_eps(fit: StackFit, start: StackState) -> StackState:
     """The start with one eps for all norms, as most models have it, that explains small rows best."""
     small = len(fit.rows) // _SMALL_ROWS
-    rows = StackFit(fit.rows[:small], fit.seen[:small], fit.sizes[:small])
+    rows = _down_to(_first_shown(start), fit.part(slice(None, small)))
     for factors in _EPS_FACTORS:
         states = [replace(start, eps=factor * start.eps) for factor in factors]
         start = min(states, key=lambda state: rms(rows.residual(state)))
     return replace(start, least=least_streams(start, rows.rows))
+
+
+def _with_own_eps(fit: StackFit, start: StackState, near: float, options: RefinementOptions) -> StackState:
+    """The start with an eps for every norm: smaller and smaller rows, each of which shows that of one norm
+    more. near: misfit of rows that need no step."""
+    state, size = start, _first_shown(start)
+    smallest = float(_sizes(fit.rows).min())
+    while True:
+        rows = _down_to(size, fit)
+        state = replace(state, least=least_streams(state, rows.rows))
+        if rms(rows.residual(state)) > near:
+            state = refine(rows, state, options).state
+        if size <= smallest:
+            return state
+        size *= _ONE_NORM
+
+
+def _first_shown(state: StackState) -> float:
+    """Size of rows that show the eps of the first norm."""
+    return 0.1 * float(np.sqrt(state.eps[0]))
+
+
+def _sizes(rows: Array) -> Array:
+    return np.asarray(np.sqrt((rows * rows).mean(axis=1)))
+
+
+def _down_to(size: float, fit: StackFit) -> StackFit:
+    """The rows of this size and above."""
+    return fit.part(_sizes(fit.rows) >= size)
 
 
 def _with_twins(state: StackState) -> list[StackState]:
@@ -203,18 +258,19 @@ def _rounding(stream: StreamReading, fit: StackFit, rng: np.random.Generator) ->
 def _usual(fit: StackFit) -> StackFit:
     """The rows of usual size alone."""
     small = len(fit.rows) // _SMALL_ROWS
-    return StackFit(fit.rows[small:], fit.seen[small:], fit.sizes[small:], free_eps=False)
+    return replace(fit.part(slice(small, None)), free_eps=False)
 
 
-def _fit(stream: StreamReading, start: StackState, count: int, rng: np.random.Generator) -> StackFit:
-    """Rows of the sizes that the sublayers see, and some small enough to show eps; relative errors."""
+def _fit(stream: StreamReading, least: float, count: int, rng: np.random.Generator) -> StackFit:
+    """Rows of the sizes that the sublayers see, and some small enough to show eps; relative errors. least:
+    the smallest size."""
     low, high = np.log(_ROW_SIZES)
     sizes = np.exp(rng.uniform(low, high, count))
     small = count // _SMALL_ROWS
-    least = np.log(0.1 * np.sqrt(float(start.eps[0])))
-    sizes[:small] = np.exp(rng.uniform(min(least, low), low, small))
+    sizes[:small] = np.exp(rng.uniform(min(np.log(least), low), low, small))
     rows: Array = sizes[:, None] * unit_rows(rng, count, stream.width)
     if stream.held is not None:
         rows = stream.held.store(rows)
     seen = stream(rows)
-    return StackFit(rows, seen, np.sqrt((seen * seen).mean(axis=1, keepdims=True)) + EPS)
+    own = np.sqrt((seen * seen).mean(axis=1, keepdims=True))
+    return StackFit(rows, seen, np.maximum(own, _FAINT_ANSWER * np.median(own)) + EPS)

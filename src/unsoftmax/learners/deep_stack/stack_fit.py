@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_stack.stack_state import LayerState, StackState
@@ -136,6 +137,10 @@ class StackFit:
     seen: Array
     sizes: Array
     free_eps: bool = True
+
+    def part(self, which: slice | NDArray[np.bool_]) -> StackFit:
+        """The same on some of the rows."""
+        return replace(self, rows=self.rows[which], seen=self.seen[which], sizes=self.sizes[which])
 
     def residual(self, state: StackState, /) -> Array:
         return np.asarray(((streams_of(state, self.rows) - self.seen) / self.sizes).ravel())
