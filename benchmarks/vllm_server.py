@@ -1,4 +1,4 @@
-"""A one-layer Llama behind a real vLLM server, recovered over the wire.
+"""A Llama behind a real vLLM server, recovered over the wire: one layer, or --layers.
 
 python -m benchmarks.vllm_server --vllm ENV/bin/vllm starts the server and asks it python -m
 benchmarks.vllm_server --target openai+http://... asks a server that runs, with the same --seed
@@ -28,6 +28,7 @@ import unsoftmax
 from unsoftmax.models import LanguageModel, random_language_model
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
+from unsoftmax.models.residual_stack import one_row_stack
 from unsoftmax.oracles.http import HttpOptions
 from unsoftmax.oracles.http.completions import completions_oracle
 
@@ -35,9 +36,9 @@ _START_SECONDS = 600
 _HELD_OUT, _ROWS = 100, 30
 
 
-def served_model(d: int, m: int, heads: int, groups: int, seed: int) -> LanguageModel:
+def served_model(d: int, m: int, heads: int, groups: int, *, layers: int = 1, seed: int) -> LanguageModel:
     """The model as float32 holds it, which is what the server computes with."""
-    drawn = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
+    drawn = random_language_model(d, m, heads=heads, groups=groups, layers=layers, seed=seed)
     short = {name: tensor.astype(np.float32).astype(np.float64) for name, tensor in drawn.tensors().items()}
     for name in ("eps", "positions.theta"):
         short |= {key: drawn.tensors()[key] for key in short if key.endswith(name)}
@@ -102,6 +103,8 @@ def part_errors(truth: LanguageModel, result: unsoftmax.Result) -> dict[str, flo
     values = np.repeat(attention.value.reshape(attention.groups, -1, true.width), attention.shared_by, axis=0)
     path = attention.output @ values.reshape(-1, true.width)
     errors = {"unembedding": relative(parts["unembedding"].matrix, true.unembedding)}
+    if "layers" in parts:
+        errors["layers"] = one_row_stack(truth).distance(parts["layers"])
     if "value-path" in parts:
         errors["value-path"] = relative(parts["value-path"], path)
     if "network" in parts:
@@ -144,11 +147,12 @@ def main() -> None:
     parser.add_argument("--vllm", type=Path, help="the program vllm of its environment")
     parser.add_argument("--target", help="a server that runs already, instead of --vllm")
     parser.add_argument("--size", default="64,128,2,2", help="d, m, heads, groups; vLLM wants d/heads >= 32")
+    parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--ledger", help="folder of a ledger, to go on after an interruption")
     arguments = parser.parse_args()
     d, m, heads, groups = (int(part) for part in arguments.size.split(","))
-    truth = served_model(d, m, heads, groups, arguments.seed)
+    truth = served_model(d, m, heads, groups, layers=arguments.layers, seed=arguments.seed)
     if arguments.target:
         run(arguments.target, truth, arguments.seed, arguments.ledger)
         return
