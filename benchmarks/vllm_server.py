@@ -34,6 +34,8 @@ from unsoftmax.oracles.http.completions import completions_oracle
 
 _START_SECONDS = 600
 _HELD_OUT, _ROWS = 100, 30
+# the first answer of a server on a busy processor takes half a minute
+_SLOW_SERVER = HttpOptions(batch=128, concurrency=2, timeout=300.0, patience=900.0)
 
 
 def served_model(d: int, m: int, heads: int, groups: int, *, layers: int = 1, seed: int) -> LanguageModel:
@@ -90,7 +92,7 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 def own_rounding(target: str, model: LanguageModel, prompts: np.ndarray) -> tuple[np.ndarray, float]:
     """The server's answers, and how far they are from the model in float64."""
-    oracle = completions_oracle(target, HttpOptions(batch=32))
+    oracle = completions_oracle(target, _SLOW_SERVER)
     answers = np.concatenate([oracle(prompts[i : i + 32]) for i in range(0, len(prompts), 32)])
     return answers, float(np.abs(answers - model(prompts)).max())
 
@@ -125,7 +127,7 @@ def run(target: str, truth: LanguageModel, seed: int, ledger: str | None) -> Non
     prompts = prompts.astype(np.float32).astype(np.float64)
     answers, rounding = own_rounding(target, truth, prompts)
     began = time.perf_counter()
-    oracle = completions_oracle(target, HttpOptions(batch=128, concurrency=2, timeout=300.0, patience=900.0))
+    oracle = completions_oracle(target, _SLOW_SERVER)
     result = unsoftmax.recover(oracle, seed=seed, ledger=ledger)
     print(f"{result.status}: {result.reason}")
     print(

@@ -171,7 +171,7 @@ def test_gated_network_from_its_values_on_the_sphere(d: int, m: int, seed: int) 
     rng = np.random.default_rng(seed)
     gate, up, down = (rng.standard_normal(shape) / np.sqrt(d) for shape in ((m, d), (m, d), (d, m)))
     true = GatedNetwork(gate, up, down)
-    found, misfit = learn_gated_network(true, d, np.random.default_rng(seed))
+    found, misfit = learn_gated_network(true, d, np.random.default_rng(seed))[0]
     assert found.neurons == m
     assert misfit < 1e-3
 
@@ -197,7 +197,7 @@ def test_a_neuron_that_one_circle_hides_is_found_on_another(seed: int) -> None:
     def rounded(n: Array) -> Array:
         return true(n) + noise * rng.standard_normal(n.shape)
 
-    found, _ = learn_gated_network(rounded, d, np.random.default_rng(seed), Precision(noise))
+    found, _ = learn_gated_network(rounded, d, np.random.default_rng(seed), Precision(noise))[0]
     assert found.neurons == m
     cosines = (found.gate @ gate.T) / np.outer(
         np.linalg.norm(found.gate, axis=1), np.linalg.norm(gate, axis=1)

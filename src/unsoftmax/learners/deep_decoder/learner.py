@@ -20,6 +20,7 @@ from unsoftmax.meters.deep.collapsed_attention import CollapsedAttention
 from unsoftmax.meters.deep.collapsed_layer import CollapsedLayer
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.prompts import Prompts
+from unsoftmax.meters.language_model.zero_rows import check_window
 from unsoftmax.models import LanguageModel, ResidualStack
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, Rotary
 from unsoftmax.models.language_model.distance import attention_distance
@@ -88,6 +89,8 @@ def learn_deep_decoder(
         if not stack.believed:
             raise Unresolved(f"the joint fit of all layers leaves {stack.fresh:.2g} of fresh states")
         found["layers"] = _layers_part(stack)
+        with prompts.phase("heads"):
+            check_window(state, rng.spawn(1)[0])
         if held is not None:
             raise Unresolved(f"heads of several layers are not learned from answers in {held}")
         model, bound = _with_heads(prompts, state, matrix, stack.state, rng)

@@ -96,9 +96,10 @@ def neuron_spaces(
     if found_any:  # what refused it is the better reason
         return
     raise Unresolved(
-        f"second derivatives along {q} directions span {seen}, and no set of neurons explains them; networks "
-        f"of more than about {_CAPACITY}·d² = {_CAPACITY * d * d:.0f} gated neurons in all layers together "
-        "are beyond this width"
+        f"second derivatives along {q} directions span {seen}, and no set of neurons explains them: more "
+        f"than about {_CAPACITY}·d² = {_CAPACITY * d * d:.0f} gated neurons in all layers together are "
+        "beyond this width, and experts that rows are sent to, norms behind sublayers and other activations "
+        "look the same"
     )
 
 

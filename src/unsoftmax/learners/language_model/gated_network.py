@@ -1,4 +1,5 @@
-"""A SwiGLU network from its values on the sphere mean n² = 1: number of neurons, gates, ups and downs."""
+"""A gated network (SwiGLU, GEGLU) from its values on the sphere mean n² = 1: number of neurons, gates, ups
+and downs."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from unsoftmax.families import Family
 from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives, measure_circle
 from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.models.language_model import GatedNetwork
+from unsoftmax.models.parts import GELU, GELU_TANH, SILU
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers.gated_network.assemble import Neurons, assemble_neurons
+from unsoftmax.solvers.gated_network.assemble import CircleReadings, Neurons, assemble_neurons
 from unsoftmax.solvers.gated_network.find_gates import find_gates
 from unsoftmax.solvers.gated_network.symmetric import as_vectors
 
 __all__ = ["NeuronSpace", "learn_gated_network", "neuron_space"]
 
-_NEURON_TEST = Test("neurons silu(gate·n)·(up·n)", frozenset({Family.LANGUAGE_MODEL}))
+_NEURON_TEST = Test("neurons φ(gate·n)·(up·n), φ SiLU or GELU", frozenset({Family.LANGUAGE_MODEL}))
 _FIRST_DIRECTIONS = 8
 _GROWTH = 1.15
 _POINTS = 5
@@ -36,7 +38,9 @@ _GAP, _SHORT_GAP, _STANDS_OUT = 25.0, 1.8, 1.5
 _CLIMBED, _SHORT_CLIMBED = 2e-3, 2e-2  # how far from one a climb to a gate may end
 _CIRCLES = 3  # of ten networks of width 16 in float32, three hid a neuron from one circle
 _SAME = 0.9  # cosine of two gates above which they are one; an assembled gate is a few per cent off
-_PROFILE = 0.05  # relative misfit of silu' over the circle beyond which a neuron is none of a SwiGLU network
+_PROFILE = 0.05  # relative misfit of φ' over the circle beyond which a neuron is none of a gated network
+
+_ACTIVATIONS = (SILU, GELU, GELU_TANH)
 
 Function = Callable[[Array], Array]
 
@@ -53,8 +57,9 @@ class NeuronSpace:
 
 def learn_gated_network(
     function: Function, d: int, rng: np.random.Generator, precision: Precision = FLOAT64
-) -> tuple[GatedNetwork, float]:
-    """The network of values M(n), and the largest misfit of a neuron: about 10·q² values, q² about 6.4·m,
+) -> list[tuple[GatedNetwork, float]]:
+    """The network of values M(n) with every activation of gates, and the largest misfit of a neuron of each,
+    the least first; rounding may hide which of them is right. About 10·q² values, q² about 6.4·m,
     however large d is; where answers are rounded, q is twice as large. What one circle hides, because a gate
     hardly changes along it, another one shows."""
     seen: list[_OneCircle] = []
@@ -67,14 +72,17 @@ def learn_gated_network(
                 raise
             reason = stop  # rounding hid the rank along this circle
             continue
-        found = _joined(seen)
+        joined = [_joined([each.neurons[i] for each in seen]) for i in range(len(_ACTIVATIONS))]
+        found = min(joined, key=lambda each: each.misfit)
         if len(found.gate) == max(each.counted for each in seen):
             if len(seen) == 1 and found.misfit > _PROFILE:
                 raise OutsideClass(
                     _NEURON_TEST,
-                    f"a profile over the circle is {found.misfit:.2g} off the derivative of silu",
+                    f"a profile over the circle is {found.misfit:.2g} off the derivative of "
+                    f"{found.activation.name}",
                 )
-            return GatedNetwork(found.gate, found.up, found.down), found.misfit
+            joined.sort(key=lambda each: each.misfit)
+            return [(GatedNetwork(n.gate, n.up, n.down, n.activation), n.misfit) for n in joined]
     if not seen and reason is not None:
         raise reason
     counted = max(each.counted for each in seen)
@@ -86,9 +94,9 @@ def learn_gated_network(
 
 @dataclass(frozen=True, eq=False)
 class _OneCircle:
-    """The neurons that one circle shows, and how many there are by the rank."""
+    """The neurons that one circle shows, with every activation, and how many there are by the rank."""
 
-    neurons: Neurons
+    neurons: list[Neurons]
     counted: int
 
 
@@ -100,22 +108,20 @@ def _on_one_circle(function: Function, d: int, rng: np.random.Generator, precisi
     if not len(gates.gates):
         raise Unresolved(f"none of {space.neurons} neurons was found from {gates.tried} starts")
     further = measured.further_gradients(function)
-    neurons = assemble_neurons(
-        gates, frame, measured.on_circle, measured.hessians, measured.gradients, further
-    )
-    return _OneCircle(neurons, space.neurons)
+    read = CircleReadings(measured.on_circle, measured.hessians, measured.gradients, further)
+    return _OneCircle([assemble_neurons(gates, frame, read, phi) for phi in _ACTIVATIONS], space.neurons)
 
 
-def _joined(seen: list[_OneCircle]) -> Neurons:
+def _joined(seen: list[Neurons]) -> Neurons:
     """The neurons of the circle that shows most, and those of the others that are none of them."""
-    best, *others = sorted((each.neurons for each in seen), key=lambda each: -len(each.gate))
+    best, *others = sorted(seen, key=lambda each: -len(each.gate))
     gate, up, down = best.gate, best.up, best.down
     for other in others:
         cosines = _unit(other.gate) @ _unit(gate).T
         new = cosines.max(axis=1) < _SAME
         gate, up = np.vstack([gate, other.gate[new]]), np.vstack([up, other.up[new]])
         down = np.column_stack([down, other.down[:, new]])
-    return Neurons(gate, up, down, best.misfit)
+    return Neurons(gate, up, down, best.activation, best.misfit)
 
 
 def _unit(rows: Array) -> Array:

@@ -53,6 +53,10 @@ _FURTHER = 24  # rows between the distances at which slow rotary planes are told
 _SLOW, _SHORT_SLOW = 3e-3, 0.1  # radians: what errors of score matrices turn a plane by
 _RANK = 1e-4  # relative singular value of what a head writes below which a direction is noise
 _EDGE = 3.0  # the same where answers are rounded, over the largest one that the errors of the fit make
+NO_PRODUCTS = (
+    "Scores that are no products of a query and a key (queries and keys that are normed or have biases, "
+    "scores that are capped) look like this, and are not learned"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +139,9 @@ def _separating_rows(
             good.sort(key=lambda pair: pair[1].condition)
             kept = good[: _SHORT_ROWS if precision.short else 1]
             return [_SeparatingRow(rows[i], poles.with_outputs(samples[i], _ZEROS)) for i, poles in kept]
-    raise Unresolved(f"no number of heads up to {len(_ZEROS) // 2} explains a row behind zero rows")
+    raise Unresolved(
+        f"no number of heads up to {len(_ZEROS) // 2} explains a row behind zero rows. {NO_PRODUCTS}"
+    )
 
 
 def _of_rank(written: Array, groups: list[list[int]], rank: int) -> Array:
@@ -262,7 +268,9 @@ def _common_rank(written: Array, floor: float) -> int:
     pooled = np.exp(np.log(np.maximum(values / values[:, :1], 1e-300)).mean(axis=0))
     rank = int((pooled > floor).sum())
     if rank % 2:
-        raise Unresolved(f"what heads write has rank {rank}; heads of one even width were expected")
+        raise Unresolved(
+            f"what heads write has rank {rank}; heads of one even width were expected. {NO_PRODUCTS}"
+        )
     return rank
 
 

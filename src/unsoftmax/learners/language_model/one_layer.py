@@ -26,8 +26,9 @@ from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.network_values import NetworkValues
 from unsoftmax.meters.language_model.precision import measure_precision, rows_are_rounded
 from unsoftmax.meters.language_model.prompts import Prompts, in_float32
-from unsoftmax.meters.language_model.value_path import ValuePath, measure_value_path
-from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, LanguageModel, Rotary
+from unsoftmax.meters.language_model.value_path import COPIED_ROWS, ValuePath, measure_value_path
+from unsoftmax.meters.language_model.zero_rows import check_biases, check_window
+from unsoftmax.models.language_model import Attention, DecoderLayer, LanguageModel, Rotary
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
 from unsoftmax.models.parts import RMSNorm
 from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Test, Unresolved
@@ -54,6 +55,9 @@ _PROMPT_SIZES = 0.1, 3.0  # of rows of prompts: beside small ones what attention
 # starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
 # ends below a tenth, a wrong one as far off as states are large
 _STARTS, _ASTRAY = 2, 0.3
+# rms misfit of a state that only the right activation of gates leaves after the first fit, and the same in
+# units of the measured noise: GELU and its tanh form differ by 1e-4 of a state
+_RIGHT, _RIGHT_NOISE = 1e-6, 10.0
 _EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
 _ALIKE = 1e-2  # relative difference of the turns of neighbouring planes below which they mix freely
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
@@ -158,6 +162,7 @@ class _OneLayer(LayerStages):
                 f"{self.unembedding.width}, so hidden states are seen in part only"
             )
         with self.prompts.phase("precision"):
+            check_biases(state)
             rounded = rows_are_rounded(self.prompts, self.rng)
         if rounded or self.first.certificate.relative > _ROUNDED:
             self._measure(state)
@@ -166,10 +171,7 @@ class _OneLayer(LayerStages):
         eps = np.exp(rows.log_eps)
         ones = np.ones(len(rows.value_path))
         layer = DecoderLayer(
-            RMSNorm(ones, None, float(eps[0])),
-            attention,
-            RMSNorm(ones, None, float(eps[1])),
-            GatedNetwork(rows.gate, rows.up, rows.down),
+            RMSNorm(ones, None, float(eps[0])), attention, RMSNorm(ones, None, float(eps[1])), rows.network
         )
         model = LanguageModel(
             [layer], RMSNorm(ones, None, float(eps[2])), self.unembedding.matrix, Rotary(theta)
@@ -190,6 +192,7 @@ class _OneLayer(LayerStages):
         with self.prompts.phase("value path"):
             path = measure_value_path(state, self.rng, self.precision)
         if path.misfit > (_SHORT_VALUE_PATH if self.precision.short else _VALUE_PATH):
+            check_window(state, self.rng, COPIED_ROWS)
             raise OutsideClass(
                 _DEPTH_TEST,
                 f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
@@ -198,12 +201,12 @@ class _OneLayer(LayerStages):
         thin, last = (int(self._spare / _SPARE), _SHORT_ROWS) if self.precision.short else (1, _LAST)
         fits: list[OneRowFit] = []
         for _ in range(_STARTS):
-            start = self._network_start(state, path)
+            starts = self._network_starts(state, path)
             if not fits:
                 with self.prompts.phase("fit of network and value path"):
-                    fits = [self._row_fit(state, start) for _ in range(2)]
-            rough = refine(fits[0].thinned(thin), start, _FIRST).state
-            if rms(fits[0].residual(rough)) < _ASTRAY:
+                    fits = [self._row_fit(state, starts[0]) for _ in range(2)]
+            rough, left = self._best_start(fits[0], fits[0].thinned(thin), starts)
+            if left < _ASTRAY:
                 break
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
@@ -212,11 +215,10 @@ class _OneLayer(LayerStages):
         certificate = self._judge_rows(state, found)
         bounds = {
             "value-path": relative(halves[0].value_path, halves[1].value_path),
-            "network": network_distance(*(_canonical_network(each) for each in halves)),
+            "network": network_distance(*(each.network for each in halves)),
             "eps": float(np.abs(halves[0].log_eps - halves[1].log_eps).max()),
         }
         bounds = {name: self._bound(difference) for name, difference in bounds.items()}
-        gates = GatedNetwork(found.gate, found.up, found.down)
         gauge = "order of neurons; one factor between up and down of each; gains of norms are folded in"
         self.keep(
             "value-path",
@@ -225,16 +227,30 @@ class _OneLayer(LayerStages):
             "none; the gain of the first norm is folded in",
             certificate,
         )
-        self.keep("network", gates, bounds["network"], gauge, certificate)
+        self.keep("network", found.network, bounds["network"], gauge, certificate)
         self.keep("eps", np.exp(found.log_eps), bounds["eps"], "none", certificate)
         return found, max(bounds.values())
 
-    def _network_start(self, state: HiddenState, path: ValuePath) -> OneRowState:
+    def _network_starts(self, state: HiddenState, path: ValuePath) -> list[OneRowState]:
+        """One for every activation of gates, the likeliest first."""
         with self.prompts.phase("network"):
             values = NetworkValues(state, path.matrix, path.first_eps)
-            network, _ = learn_gated_network(values, self.prompts.width, self.rng, self.precision)
+            found = learn_gated_network(values, self.prompts.width, self.rng, self.precision)
         log_eps = np.log([path.first_eps, path.first_eps, path.last_eps])
-        return OneRowState(path.matrix, network.gate, network.up, network.down, log_eps)
+        return [OneRowState(path.matrix, n.gate, n.up, n.down, log_eps, n.activation) for n, _ in found]
+
+    def _best_start(
+        self, fit: OneRowFit, thinned: OneRowFit, starts: list[OneRowState]
+    ) -> tuple[OneRowState, float]:
+        """The first start that a fit brings as near as only the right activation comes, or the nearest of
+        all; and the rms misfit of a state."""
+        found = []
+        for start in starts:
+            rough = refine(thinned, start, _FIRST).state
+            found.append((rough, rms(fit.residual(rough))))
+            if found[-1][1] <= max(_RIGHT, _RIGHT_NOISE * self.precision.noise):
+                break
+        return min(found, key=lambda pair: pair[1])
 
     def _row_fit(self, state: HiddenState, start: OneRowState) -> OneRowFit:
         rows = self._rows(
@@ -260,7 +276,7 @@ class _OneLayer(LayerStages):
         self, state: HiddenState, rows: OneRowState, rows_bound: float
     ) -> tuple[Attention, float, float]:
         eps = np.exp(rows.log_eps)
-        network = GatedNetwork(rows.gate, rows.up, rows.down)
+        network = rows.network
         near = (
             (_SHORT_NEAR if self.precision.short else _NEAR)
             * max(float(np.linalg.norm(rows.value_path, 2)), 1.0)
@@ -268,6 +284,7 @@ class _OneLayer(LayerStages):
         )
         outputs = AttentionOutputs(state, network, float(eps[0]), float(eps[1]), near)
         with self.prompts.phase("heads"):
+            check_window(state, self.rng.spawn(1)[0])
             start = learn_heads(outputs, rows.value_path, self.rng, self.precision)
         turns = Rotary(start.theta).frequencies(start.attention.head_width)
         if len(turns) > 1 and abs(turns[1] / turns[0] - 1.0) < _ALIKE:
@@ -332,8 +349,3 @@ class _OneLayer(LayerStages):
     def _bound(self, difference: float) -> float:
         """Of the difference of two fits, and of the error of the unembedding, which both share."""
         return _SAFETY * max(difference, EPS) + self.first.certificate.relative
-
-
-def _canonical_network(state: OneRowState) -> GatedNetwork:
-    """Up and down of every neuron in equal sizes, as a step of the fit leaves them."""
-    return GatedNetwork(state.gate, state.up, state.down)

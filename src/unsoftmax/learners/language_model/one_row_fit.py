@@ -1,6 +1,6 @@
 """Value path, gated network and eps together, fitted to the states of prompts of one row.
 
-    z = x/√(ms x + e1),  y = x + A·z,  n = y/√(ms y + e2),  h = y + down·(silu(gate·n)·(up·n)),  state =
+    z = x/√(ms x + e1),  y = x + A·z,  n = y/√(ms y + e2),  h = y + down·(φ(gate·n)·(up·n)),  state =
     h/√(ms h + e3)
 
 The Jacobian is used by its products. The preconditioner has one block for every neuron, which couples its
@@ -17,7 +17,8 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.models.parts import SILU
+from unsoftmax.models.language_model import GatedNetwork
+from unsoftmax.models.parts import SILU, Activation
 from unsoftmax.solvers.joint_refinement import Products
 
 __all__ = ["OneRowFit", "OneRowState", "states_of_rows"]
@@ -28,13 +29,19 @@ _FLOOR = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class OneRowState:
-    """value_path (d, d), gate, up (m, d), down (d, m), log_eps (3,) of the three norms."""
+    """value_path (d, d), gate, up (m, d), down (d, m), log_eps (3,) of the three norms. activation: φ."""
 
     value_path: Array
     gate: Array
     up: Array
     down: Array
     log_eps: Array
+    activation: Activation = SILU
+
+    @property
+    def network(self) -> GatedNetwork:
+        """The network alone."""
+        return GatedNetwork(self.gate, self.up, self.down, self.activation)
 
     @property
     def unknowns(self) -> int:
@@ -46,7 +53,8 @@ class OneRowState:
         a, g, u, w, e = self.split(step)
         gate, up, down = self.gate + g, self.up + u, self.down + w
         factor = np.sqrt(np.linalg.norm(down, axis=0) / np.linalg.norm(up, axis=1))
-        return OneRowState(self.value_path + a, gate, factor[:, None] * up, down / factor, self.log_eps + e)
+        path, log_eps = self.value_path + a, self.log_eps + e
+        return OneRowState(path, gate, factor[:, None] * up, down / factor, log_eps, self.activation)
 
     def split(self, flat: Array) -> tuple[Array, Array, Array, Array, Array]:
         """A step as five arrays."""
@@ -73,7 +81,7 @@ class _Pass:
         self.size2 = np.sqrt((self.y * self.y).mean(axis=1, keepdims=True) + self.eps[1])
         self.n = self.y / self.size2
         self.active, self.offered = self.n @ state.gate.T, self.n @ state.up.T
-        self.value, self.slope = SILU(self.active), SILU.first(self.active)
+        self.value, self.slope = state.activation(self.active), state.activation.first(self.active)
         self.hidden = self.value * self.offered
         h = self.y + self.hidden @ state.down.T
         self.size3 = np.sqrt((h * h).mean(axis=1, keepdims=True) + self.eps[2])

@@ -125,7 +125,7 @@ def _check(certificate: PartCertificate) -> None:
         raise OutsideClass(
             PRE_NORM_TEST,
             f"fresh directions are {certificate.relative:.2g} of the largest logit off; is the model "
-            "pre-norm, and is its input used as it is?",
+            "pre-norm, is its input used as it is, and are its logits neither capped nor bent?",
         )
 
 

@@ -23,11 +23,11 @@ from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["ValuePath", "measure_value_path"]
+__all__ = ["COPIED_ROWS", "ValuePath", "measure_value_path"]
 
 _LADDER = 10.0 ** -np.arange(1.0, 25.0, 2.0)
 _COPIES = (1, 2, 3, 4)
-_ROWS = 5  # c = 1/5 .. 4/5
+COPIED_ROWS = 5  # c = 1/5 .. 4/5
 _LARGE = 1e6  # size of rows whose norm is to be free of eps
 _FIRST_FAR = 1000.0  # T at which the size of what a layer adds is read roughly
 _FAR = np.array([1.0, 2.0, 4.0, 8.0])  # T over the least one: a polynomial in 1/T goes through four of them
@@ -132,10 +132,10 @@ def _factor(state: HiddenState, slope: Array, rows: Array, precision: Precision)
 def _lines(state: HiddenState, rows: Array, slope: Array) -> tuple[Array, Array]:
     """For every row z: `slope`·z, and μ in the same unit."""
     n, d = rows.shape
-    c = np.array(_COPIES) / _ROWS
+    c = np.array(_COPIES) / COPIED_ROWS
     seen = []
     for copies in _COPIES:
-        batch = np.zeros((n, _ROWS, d))
+        batch = np.zeros((n, COPIED_ROWS, d))
         batch[:, :copies] = _LARGE * rows[:, None]
         seen.append(state(batch))
     points = np.stack(seen, axis=2)  # (n, d, 4)
