@@ -16,6 +16,7 @@ from unsoftmax.oracles import FunctionOracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status
 
+torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 
@@ -54,6 +55,42 @@ def test_a_transformers_model_in_process(layers: int) -> None:
         assert result.model.distance(truth) <= 1e-8
     else:
         assert result.model is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "word", "parts", "most"),
+    [
+        ("Qwen2", {}, "biases", {"unembedding"}, 100),
+        ("Mistral", {"sliding_window": 4}, "window", {"unembedding"}, 1000),
+        ("Mistral", {"sliding_window": 8}, "window", {"unembedding", "value-path", "network", "eps"}, 10_000),
+        ("Qwen3", {"head_dim": 4}, "normed", {"unembedding", "value-path", "network", "eps"}, 20_000),
+    ],
+)
+def test_what_stands_in_the_way_is_named(
+    kind: str, options: dict[str, int], word: str, parts: set[str], most: int
+) -> None:
+    """Decoders of other shapes keep the parts that are certain."""
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=20,
+        hidden_size=12,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        initializer_range=0.3,
+        **options,
+    )
+    transformers.set_seed(1)
+    theirs = getattr(transformers, f"{kind}ForCausalLM")(config)
+    with torch.no_grad():
+        for name, values in theirs.named_parameters():
+            if name.endswith("bias"):
+                values.normal_(0.0, 0.3)
+    result = unsoftmax.recover(theirs)
+    assert result.status is Status.UNRESOLVED
+    assert word in result.reason
+    assert set(result.parts) == parts
+    assert result.queries.total < most
 
 
 @pytest.mark.parametrize("seed", [21])

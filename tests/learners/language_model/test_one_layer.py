@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from unsoftmax.models.language_model import (
     random_language_model,
 )
 from unsoftmax.models.language_model.distance import network_distance, relative
+from unsoftmax.models.parts import GELU, GELU_TANH, TANH, Activation
 from unsoftmax.outcomes import BudgetSpent, Status, Unresolved
 
 transformers = pytest.importorskip("transformers")
@@ -133,17 +135,26 @@ def test_planes_that_turn_alike_are_not_identifiable() -> None:
     assert "turn alike" in found.reason
 
 
-def test_another_network_is_never_a_success() -> None:
-    """A layer with ReLU gates in place of SwiGLU fits nothing."""
-    from dataclasses import replace
-
-    from unsoftmax.models.parts import GELU
-
+def _with_gates(activation: Activation) -> LanguageModel:
     layer = ONE.layers[0]
     assert isinstance(layer.network, GatedNetwork)
-    other = replace(layer, network=replace(layer.network, activation=GELU))
-    model = LanguageModel([other], ONE.final_norm, ONE.unembedding, ONE.positions)
+    other = replace(layer, network=replace(layer.network, activation=activation))
+    return LanguageModel([other], ONE.final_norm, ONE.unembedding, ONE.positions)
+
+
+@pytest.mark.parametrize("activation", [GELU, GELU_TANH], ids=str)
+def test_which_activation_gates_have_is_found(activation: Activation) -> None:
+    model = _with_gates(activation)
     found = learn_language_model(asked(model), np.random.default_rng(0))
+    assert found.model is not None, found.reason
+    network = found.model.layers[0].network
+    assert isinstance(network, GatedNetwork)
+    assert network.activation.name == activation.name
+    assert found.model.distance(model) < 1e-10
+
+
+def test_another_network_is_never_a_success() -> None:
+    found = learn_language_model(asked(_with_gates(TANH)), np.random.default_rng(0))
     assert found.model is None
     assert found.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED)
 

@@ -39,6 +39,9 @@ _FAINT_ANSWER = 0.3
 _NEAR = 1e-6  # misfit of all rows from which a start needs no rows of usual size first
 _AT_ROUNDING = 3e-15  # misfit of all rows that no further step lowers
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
+# small rows behind short arithmetic, over columns and norms: where a norm sees its eps first, all before it
+# are linear, and a matrix of its own is seen to more digits than rows of usual size show
+_FAINT_ROWS = 2
 _PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is taken as found
 _EXPLAINED = 1.6  # the same over the measured rounding: right stacks leave 0.9 to 1.2
 _LOOKED = 48  # rows at which rounding is measured
@@ -133,7 +136,7 @@ def refine_stack(
     if stream.held is not None:
         return _rounded(stream, start, rng, rows, least)
     count = max(int(_SURPLUS * start.unknowns / stream.width) + 8, rows)
-    fits = [_fit(stream, least, count, rng) for _ in range(2)]
+    fits = [_fit(stream, least, count, count // _SMALL_ROWS, rng) for _ in range(2)]
     start = _with_one_eps(fits[0], start)
     begun = start if rms(fits[0].residual(start)) <= _NEAR else refine(_usual(fits[0]), start, _FIRST).state
     state = refine(fits[0], _with_own_eps(fits[0], begun, _NEAR, _FIRST), _FIRST)
@@ -149,7 +152,11 @@ def _rounded(
 ) -> FoundStack:
     """The same behind short arithmetic: more rows, and the error from the covariance of the fit."""
     count = max(int(_SURPLUS_ROUNDED * start.unknowns / stream.width) + 8, rows, _FEWEST)
-    fit, fresh = (_fit(stream, least, rows, rng) for rows in (count, max(count // 8, _LOOKED)))
+    small = count // _SMALL_ROWS
+    if least < _first_shown(start):
+        small = max(small, _FAINT_ROWS * stream.width * len(start.eps))
+    fit = _fit(stream, least, count, small, rng)
+    fresh = _fit(stream, least, max(count // 8, _LOOKED), max(small // 8, _LOOKED // _SMALL_ROWS), rng)
     noise = _rounding(stream, fit, rng)
     state, left = start, np.inf
     for begin in _with_twins(_with_one_eps(fit, start)):
@@ -200,8 +207,7 @@ def _biases(state: StackState, name: str) -> Array:
 
 def _with_one_eps(fit: StackFit, start: StackState) -> StackState:
     """The start with one eps for all norms, as most models have it, that explains small rows best."""
-    small = len(fit.rows) // _SMALL_ROWS
-    rows = _down_to(_first_shown(start), fit.part(slice(None, small)))
+    rows = _down_to(_first_shown(start), fit.part(_sizes(fit.rows) < _ROW_SIZES[0]))
     for factors in _EPS_FACTORS:
         states = [replace(start, eps=factor * start.eps) for factor in factors]
         start = min(states, key=lambda state: rms(rows.residual(state)))
@@ -257,16 +263,15 @@ def _rounding(stream: StreamReading, fit: StackFit, rng: np.random.Generator) ->
 
 def _usual(fit: StackFit) -> StackFit:
     """The rows of usual size alone."""
-    small = len(fit.rows) // _SMALL_ROWS
-    return replace(fit.part(slice(small, None)), free_eps=False)
+    return replace(fit.part(_sizes(fit.rows) >= _ROW_SIZES[0]), free_eps=False)
 
 
-def _fit(stream: StreamReading, least: float, count: int, rng: np.random.Generator) -> StackFit:
+def _fit(stream: StreamReading, least: float, count: int, small: int, rng: np.random.Generator) -> StackFit:
     """Rows of the sizes that the sublayers see, and some small enough to show eps; relative errors. least:
-    the smallest size."""
+    the smallest size. count: rows in all, had they one small one in six."""
     low, high = np.log(_ROW_SIZES)
+    count += small - count // _SMALL_ROWS
     sizes = np.exp(rng.uniform(low, high, count))
-    small = count // _SMALL_ROWS
     sizes[:small] = np.exp(rng.uniform(min(np.log(least), low), low, small))
     rows: Array = sizes[:, None] * unit_rows(rng, count, stream.width)
     if stream.held is not None:
