@@ -75,6 +75,25 @@ def test_bounds_of_strong_scores_hold_beside_the_tokens_that_compete(seed: int) 
         assert worst <= min(1e-6, result.error_bound)
 
 
+@pytest.mark.parametrize(("above", "known"), [(20.0, True), (40.0, False)])
+def test_scores_behind_a_token_that_attends_to_itself_are_not_claimed(above: float, known: bool) -> None:
+    """Where one token outweighs all others by e^20, answers hardly show their scores; by e^40, not at all."""
+    (head,) = unsoftmax.random_token_heads(100, 4, seed=1).heads
+    token = int(np.argmax(np.linalg.norm(head.keys, axis=1)))
+    least = np.delete(head.keys[token] @ (head.keys[token] - head.keys).T, token).min()
+    queries = head.queries.copy()
+    queries[token] += head.keys[token] * above / least
+    model = TokenHeads([unsoftmax.TokenHead.of(head.keys, queries, head.values)])
+    result = recovered(model, 100)
+    assert result.status is Status.WITHIN_BOUND
+    assert worst_error(model, result.model) <= 1e-9
+    if known:
+        assert 1e-9 < model.distance(result.model) <= result.error_bound
+        assert "scores to" in result.reason
+    else:
+        assert "the scores of one asking token show too faintly to be known" in result.reason
+
+
 @pytest.mark.parametrize("name", OUTSIDE)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_is_not_a_head_is_not_recovered(name: str, seed: int) -> None:

@@ -53,6 +53,7 @@ _BOUND = 10.0  # of the measured errors: they are a sample ...
 # that of the sample, once in ten models ...
 _JOINT_BOUND = 30.0
 _NOISE_BOUND = 5.0  # ... of which more answers than unknowns leave noise alone ...
+_SCORES_BOUND = 3.0  # of the error that scores are predicted to have: a standard deviation
 _STRONG_BOUND = 100.0  # ... and where scores are strong, few columns are much worse than the others
 
 
@@ -219,6 +220,12 @@ def _relative_errors(evidence: _Evidence) -> float:
 
 def _bound(evidence: _Evidence) -> float:
     """On answers relative to their spread, and on the scores that show relative to their size."""
+    predicted = _SCORES_BOUND * evidence.growth * evidence.learned.score_error
+    return max(_answers_bound(evidence), predicted)
+
+
+def _answers_bound(evidence: _Evidence) -> float:
+    """On answers relative to their spread, and on the scores of fresh pairs relative to their size."""
     scores = evidence.coverage.score_error
     learned = evidence.learned
     size = float(learned.model.sensitivity(np.zeros((1, 1)))[0])
@@ -244,24 +251,19 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
     learned, certificate, coverage = evidence.learned, evidence.certificate, evidence.coverage
     model = learned.model
     size = float(model.sensitivity(np.zeros((1, 1)))[0])
-    worst, bound = _relative_errors(evidence), _bound(evidence)
+    worst, bound = _relative_errors(evidence), _answers_bound(evidence)
     largest = float(max(np.max(np.abs(head.values)) for head in model.heads))
     exact = learned.noise <= _EXACT * max(largest, size)
     covered = f"{certificate.statement}; every token asked once: at most {coverage.max_error:.2g} off"
-    if exact and worst <= model.exact_at and bound <= model.exact_at and coverage.hidden == 0.0:
+    all_shows = coverage.hidden == 0.0 and learned.unseen == 0
+    if exact and worst <= model.exact_at and _bound(evidence) <= model.exact_at and all_shows:
         return Status.EXACT, covered
     explained = _explained(learned, coverage)
     if worst <= explained and bound <= _USEFUL:
-        unseen = (
-            f"; {evidence.hidden:.2%} of scores show in no answer; they are listed by "
-            "model.hidden_pairs(certificate.resolution)"
-            if evidence.hidden
-            else ""
-        )
         return (
             Status.WITHIN_BOUND,
             f"answers are known to {bound:.1g} of the spread of values (fresh ones deviate by {worst:.1g})"
-            f"{unseen}; {covered}",
+            f"{_about_scores(evidence)}; {covered}",
         )
     if worst > explained and coverage.hidden == 0.0 and not learned.strong:
         return Status.OUTSIDE_CLASS, (
@@ -272,3 +274,20 @@ def _judge(evidence: _Evidence) -> tuple[Status, str]:
         f"answers are only known to {worst:.1g} of the spread of values; {covered}; exact answers, weaker "
         "scores or another seed would help"
     )
+
+
+def _about_scores(evidence: _Evidence) -> str:
+    """How well scores are known, where that is worse than answers, and which ones are not known at all."""
+    known, unseen = _bound(evidence), evidence.learned.unseen
+    parts = []
+    if known > _answers_bound(evidence):
+        parts.append(f"scores to {known:.1g} of their size, for some hardly show in answers")
+    if unseen:
+        whose = "one asking token" if unseen == 1 else f"{unseen} asking tokens"
+        parts.append(f"the scores of {whose} show too faintly to be known, and no bound speaks of them")
+    if evidence.hidden:
+        parts.append(
+            f"{evidence.hidden:.2%} of scores show in no answer; they are listed by "
+            "model.hidden_pairs(certificate.resolution)"
+        )
+    return "".join(f"; {part}" for part in parts)

@@ -25,6 +25,8 @@ class LearnedTokens:
 
     strong: whether some scores are so strong that predictions of these errors are poor. claim: of the learner
     that made the model. parameter_error: how far parameters are off, relative, where a joint fit tells it.
+    score_error: the same for the scores alone, as the fits of single columns predict it; unseen: the number
+    of asking tokens whose scores show too faintly for that, which are left out.
     answers: what kind of answers the target gives, with the evidence in `seen`. fitted: whether all of it was
     fitted to more answers than unknowns, so that what is left is their noise.
     """
@@ -35,6 +37,8 @@ class LearnedTokens:
     strong: bool = False
     claim: Claim = TOKEN_HEAD_CLAIM
     parameter_error: float = 0.0
+    score_error: float = 0.0
+    unseen: int = 0
     answers: Answers = field(default_factory=Exact)
     seen: str = ""
     fitted: bool = False

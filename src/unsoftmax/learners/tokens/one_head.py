@@ -20,6 +20,7 @@ from unsoftmax.learners.tokens.learned import STRONG, LearnedTokens, constant_an
 from unsoftmax.learners.tokens.oversampled import can_oversample, oversample
 from unsoftmax.meters.tokens import TokenPairMeter, TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
+from unsoftmax.models.base import relative
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Unresolved
 from unsoftmax.solvers.score_table import CrossApproximation
 
@@ -101,6 +102,8 @@ class OneTokenHead:
             meter.noise,
             table.loss,
             table.strong,
+            score_error=relative(table.score_error * head.vocabulary, head.table.norm()),
+            unseen=table.unseen,
             answers=seen.answers,
             seen=seen.evidence,
         )
@@ -117,5 +120,6 @@ class OneTokenHead:
             loss=found.loss,
             strong=head.table.norm() / head.table.width > STRONG,
             parameter_error=found.error,
+            score_error=0.0,
             fitted=True,
         )

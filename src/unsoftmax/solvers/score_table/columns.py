@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from unsoftmax.arrays import Array, Ids, expit
-from unsoftmax.meters.tokens import Comparison, PairRequest
+from unsoftmax.meters.tokens import PairRequest
 from unsoftmax.solvers.score_table.entries import Entries
 from unsoftmax.solvers.score_table.fitter import Fitter, Group, in_doubt, worst_of
 from unsoftmax.solvers.score_table.weighted_fits import WeightedFits
@@ -122,26 +122,27 @@ class ColumnFitter(Fitter):
         kept[np.arange(len(asking)), shares.argmax(axis=1)] = False
         return np.broadcast_to(rows, shares.shape)[kept].reshape(len(asking), -1)
 
-    def keep(self, owners: Ids, solutions: Array, losses: Array) -> None:
-        self.table.queries[owners], self.table.losses[owners] = solutions, losses
+    def keep(self, owners: Ids, fits: WeightedFits, losses: Array) -> None:
+        table = self.table
+        table.queries[owners], table.losses[owners] = fits.solutions, losses
+        # keys have the identity as their covariance
+        everywhere = np.broadcast_to(np.eye(table.rank), (len(owners), table.rank, table.rank))
+        table.query_errors[owners] = np.linalg.norm(fits.deviations(everywhere), axis=1)
 
     @staticmethod
     def partners(request: PairRequest) -> Ids:
         return request.tokens
 
-    def compare(self, request: PairRequest) -> Comparison:
-        found = super().compare(request)
-        return replace(found, errors=np.hypot(found.errors, self.table.key_bars(request.tokens)))
-
     def fits(self, entries: Entries) -> tuple[Entries, WeightedFits]:
-        keys, prior = self.table.keys, self.table.prior
-        design = keys[entries.tokens] - keys[entries.references]
+        table, prior = self.table, self.table.prior
+        design = table.keys[entries.tokens] - table.keys[entries.references]
         fits = WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
-        if entries.tokens.shape[1] <= self.table.rank:
-            return entries, fits
-        residuals = entries.values - np.matmul(design, fits.solutions[:, :, None])[:, :, 0]
-        entries = entries.without_contradictions(residuals)
-        return entries, WeightedFits.of(design, entries.values, entries.soft_errors, prior=prior)
+        bars = table.key_bars(entries.tokens, fits.solutions)
+        if entries.tokens.shape[1] > table.rank:
+            residuals = entries.values - np.matmul(design, fits.solutions[:, :, None])[:, :, 0]
+            entries = entries.without_contradictions(residuals, bars)
+        errors = np.hypot(entries.soft_errors, bars)
+        return entries, WeightedFits.of(design, entries.values, errors, prior=prior)
 
     def losses(self, owners: Ids, fits: WeightedFits) -> tuple[Array, Array]:
         """For every column the largest loss over sample sequences, and the direction behind it."""
@@ -179,6 +180,7 @@ class ColumnFitter(Fitter):
         doubts = fits.deviations(offsets)
         taken = entries.holds(pool) | (pool == owners[:, None])
         target = fits.whitened(wanted[:, None])[:, 0]
+        key_bars = table.key_bars(pool, fits.solutions)
         thirds = table.meter.carriers[table.cross.strong[table.meter.carriers]]
         best, chosen, at = np.full(n, -1.0), PairRequest.plain(owners, owners), np.arange(n)
         size = pool.shape[1]
@@ -194,7 +196,7 @@ class ColumnFitter(Fitter):
                 np.repeat(fits.deviations(apart)[:, 0], size),
             )
             bars = in_doubt(table.meter.prospect(request).reshape(n, size), doubts)
-            bars = np.hypot(bars, table.key_bars(pool))
+            bars = np.hypot(bars, key_bars)
             heavy = (third_scores > 0.0)[:, None, None]  # then the entry is a difference to the third token
             design = fits.whitened(np.where(heavy, offsets - apart, offsets))
             gain = np.einsum("npr,nr->np", design, target) ** 2 / (np.sum(design**2, axis=2) + bars**2)

@@ -60,7 +60,8 @@ class CrossOptions:
 class Cross:
     """askers: J. scores, errors: T_iJ and its error bars, (V, r). rows: I, (r + 1,).
 
-    keys: (V, r), a well-conditioned basis of the scores. strong: tokens whose keys are known well enough.
+    keys: (V, r), the centred scores times `basis` (r, r), which makes them well-conditioned. strong: tokens
+    whose keys are known well enough.
     readings: entries (value, error bar) of further columns that were read on the way, by asker and token.
     resolved: False when the largest rank does not explain them.
     """
@@ -70,6 +71,7 @@ class Cross:
     errors: Array
     rows: Ids
     keys: Array
+    basis: Array
     strong: Mask
     readings: dict[int, dict[int, tuple[float, float]]]
     resolved: bool
@@ -272,7 +274,7 @@ def find_cross(reader: PairReader, options: CrossOptions, rng: np.random.Generat
         scores,
         errors,
         np.array(growing.rows, dtype=np.int64),
-        _keys(scores, strong),
+        *_keys(scores, strong),
         strong,
         growing.readings,
         resolved,
@@ -286,12 +288,11 @@ def _distances(scores: Array, rows: list[int]) -> Array:
     return np.asarray(np.abs((scores - scores[rows[0]]) @ normal))
 
 
-def _keys(scores: Array, strong: Mask) -> Array:
-    """The scores in a basis that is orthonormal over the strong tokens, up to the root of their number."""
+def _keys(scores: Array, strong: Mask) -> tuple[Array, Array]:
+    """The scores in a basis that is orthonormal over the strong tokens, up to the root of their number; and
+    the matrix that turns centred scores into it."""
+    if not scores.shape[1]:
+        return scores, np.zeros((0, 0))
     centred = scores - scores[strong].mean(axis=0)
-    triangle = np.linalg.qr(centred[strong])[1]
-    return (
-        np.asarray(np.linalg.solve(triangle.T, centred.T).T * np.sqrt(strong.sum()))
-        if scores.shape[1]
-        else scores
-    )
+    basis = np.linalg.inv(np.linalg.qr(centred[strong])[1]) * np.sqrt(strong.sum())
+    return centred @ basis, basis

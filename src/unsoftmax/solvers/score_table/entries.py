@@ -63,15 +63,17 @@ class Entries:
             np.column_stack([self.carried, found.carried]),
         )
 
-    def without_contradictions(self, residuals: Array) -> Entries:
-        """Error bars as wide as the residuals of a fit show.
+    def without_contradictions(self, residuals: Array, explained: Array) -> Entries:
+        """Error bars as wide as the residuals of a fit show. explained: error bars of the fitted scores.
 
         In columns that contradict themselves, carried entries are left out: a prediction was wrong.
         """
-        excess = np.abs(residuals) / np.where(self.errors > 0.0, self.errors, np.inf)
+        bars = np.hypot(self.errors, explained)
+        excess = np.abs(residuals) / np.where(bars > 0.0, bars, np.inf)
         wrong = excess.max(axis=1, initial=0.0, where=np.isfinite(self.errors)) > _CONTRADICTION
         dropped = self.carried & wrong[:, None]
-        widened = self.errors * np.where(wrong[:, None], 1.0, np.maximum(1.0, excess / 3.0))
+        wide = ~wrong[:, None] & (excess > 3.0)
+        widened = np.where(wide, np.abs(residuals) / 3.0, self.errors)
         return replace(
             self,
             errors=np.where(dropped, np.inf, widened),

@@ -47,7 +47,7 @@ class Fitter(ABC):
         for last in [False] * table.extra + [True]:
             entries, fits = self.fits(entries)
             losses, directions = judge(owners, fits)
-            self.keep(owners, fits.solutions, losses)
+            self.keep(owners, fits, losses)
             poor = losses > self.limit
             if last or not poor.any():
                 return [*done, (owners, entries)]
@@ -76,7 +76,7 @@ class Fitter(ABC):
         """How far answers may be off by each fit, and the direction behind it."""
 
     @abstractmethod
-    def keep(self, owners: Ids, solutions: Array, losses: Array) -> None:
+    def keep(self, owners: Ids, fits: WeightedFits, losses: Array) -> None:
         """Puts what was fitted into the table."""
 
     @abstractmethod

@@ -53,8 +53,8 @@ class KeyFitter(Fitter):
             scores, errors = table.cross.scores[part], table.cross.errors[part]
             self.improve(part, Entries.plain(columns, columns, scores, errors))
 
-    def keep(self, owners: Ids, solutions: Array, losses: Array) -> None:
-        self.table.keys[owners], self.table.token_losses[owners] = solutions, losses
+    def keep(self, owners: Ids, fits: WeightedFits, losses: Array) -> None:
+        self.table.keys[owners], self.table.token_losses[owners] = fits.solutions, losses
 
     @staticmethod
     def partners(request: PairRequest) -> Ids:

@@ -16,6 +16,7 @@ from unsoftmax.solvers.score_table.table import Table
 
 __all__ = ["CrossApproximation", "ScoreTable"]
 
+_UNSEEN = 0.5  # error of the scores of one asking token: half of a score of one, as for single entries
 _LEAST_SLACK, _MOST_SLACK = 4.0, 1e5  # loss, in units of the answers' noise, that a table may be allowed
 
 
@@ -24,7 +25,8 @@ class ScoreTable:
     """keys, queries: (V, r) with T_ij = (keys_i − keys_j)·queries_j.
 
     losses: for every asking token, how far answers are usually off at most by the errors of the table.
-    token_losses: the same by the keys of a token. resolved: False when the largest rank allowed did not
+    token_losses: the same by the keys of a token. score_errors: root mean square error of the scores of every
+    asking token. resolved: False when the largest rank allowed did not
     explain all entries. strong: whether some scores are too strong for the askers of the cross.
     """
 
@@ -32,6 +34,7 @@ class ScoreTable:
     queries: Array
     losses: Array
     token_losses: Array
+    score_errors: Array
     resolved: bool
     strong: bool
 
@@ -39,6 +42,17 @@ class ScoreTable:
     def loss(self) -> float:
         """The largest of all losses."""
         return float(max(self.losses.max(initial=0.0), self.token_losses.max(initial=0.0)))
+
+    @property
+    def unseen(self) -> int:
+        """Number of asking tokens whose scores show too faintly in answers to be known."""
+        return int(np.sum(self.score_errors > _UNSEEN))
+
+    @property
+    def score_error(self) -> float:
+        """Root mean square error of the scores; those of `unseen` tokens are left out."""
+        known = np.where(self.score_errors <= _UNSEEN, self.score_errors, 0.0)
+        return float(np.sqrt(np.mean(known**2)))
 
 
 @dataclass(frozen=True)
@@ -76,4 +90,12 @@ class CrossApproximation:
         if np.isinf(cross.errors).any():
             columns.check(everyone[others])
         strong = not cross.strong.all()
-        return ScoreTable(table.keys, table.queries, table.losses, table.token_losses, cross.resolved, strong)
+        return ScoreTable(
+            table.keys,
+            table.queries,
+            table.losses,
+            table.token_losses,
+            table.score_errors(),
+            cross.resolved,
+            strong,
+        )

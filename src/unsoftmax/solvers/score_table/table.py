@@ -26,7 +26,8 @@ class Table:
     """T_ij = (keys_i − keys_j)·queries_j, with rank r.
 
     losses: for every asking token, how far answers are usually off at most. token_losses: the same by the
-    keys of a token. limit: loss up to which a column needs no further entry. extra: the most further entries.
+    keys of a token. query_errors: root mean square error of the scores of every asking token, by its query.
+    limit: loss up to which a column needs no further entry. extra: the most further entries.
     samples: tokens of sequences by which losses are estimated. pool: tokens for additional entries.
     rivals_count: whether columns have to tell how tokens compete with the asking one.
     """
@@ -40,8 +41,10 @@ class Table:
     queries: Array = field(init=False)
     losses: Array = field(init=False)
     token_losses: Array = field(init=False)
+    query_errors: Array = field(init=False)
     samples: list[Ids] = field(init=False)
     pool: Ids = field(init=False)
+    _key_variances: Array = field(init=False)
     prior: float = 1.0
     rivals_count: bool = False
 
@@ -49,12 +52,13 @@ class Table:
         size = self.meter.vocabulary
         self.keys = self.cross.keys.copy()
         self.queries = np.zeros((size, self.cross.rank))
-        self.losses, self.token_losses = np.zeros(size), np.zeros(size)
+        self.losses, self.token_losses, self.query_errors = np.zeros(size), np.zeros(size), np.zeros(size)
         strong = np.flatnonzero(self.cross.strong)
         longest = self.meter.sequences.longest - 1
         self.samples = [self.rng.choice(strong, min(length, longest)) for length in _LENGTHS]
         drawn = self.rng.choice(strong, min(_POOL, len(strong)), replace=False)
         self.pool = np.unique(np.concatenate([drawn, self.cross.rows]))
+        self._key_variances = np.where(self.cross.strong[:, None], self.cross.errors, 0.0) ** 2
         self._fit_cross()
 
     @property
@@ -82,9 +86,25 @@ class Table:
         own, values = self.own_scores(asking, queries), self.meter.values
         return rivals(self.keys, values, own, values[asking], queries, _RIVALS)
 
-    def key_bars(self, tokens: Ids) -> Array:
-        """How far scores may be off by the keys of weak tokens; nothing for strong ones."""
-        return np.asarray(_KEY_BAR * self.token_losses[tokens] / self.meter.spread)
+    def key_bars(self, tokens: Ids, queries: Array) -> Array:
+        """How far scores of columns with these queries (n, r) may be off by the keys of tokens (n, m).
+
+        Keys of strong tokens are scores that were read; those of weak ones were fitted.
+        """
+        mix = queries @ self.cross.basis.T
+        read = np.sqrt(np.einsum("nmr,nr->nm", self._key_variances[tokens], mix**2))
+        return np.asarray(np.hypot(read, self._fitted_keys[tokens]))
+
+    @property
+    def _fitted_keys(self) -> Array:
+        """How far scores may be off by the keys of each token, where they were fitted, (V,)."""
+        return np.asarray(_KEY_BAR * self.token_losses / self.meter.spread)
+
+    def score_errors(self) -> Array:
+        """Root mean square error of the scores of every asking token, by its query and by all keys."""
+        mix = self.queries @ self.cross.basis.T
+        read = mix**2 @ self._key_variances[self.cross.strong].mean(axis=0)
+        return np.asarray(np.sqrt(self.query_errors**2 + read + np.mean(self._fitted_keys**2)))
 
     def _fit_cross(self) -> None:
         """Queries of the askers in the cross, from their whole columns."""
