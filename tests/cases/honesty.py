@@ -13,6 +13,7 @@ from tests.cases import (
     answers,
     heads,
     honesty_families,
+    honesty_hostile,
     honesty_short_floats,
     multi_heads,
     networks,
@@ -367,11 +368,13 @@ KINDS: dict[str, Maker] = {
     },
     **honesty_families.KINDS,
     **honesty_short_floats.KINDS,
+    **honesty_hostile.KINDS,
 }
 # one to three seconds each, where others take a tenth
 SLOW = (
     honesty_families.SLOW
     | honesty_short_floats.SLOW
+    | honesty_hostile.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

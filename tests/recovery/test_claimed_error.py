@@ -8,6 +8,7 @@ import pytest
 import unsoftmax
 from tests.cases.boasters import KINDS, Boaster, attacks, targets, wrong_models
 from unsoftmax import SingleHead, Status, as_oracle
+from unsoftmax.arrays import Array
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -46,3 +47,21 @@ def test_a_true_rough_claim_succeeds(tau: float) -> None:
         result = unsoftmax.recover(oracle, learner=Boaster(model, 0.05), seed=seed, tolerance=tau)
         assert result.status is Status.WITHIN_BOUND, result.reason
         assert truth.distance(model) <= (result.error_bound or 0.0)
+
+
+def _digits(rows: Array) -> Array:
+    """Rows to six digits."""
+    sizes = np.floor(np.log10(np.abs(np.where(rows == 0.0, 1.0, rows))))
+    return np.asarray(np.round(rows * 10.0 ** (5 - sizes)) / 10.0 ** (5 - sizes))
+
+
+@pytest.mark.parametrize(("width", "seed"), [(6, 770037), (4, 770061)])
+def test_another_temperature_of_longer_sequences_is_inside_the_bound(width: int, seed: int) -> None:
+    """Rounded rows make a bound wide; what longer sequences need is inside it."""
+    drawn = unsoftmax.random_multi_head(width, 2, seed=seed, biases=True)
+    warm = [SingleHead(1.001 * head.W, head.v, 1.001 * head.w0) for head in drawn.heads]  # type: ignore[operator]
+    model, other = drawn, unsoftmax.MultiHead(warm, drawn.c)
+    result = unsoftmax.recover(
+        lambda X: (model if X.shape[1] < 6 else other)(_digits(X)), width=width, seed=seed, budget=20_000
+    )
+    assert result.model is None or other.distance(result.model) <= (result.error_bound or 0.0)

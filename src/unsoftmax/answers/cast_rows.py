@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.arrays import rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Asker
 
-__all__ = ["cast_format", "even_part"]
+__all__ = ["cast_format", "cast_noise", "even_part"]
 
 _ROWS = 4
+_LINES = 10
 _LONG, _INSIDE = 16.0, 0.4  # size of the rows that tell a format from decimals; units that a format drops
 _MANY = 12
 _SHORTER = 0.9
@@ -65,6 +67,17 @@ def _rounds(asker: Asker, held: FloatFormat, rng: np.random.Generator, longest: 
             continue
         return bool((answers[0] == answers[1]).all())
     return False
+
+
+def cast_noise(asker: Asker, rng: np.random.Generator, longest: float) -> float:
+    """Errors of answers to single rows with all digits, relative to the answers: root mean square, from their
+    distance to affine ones. A target may round to fewer digits than the format that it was taken for."""
+    rows = rng.standard_normal((_LINES, 3, asker.width))
+    rows[:, 1] = (rows[:, 0] + rows[:, 2]) / 2.0
+    rows *= min(1.0, longest / float(np.linalg.norm(rows, axis=2).max()))
+    answers = asker.ask(rows.reshape(-1, 1, asker.width)).reshape(_LINES, 3, -1)
+    # the middle one counts twice: four units of variance, and one of each end
+    return float(rms(np.diff(answers, 2, axis=1)) / np.sqrt(6.0) / max(rms(answers), 1e-300))
 
 
 def even_part(asker: Asker, rng: np.random.Generator, longest: float) -> float:

@@ -27,7 +27,7 @@ from unsoftmax.answers.arithmetic import (
     judge_nearby,
     nearby_rows,
 )
-from unsoftmax.answers.cast_rows import cast_format, even_part
+from unsoftmax.answers.cast_rows import cast_format, cast_noise, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.looks_exact import CANCELS
 from unsoftmax.arrays import Array, rms
@@ -194,7 +194,10 @@ def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | N
         if short is None:
             return None
         longest = _FARTHEST if asker.input_bound is None else asker.input_bound
-        noise = max(look_at_arithmetic(asker, rng, longest).noise, short.unit)
+        # rows of eighths are held by every format, so they show arithmetic alone; others round themselves
+        noise = max(
+            look_at_arithmetic(asker, rng, longest).noise, short.unit, cast_noise(asker, rng, longest)
+        )
         even = 0.0 if short is FloatFormat.FLOAT32 else even_part(asker, rng, longest)
     text = f"every row is answered as the same row in {short}"
     bends = noise > MOST_UNITS * short.unit or even > _EVEN_UNITS * short.unit

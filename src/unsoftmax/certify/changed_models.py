@@ -11,7 +11,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
 from unsoftmax.models.parameter_groups import ParameterGroup, parameter_groups
 
-__all__ = ["Deviations", "changed", "scaled", "usual_chances"]
+__all__ = ["Deviations", "changed", "scaled", "usual_chances", "warmer"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -96,3 +96,10 @@ def scaled(model: Model, group: ParameterGroup, factor: float) -> Model:
     """The model with this group larger or smaller by a factor."""
     tensors = model.tensors()
     return type(model).from_tensors(tensors | group.scaled(tensors, factor))
+
+
+def warmer(model: Model, group: ParameterGroup, factor: float) -> Model | None:
+    """The model with the scores of this group at another temperature; None for other groups."""
+    tensors = model.tensors()
+    arrays = group.warmer(tensors, factor)
+    return type(model).from_tensors(tensors | arrays) if arrays else None

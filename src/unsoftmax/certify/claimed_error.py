@@ -17,37 +17,29 @@ from numpy.typing import NDArray
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
-from unsoftmax.certify.changed_models import changed, scaled
+from unsoftmax.certify.changed_models import changed, scaled, warmer
+from unsoftmax.certify.claim_sequences import SHORT, SMALLEST_CLAIM, candidates
 from unsoftmax.ledger import VERIFICATION, Asker
-from unsoftmax.models import Model, MultiHead, SingleHead
+from unsoftmax.models import Model
 from unsoftmax.models.parameter_groups import ParameterGroup, Role, parameter_groups
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
-__all__ = ["CLAIM_TEST", "check_claim"]
+__all__ = ["CLAIM_TEST", "Shown", "check_claim"]
 
 CLAIM_TEST = Test("fresh sequences deviate by no more than the claimed error of the parameters moves them")
 
-_SHORT = (1, 2, 3, 5)
-# of each range one length is drawn, and so many times fewer sequences, which take no longer to compute
-_LONGER = ((6, 16, 4), (17, 48, 8))
-_CANDIDATES = 256  # sequences of each length that are drawn, without a query; fewer of wide rows
 _EVERY_FOURTH = 4  # of those that are asked for a group is of the one longer length, and of the other
 _SLIGHTLY = 30.0  # times the claim: the error of a group that must show in longer sequences
-_MOST_ENTRIES = 1 << 17  # of the rows of one place in all of them
-_ASKED = 16  # of them for each group of parameters
+_ASKED = 16  # sequences for each group of parameters
 _NEAR, _FAR = 6, 2  # models drawn that are off by the claim, and of each group those that are off by half
 _WRONG = 0.5  # relative error of a group that must show
 # 16 products of two normal factors, as an error matrix of rank one moves scores, exceed twice their expected
 # root mean square once in 190 times, and three times once in 30,000; bounds are usually 3 times the error
 _CONTRADICTED = 2.0
 _STANDS_OUT = 2.0  # times what errors explain: what a half wrong group moves at least, to be seen
-_SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
 # root mean squares of the rounding inside a target: steps round by chance, and few rows do not round alike
 _USUAL_ROUNDING = 2.0
 _ONE_OF = 12  # sequences behind short arithmetic of which one is left out
-_FARTHEST = 1e4  # longest candidate rows, against those that scores or the answers' errors ask for
-_NEAR_LONGEST = 30.0  # of the longest rows, what still counts as long
-_ROOM = 4.0  # longer where a claim asks for it: errors of answers so many times smaller than what it explains
 _BESIDE = 1.5  # labels are asked where the value is so many times what the claim usually moves it
 _LABELS = 32  # as many are asked for a group
 # of them; each is wrong once in 15 times where the error is as large as the claim, so that seven are wrong
@@ -55,12 +47,20 @@ _LABELS = 32  # as many are asked for a group
 _WRONG_LABELS = 6
 
 
+@dataclass(frozen=True)
+class Shown:
+    """Relative errors of the parameters: what answers could have shown, and what they did show."""
+
+    could: float = 0.0
+    did: float = 0.0
+
+
 @dataclass(frozen=True, eq=False)
 class _Drawn:
     """Sequences of one length, what the model says, and how far values move when it is off.
 
     off: how far an answer may be from the value by itself. near: when all parameters are off by the claim.
-    far: when that group is off by `wrong`.
+    far: when that group is off by `wrong`. least: the same in the way that moves them least.
     """
 
     rows: Array
@@ -68,11 +68,17 @@ class _Drawn:
     off: Array
     near: Array
     far: dict[ParameterGroup, Array]
+    least: dict[ParameterGroup, Array]
     wrong: float
 
+    @property
+    def longer(self) -> bool:
+        return bool(self.rows.shape[1] > max(SHORT))
+
     def power(self, group: ParameterGroup) -> Array:
-        """How well every sequence shows that this group is wrong."""
-        return np.asarray(self.far[group] / (self.off + self.near))
+        """How well every sequence shows that this group is wrong; longer ones, in whatever way it is: a
+        target may be another function there, and a factor moves less than errors in random directions."""
+        return np.asarray((self.least if self.longer else self.far)[group] / (self.off + self.near))
 
 
 def check_claim(
@@ -83,39 +89,41 @@ def check_claim(
     rng: np.random.Generator,
     *,
     constant: float = 0.0,
-) -> float:
-    """What the bound must be at least: the relative error of the parameters that these answers could have
-    shown, or did show, over all groups.
+) -> Shown:
+    """The relative error of the parameters that these answers could have shown, and did show, over all
+    groups.
 
     Raises `OutsideClass` where answers deviate further than a claim of this size explains, `Unresolved` where
     a group that is half wrong would not show. constant: how far c may be off by itself.
     """
     groups = parameter_groups(model)
-    near = [changed(model, groups, max(claim, _SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
+    near = [changed(model, groups, max(claim, SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
     far = _wrong_models(model, groups, _WRONG, rng)
-    slightly = min(_WRONG, _SLIGHTLY * max(claim, _SMALLEST_CLAIM))
+    slightly = min(_WRONG, _SLIGHTLY * max(claim, SMALLEST_CLAIM))
     nearly = _wrong_models(model, groups, slightly, rng)
     drawn = []
-    for rows in _candidates(asker, model, ruler, claim, rng):
-        wrong, models = (_WRONG, far) if rows.shape[1] in _SHORT else (slightly, nearly)
+    for rows in candidates(asker, model, ruler, claim, rng, at_least=2 * _ASKED):
+        wrong, models = (_WRONG, far) if rows.shape[1] in SHORT else (slightly, nearly)
         drawn.append(_judged(model, rows, ruler, constant, near, models, wrong))
-    worst = 0.0
+    worst = Shown()
     for group in groups:
-        resolution = _check_group(asker, model, group, drawn, ruler, claim)
-        worst = worst if group.role is Role.CONSTANT else max(worst, resolution)
+        shown = _check_group(asker, model, group, drawn, ruler, claim)
+        if group.role is not Role.CONSTANT:
+            worst = Shown(max(worst.could, shown.could), max(worst.did, shown.did))
     return worst
 
 
 def _wrong_models(
     model: Model, groups: list[ParameterGroup], wrong: float, rng: np.random.Generator
 ) -> dict[ParameterGroup, list[list[Model]]]:
-    """For every group of parameters, models of which it is off by this relative error: larger, smaller, or in
-    a random direction."""
+    """For every group of parameters, models of which it is off by this relative error: larger, smaller, at
+    another temperature, or in a random direction."""
     tensors = model.tensors()
     factors = (1.0 - wrong, 1.0 + wrong)
     return {
         group: [
             *([scaled(model, group, factor)] for factor in factors if group.full(tensors)),
+            *([other] for factor in factors if (other := warmer(model, group, factor)) is not None),
             [changed(model, [group], wrong, rng) for _ in range(_FAR)],
         ]
         for group in groups
@@ -124,9 +132,9 @@ def _wrong_models(
 
 def _check_group(
     asker: Asker, model: Model, group: ParameterGroup, drawn: list[_Drawn], ruler: Answers, claim: float
-) -> float:
-    """The resolution of one group: asks the sequences that tell most of it, and compares."""
-    short = [each.power(group) for each in drawn if each.rows.shape[1] in _SHORT]
+) -> Shown:
+    """The resolution of one group, and its error: asks the sequences that tell most of it, and compares."""
+    short = [each.power(group) for each in drawn if each.rows.shape[1] in SHORT]
     asked = _LABELS if isinstance(ruler, Labels) else _ASKED
     asked = asked // 4 if group.role is Role.CONSTANT else asked  # one number
     everywhere = np.sort(np.concatenate(short))[::-1][:asked]
@@ -138,7 +146,7 @@ def _check_group(
             f"a model whose {group.name} is wrong by half would not have shown in these answers; longer rows "
             "(input_bound) or finer answers would help"
         )
-    excess, moved, unseen = [], [], []
+    excess, moved, unseen, needed = [], [], [], [0.0]
     for each, chosen in zip(drawn, _chosen(drawn, group, asked), strict=True):
         if not len(chosen):
             continue
@@ -147,9 +155,16 @@ def _check_group(
         excess.append(beyond / (off + near))
         moved.append(near / (off + near))
         unseen.append(off / each.far[group][chosen] * each.wrong)
+        if each.longer:
+            least = each.least[group][chosen] / each.wrong
+            clear = least * claim > off  # rounding of long rows whose scores cancel is estimated poorly
+            needed.append(float(np.median(beyond[clear] / least[clear])) if clear.any() else 0.0)
     times = _compare(group.name, np.concatenate(excess), rms(np.concatenate(moved)), ruler, claim)
-    could = 0.0 if isinstance(ruler, Labels) else float(np.median(np.concatenate(unseen)))
-    return max(could, claim * times if times > 1.0 else 0.0)
+    if isinstance(ruler, Labels):
+        return Shown()
+    return Shown(
+        float(np.median(np.concatenate(unseen))), max(claim * times if times > 1.0 else 0.0, *needed)
+    )
 
 
 def _chosen(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Iterator[NDArray[np.intp]]:
@@ -158,9 +173,9 @@ def _chosen(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Iterator[
     ranks = []
     for each in drawn:
         rank = each.power(group)
-        if each.rows.shape[1] > max(_SHORT):
+        if each.longer:
             best = np.argsort(-rank)[: asked // _EVERY_FOURTH]
-            told = best[rank[best] >= _STANDS_OUT]
+            told = best[(each.least[group] >= _STANDS_OUT * each.off)[best]]
             rank = np.full(len(rank), -np.inf)
             rank[told] = np.inf
         ranks.append(rank)
@@ -215,10 +230,15 @@ def _judged(
     if isinstance(ruler, Labels):
         rows = _beside_zero(model, rows, near)
     values = model(rows)
-    moves = {group: _far_moves(values, rows, kinds, ruler) for group, kinds in far.items()}
+    ways = {group: [_moves(values, rows, way) for way in kinds] for group, kinds in far.items()}
+    floor = 0.0 if isinstance(ruler, Labels) else _floor(values)
+    least = {group: np.min(moved, axis=0) - floor for group, moved in ways.items()}
+    # labels say nothing of how far, so they are asked where every way shows: errors in random directions move
+    # most, and would choose sequences on which twice the group moves nothing
+    moves = least if isinstance(ruler, Labels) else {group: _together(each) for group, each in ways.items()}
     size = largest(values) + np.max(list(moves.values()), axis=0) / wrong
     off = _own_errors(model, rows, values, size, ruler) + constant
-    return _Drawn(rows, values, off, _moves(values, rows, near), moves, wrong)
+    return _Drawn(rows, values, off, _moves(values, rows, near), moves, least, wrong)
 
 
 def _own_errors(model: Model, rows: Array, values: Array, size: Array, ruler: Answers) -> Array:
@@ -238,19 +258,20 @@ def _own_errors(model: Model, rows: Array, values: Array, size: Array, ruler: An
             return rounding
 
 
-def _far_moves(values: Array, rows: Array, kinds: list[list[Model]], ruler: Answers) -> Array:
-    """How far values move when a group is off by half, in any way. Labels say nothing of how far, so they are
-    asked where every way shows: errors in random directions move most, and would choose sequences on which
-    twice the group moves nothing."""
-    if not isinstance(ruler, Labels):
-        return _moves(values, rows, [model for models in kinds for model in models])
-    return np.asarray(np.min([_moves(values, rows, models) for models in kinds], axis=0))
+def _together(ways: list[Array]) -> Array:
+    """Root mean square over the ways in which a group may be wrong."""
+    return np.asarray(np.sqrt(np.mean(np.square(ways), axis=0)))
 
 
 def _moves(values: Array, rows: Array, models: list[Model]) -> Array:
     """How far the values of these models are from the given ones: root mean square over the models."""
     moved = np.array([largest(other(rows) - values) for other in models])
-    return np.asarray(np.sqrt(np.mean(np.square(moved), axis=0))) + 64.0 * EPS * largest(values)
+    return np.asarray(np.sqrt(np.mean(np.square(moved), axis=0))) + _floor(values)
+
+
+def _floor(values: Array) -> Array:
+    """What rounding moves by itself."""
+    return np.asarray(64.0 * EPS * largest(values))
 
 
 def _beside_zero(model: Model, rows: Array, near: list[Model]) -> Array:
@@ -276,83 +297,3 @@ def _between(model: Model, above: Array, below: Array, wanted: Array) -> Array:
         larger = model(below + middle[:, None, None] * (above - below)) > wanted
         low, high = np.where(larger, low, middle), np.where(larger, middle, high)
     return np.asarray(below + high[:, None, None] * (above - below))
-
-
-def _candidates(
-    asker: Asker, model: Model, ruler: Answers, claim: float, rng: np.random.Generator
-) -> Iterator[Array]:
-    """Random sequences whose rows are longer than the asking row, as far as scores stay moderate."""
-    strength = model.score_strength()
-    natural = 1.0 / np.sqrt(strength) if strength > 0.0 else 1.0
-    most = min(_CANDIDATES, max(3 * _ASKED, _MOST_ENTRIES // model.width))
-    usual = rng.standard_normal((most, 1, model.width))
-    usual *= natural / np.linalg.norm(usual, axis=2, keepdims=True)
-    visible = rms(model(usual) - model(np.zeros((1, 1, model.width)))) / natural
-    hidden = ruler.tolerance / visible if visible > 0.0 else 0.0  # norm of rows whose answers errors hide
-    longest = max(_FARTHEST * max(natural, hidden), _ROOM * hidden / max(claim, _SMALLEST_CLAIM))
-    bound = np.inf if asker.input_bound is None else asker.input_bound
-    longer = ((int(rng.integers(low, high + 1)), fewer) for low, high, fewer in _LONGER)
-    for length, fewer in (*((short, 1) for short in _SHORT), *longer):
-        if asker.max_length is not None and length > asker.max_length:
-            continue
-        n = max(most // fewer, 2 * _ASKED)
-        # half of them near the longest, where errors of answers hide least
-        shortest = np.where(np.arange(n) % 4 < 2, natural / 4.0, max(natural / 4.0, longest / _NEAR_LONGEST))
-        size = np.exp(rng.uniform(np.log(shortest), np.log(longest), n))
-        size = np.minimum(size, bound * 0.999)
-        norms = size[:, None] * 2.0 ** -rng.uniform(0.0, 1.0, (n, length))
-        if strength > 0.0 and length > 1:
-            norms[:, -1] = np.minimum(size, 2.0 ** rng.uniform(-2.0, 4.0, n) / (strength * size))
-        rows = _directions(model, n, length, rng)
-        rows *= (norms / np.linalg.norm(rows, axis=2))[:, :, None]
-        _turn_from_scores(model, rows, natural, rng)
-        yield rows
-
-
-def _directions(model: Model, n: int, length: int, rng: np.random.Generator) -> Array:
-    """Random rows; two sequences of three have a part along a readout, so that their rows' values differ."""
-    rows = rng.standard_normal((n, length, model.width))
-    readouts = _readouts(model)
-    if readouts.any():
-        along = readouts[:, rng.integers(0, readouts.shape[1], n)].T
-        along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-300)
-        part = np.sqrt(model.width) * rng.standard_normal((n, length, 1)) * along[:, None]
-        part[::3] = 0.0
-        rows += part
-    return rows
-
-
-def _turn_from_scores(model: Model, rows: Array, natural: float, rng: np.random.Generator) -> None:
-    """Every other sequence gets an asking row of usual size, and its other rows keep so little along the
-    vectors that score them that scores are moderate, however long they are."""
-    heads = [model] if isinstance(model, SingleHead) else model.heads if isinstance(model, MultiHead) else []
-    turned = rows[1::2]
-    if not heads or len(heads) >= model.width or rows.shape[1] < 2:
-        return
-    asking = turned[:, -1]
-    size = np.linalg.norm(asking, axis=1, keepdims=True)
-    longest = np.linalg.norm(turned, axis=2).max(axis=1, keepdims=True)
-    usual = np.minimum(natural * 2.0 ** rng.uniform(-2.0, 1.0, (len(turned), 1)), longest)
-    asking *= usual / np.maximum(size, 1e-300)
-    vectors = np.stack(
-        [head.matrix.apply(asking) + (0.0 if head.w0 is None else head.w0) for head in heads], axis=2
-    )
-    basis = np.linalg.qr(vectors)[0]
-    along = turned[:, :-1] @ basis
-    scores = np.abs(turned[:, :-1] @ vectors).max(axis=2, keepdims=True)
-    wanted = 2.0 ** rng.uniform(-2.0, 2.0, (len(turned), 1, 1))
-    kept = np.minimum(1.0, wanted / np.maximum(scores, 1e-300))
-    turned[:, :-1] -= ((1.0 - kept) * along) @ basis.transpose(0, 2, 1)
-
-
-def _readouts(model: Model) -> Array:
-    """What all heads read of a row, side by side."""
-    tensors = model.tensors()
-    values = [
-        tensors[name]
-        for group in parameter_groups(model)
-        for name in group.sizes
-        if group.role is Role.VALUES
-    ]
-    found = [part.reshape(model.width, -1) for part in values if len(part) == model.width]
-    return np.hstack(found) if found else np.zeros((model.width, 0))

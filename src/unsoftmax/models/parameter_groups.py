@@ -45,11 +45,13 @@ _MAY_VANISH = (Role.QUERY_BIAS, Role.CONSTANT)
 
 @dataclass(frozen=True, eq=False)
 class ParameterGroup:
-    """name: for people. sizes: of each array, by its name in the file, what its errors are relative to."""
+    """name: for people. sizes: of each array, by its name in the file, what its errors are relative to.
+    scores: where the group is a part of scores with a query bias, the arrays that grow with a temperature."""
 
     name: str
     role: Role
     sizes: Mapping[str, float]
+    scores: tuple[str, ...] = ()
 
     def off(self, tensors: Mapping[str, Array], error: float, rng: np.random.Generator) -> dict[str, Array]:
         """The arrays with this relative error, in a random direction."""
@@ -64,6 +66,11 @@ class ParameterGroup:
         """The arrays of the group larger or smaller by a factor: of two factors of a matrix the first."""
         first = next(iter(self.sizes))
         return {first: factor * tensors[first]}
+
+    def warmer(self, tensors: Mapping[str, Array], factor: float) -> dict[str, Array]:
+        """The scores of the group at another temperature: their matrix and their query bias grow together,
+        which moves little where both are large and cancel. Nothing for groups that belong to no such pair."""
+        return {name: factor * tensors[name] for name in self.scores}
 
     def full(self, tensors: Mapping[str, Array]) -> bool:
         """Whether the group is as large as what its errors are relative to: a constant or a query bias may be
@@ -83,7 +90,9 @@ def parameter_groups(model: Model) -> list[ParameterGroup]:
     for name in _parameters(tensors):
         arrays.setdefault(name.removesuffix(".left").removesuffix(".right"), []).append(name)
     return [
-        ParameterGroup(name, _role(name), {each: _size(tensors, each) for each in names})
+        ParameterGroup(
+            name, _role(name), {each: _size(tensors, each) for each in names}, _scores(tensors, name)
+        )
         for name, names in arrays.items()
     ]
 
@@ -92,6 +101,14 @@ def _parameters(tensors: Mapping[str, Array]) -> Iterator[str]:
     for name, part in tensors.items():
         if part.size and _last(name) not in _SETTINGS and (part.any() or _role(name) in _MAY_VANISH):
             yield name
+
+
+def _scores(tensors: Mapping[str, Array], name: str) -> tuple[str, ...]:
+    """The matrix of scores, or its first factor, and its query bias, where this group is one of them."""
+    prefix = name[: -len(_last(name))]
+    if _last(name) not in ("W", "w0") or prefix + "w0" not in tensors:
+        return ()
+    return tuple(prefix + part for part in ("W", "W.left", "w0") if prefix + part in tensors)
 
 
 def _last(name: str) -> str:

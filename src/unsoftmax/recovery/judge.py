@@ -15,6 +15,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.certify import (
     AnswersOff,
     Certificate,
+    Shown,
     certify,
     check_claim,
     check_fresh_sequences,
@@ -76,13 +77,13 @@ def judge(
     """
     view = _view(asker, learned, answers)
     own = learned.error_bound if learned.answers_bound is None else learned.answers_bound
-    sharp = claimed = 0.0
+    sharp, claimed = 0.0, Shown()
     _refuse_without_readout(learned.model)
     if own is not None and not answers.exact:
         sharp = _check_bound(view, learned, own, answers, learning)
     if own is not None and own <= _USEFUL and not (answers.exact and own <= learned.model.exact_at):
         claimed = _check_claim(view, learned, own, answers, learning)
-    shown = sharp if sharp > 0.0 else claimed  # sharp sequences tell more, where there are any
+    shown = sharp if sharp > 0.0 else claimed.could  # sharp sequences tell more, where there are any
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
@@ -97,7 +98,9 @@ def judge(
     bound = None if wrong else _bound(view, learned, answers, checking)
     if bound is not None and own is not None and not answers.exact:
         # no bound is below what the answers could have shown
-        bound = max(bound, shown, claimed if own >= _ROUGH else 0.0)
+        bound = max(bound, shown, claimed.could if own >= _ROUGH else 0.0)
+    if bound is not None:
+        bound = max(bound, claimed.did)
     explained = in_answers = np.inf
     if own is None and answers.exact:
         explained, in_answers = (
@@ -270,7 +273,7 @@ def _check_bound(
 
 def _check_claim(
     asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
-) -> float:
+) -> Shown:
     """Fresh sequences against every group of parameters that the model has, as well as it is said to be
     known; how well, at best, they could have told."""
     ruler = answers.inner if isinstance(answers, Clipped) else answers
