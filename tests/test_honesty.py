@@ -63,6 +63,15 @@ def test_few_outputs_and_one_column(d: int, heads: int, rank: int | None, output
         assert hidden.distance(result.model) <= result.error_bound <= 1e-7
 
 
+@pytest.mark.parametrize(("seed", "biases"), [(2, True), (114, True), (33, False), (269, False)])
+def test_two_heads_of_one_column_are_neither_taken_for_one_nor_left_open(seed: int, biases: bool) -> None:
+    hidden = unsoftmax.random_multi_head(1, 2, seed=seed, biases=biases)
+    result = unsoftmax.recover(hidden, seed=seed)
+    assert result.status.recovered, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0) <= 1e-7
+
+
 @pytest.mark.parametrize("bound", [1.0, 10.0, 100.0, 1000.0])
 def test_vector_answers_inside_a_limit_on_rows(bound: float) -> None:
     for seed in range(3):

@@ -132,9 +132,18 @@ def _alone(
         not np.isfinite(batch).all()
         or not _allowed(asker, batch)
         or np.median(sizes) * float(np.linalg.norm(matrices[h])) > _TOO_LARGE
+        or not _apart(matrices, h, A, B)
     ):
         return None
     return batch, kappa * slopes, sizes, scores
+
+
+def _apart(matrices: list[Array], h: int, A: Array, B: Array) -> bool:
+    """Whether in most of these pairs head h has a moderate score, and all others are saturated. Rows of one
+    column cannot tell heads apart in this way, and rounding draws pairs nevertheless."""
+    usual = [float(np.median(np.abs(np.einsum("qi,qi->q", A @ W, B)))) for W in matrices]
+    others = usual[:h] + usual[h + 1 :]
+    return usual[h] < _SATURATED / 2 <= min(others, default=np.inf)
 
 
 def _scales_together(

@@ -13,7 +13,7 @@ from unsoftmax.learners import Claim, Known, Learner
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.domain import Space
-from unsoftmax.outcomes import Stop
+from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import explain
@@ -49,6 +49,8 @@ def run(
     rounds = isinstance(outcome.known.answers, Computed)  # a first look takes lines for exact ones
     if outcome.failed and isinstance(ledger.domain, Space) and not rounds:
         outcome = _explained(ledger, outcome, family, streams(5))
+    if family is None and _taken_for_one_head(outcome):
+        outcome = _as_several_heads(ledger, outcome, streams)
     return _result(ledger, outcome, family)
 
 
@@ -85,6 +87,24 @@ def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.
     except Stop:
         return outcome
     return replace(outcome, known=known, status=status, reason=reason)
+
+
+def _taken_for_one_head(outcome: Outcome) -> bool:
+    """Whether one head was learnt that fresh answers contradict, where the first look finds several: rows of
+    one column leave a learner little to test."""
+    look = outcome.known.look
+    return (
+        outcome.status is Status.OUTSIDE_CLASS
+        and isinstance(outcome.learner, SingleHeadLearner)
+        and look is not None
+        and look.guess is Family.MULTI_HEAD
+    )
+
+
+def _as_several_heads(ledger: Ledger, first: Outcome, streams: Streams) -> Outcome:
+    known = replace(first.known, look=None, refuted=())
+    second = Attempt(ledger, known, Family.MULTI_HEAD, streams, 3).run()
+    return second if second.status.recovered else first
 
 
 def _result(ledger: Ledger, outcome: Outcome, family: Family | None) -> Result:
