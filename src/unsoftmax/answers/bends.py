@@ -3,34 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 
-__all__ = ["PLACES", "bends_smoothly"]
+__all__ = ["PLACES", "Bends", "bends"]
 
 PLACES, _MOST = 6, 4  # places, and how many of them must bend smoothly: at an inflection the two disagree
 _OFFSETS = np.arange(-2.0, 3.0)
 # of the wider difference: a smooth function has four times the narrow one to within a few hundredths, a kink
 # anywhere between one and three times
 _FOURFOLD = 0.1
+_SEEN, _CLEAR = 4.0, 20.0  # limits of noise: a kink within 20 looks smooth in one of six places
+_OFTEN = 0.8  # of the places that bend clearly: the others are near an inflection
 
 
-def bends_smoothly(
+@dataclass(frozen=True)
+class Bends:
+    """clear, clear_smooth: at how many places a function bends clearly, and at how many of these smoothly;
+    looks at several sizes add up. smooth: at how many of six it bends smoothly, faint bends included.
+    """
+
+    smooth: int
+    clear: int
+    clear_smooth: int
+
+    def __add__(self, other: Bends) -> Bends:
+        return Bends(
+            max(self.smooth, other.smooth), self.clear + other.clear, self.clear_smooth + other.clear_smooth
+        )
+
+    @property
+    def smoothly(self) -> bool:
+        """Whether the function bends as only smooth ones do."""
+        pooled = self.clear >= _MOST and self.clear_smooth >= _OFTEN * self.clear
+        return pooled or self.smooth >= _MOST
+
+
+def bends(
     ask: Callable[[Array], Array], places: Array, step: float, noise: Callable[[Array], float]
-) -> bool:
-    """Whether f bends at most of six places (6, d) as only smooth functions do; piecewise linear ones
-    are straight at some, or have kinks.
+) -> Bends:
+    """How f bends around six places (6, d): piecewise linear functions are straight at some, or have kinks.
 
     ask: rows (B, d) -> (B,) or (B, m). step: of a place's size. noise: of a second difference, from the
     answers. 30 queries.
 
-    >>> rng = np.random.default_rng(0)
-    >>> places = rng.standard_normal((6, 3))
-    >>> bends_smoothly(lambda x: np.tanh(x.sum(axis=1)), places, 0.01, lambda y: 1e-14)
+    >>> places = np.random.default_rng(0).standard_normal((6, 3))
+    >>> bends(lambda x: np.tanh(x.sum(axis=1)), places, 0.01, lambda y: 1e-14).smoothly
     True
-    >>> bends_smoothly(lambda x: np.abs(x).sum(axis=1), places, 0.01, lambda y: 1e-14)
+    >>> bends(lambda x: np.abs(x).sum(axis=1), places, 0.01, lambda y: 1e-14).smoothly
     False
     """
     # steps along other places, of their size: random, and the same wherever this is asked
@@ -42,5 +65,8 @@ def bends_smoothly(
     wide = answers[:, 0] - 2.0 * answers[:, 2] + answers[:, 4]
     size, off = np.abs(wide).max(axis=1), np.abs(wide - 4.0 * narrow).max(axis=1)
     limit = noise(flat)
-    smooth = (size > 4.0 * limit) & (off <= _FOURFOLD * size + 5.0 * limit)
-    return int(smooth.sum()) >= min(_MOST, len(places))
+    fourfold = off <= _FOURFOLD * size + 5.0 * limit
+    clear = size > _CLEAR * limit
+    return Bends(
+        int(np.sum(fourfold & (size > _SEEN * limit))), int(clear.sum()), int(np.sum(fourfold & clear))
+    )

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from unsoftmax.answers import Computed, Constant, Seen, Subject
-from unsoftmax.answers.bends import PLACES, bends_smoothly
+from unsoftmax.answers.bends import PLACES, Bends, bends
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
@@ -25,7 +25,9 @@ _MODERATE_SCORE = 1.0  # twice the row then weighs 0.88, which is read well
 _SHORTER = 0.3  # of the size, where scores saturate: they are then a tenth
 _TELLING = 0.1  # weights known less well say nothing
 _FACTORS = np.array([1.0, 2.0, -1.0])  # of one row: a softmax answers all three from one score
-_STEP = 0.05  # of a row, between which bends are compared
+# of usual rows: tanh over a layer as torch makes it bends there by ten times what float32 hides
+_LONGER = 3.0
+_STEP = 0.1  # of a row, between which bends are compared
 _TINY = np.array([1e-6, 1e-12, 1e-24, 1e-48])  # of usual rows
 _PRECISE = 1e-6  # deviations that even a computation in float32 hardly shows
 
@@ -75,13 +77,16 @@ def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
     """A ReLU network over one softmax bends at kinks alone; a block behind vectors may bend everywhere."""
     if look.exact or look.ledger.outputs is not None:
         return _bent(look), "single rows are answered along a curve, as by a network on top of attention"
-    for size in (look.near, min(look.near * np.sqrt(look.ledger.width), look.far)):
-        if bends_smoothly(
+    usual = look.near * np.sqrt(look.ledger.width)
+    seen = Bends(0, 0, 0)
+    for size in np.minimum([look.near, usual, _LONGER * usual], look.far):
+        seen += bends(
             lambda rows: look.ledger.ask(rows[:, None]),
             look.rows(PLACES, size),
             _STEP,
             partial(_noise, look, 2.0 * size),
-        ):
+        )
+        if seen.smoothly:
             text = f"rows of norm {size:.3g} are answered along curves everywhere"
             return Seen.NONE, f"{text}, and a ReLU network bends at kinks alone"
     return _bent(look), "single rows bend, and not everywhere, as where a ReLU network is on top"

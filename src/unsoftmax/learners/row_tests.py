@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.answers.bends import PLACES, bends_smoothly
+from unsoftmax.answers.bends import PLACES, Bends, bends
 from unsoftmax.arrays import Array
 from unsoftmax.ledger import Asker
 from unsoftmax.outcomes import OutsideClass, Test
@@ -28,7 +28,9 @@ _EXACT = 1e-9  # of the answers: float64 never loses so much in a few of them
 # of answers that round at every step: scores ten times as strong as usual move them by a hundred
 _ROUNDINGS = 1000.0
 _FLOAT64 = 1e-13  # of the answers: how far second differences are off in float64
-_STEP, _ROUNDED_STEP = 1e-3, 5e-2  # of a row: bends are its square, far above rounding
+# of usual rows, where answers round: tanh over a layer as torch makes it bends there by ten times as much
+_LONGER = 3.0
+_STEP, _ROUNDED_STEP = 1e-3, 0.1  # of a row: bends are its square, far above rounding
 _TRIES = 12  # sizes of rows around one place
 _FAINT, _STRONG = 0.05, 0.45  # how far a weight must, and may, be from one half to tell a score
 _LEGIBLE = 100.0  # times the noise, that a row must move the answer
@@ -75,19 +77,23 @@ def refuse_other_sequences(asker: Asker, rounding: float, rng: np.random.Generat
 
 def refuse_other_networks(asker: Asker, rounding: float, rng: np.random.Generator) -> None:
     """Raises a stop where the target is no ReLU network on top of one head: single rows bend wherever one
-    looks (30 queries), or rows do not share by one softmax (seven queries for every size that is tried around
-    a random row, about 40 in all).
+    looks (30 queries, 60 where answers round), or rows do not share by one softmax (seven queries for every
+    size that is tried around a random row, about 40 in all).
     """
-    places = rng.standard_normal((PLACES, asker.width)) * _bounded(asker, 1.0)
     step = _STEP if rounding == 0.0 else _ROUNDED_STEP
-    if bends_smoothly(
-        lambda rows: asker.ask(rows[:, None]),
-        places,
-        step,
-        lambda answers: max(_FLOAT64, 4.0 * rounding) * float(np.abs(answers).max()),
-    ):
-        seen = "single rows are answered along curves everywhere, and a ReLU network bends at kinks alone"
-        raise OutsideClass(PIECES_TEST, seen)
+    seen = Bends(0, 0, 0)
+    for size in (1.0,) if rounding == 0.0 else (1.0, _LONGER):
+        seen += bends(
+            lambda rows: asker.ask(rows[:, None]),
+            rng.standard_normal((PLACES, asker.width)) * _bounded(asker, size),
+            step,
+            lambda answers: max(_FLOAT64, 4.0 * rounding) * float(np.abs(answers).max()),
+        )
+        if seen.smoothly:
+            raise OutsideClass(
+                PIECES_TEST,
+                "single rows are answered along curves everywhere, and a ReLU network bends at kinks alone",
+            )
     wanted = 1 if rounding == 0.0 else _PIECES
     found = against = 0
     for _ in range(_ATTEMPTS):
