@@ -1,4 +1,4 @@
-"""Short float formats: how fine they are, where they end, what a number becomes when stored in one."""
+"""Numbers in few digits: short float formats, how fine they are and where they end, and decimals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from enum import StrEnum
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import EPS, Array
 
-__all__ = ["FloatFormat", "smallest_format"]
+__all__ = ["FloatFormat", "decimals_of", "smallest_format"]
+
+_MOST_DECIMALS = 12  # float64 answers near one have 15: more decimals are not told from full precision
 
 
 class FloatFormat(StrEnum):
@@ -65,3 +67,16 @@ def smallest_format(values: Array) -> FloatFormat | None:
     (<FloatFormat.BFLOAT16: 'bfloat16'>, None)
     """
     return next((each for each in FloatFormat if bool((each.store(values) == values).all())), None)
+
+
+def decimals_of(answers: Array) -> int | None:
+    """The smallest number of decimals that writes every answer, if there is one.
+
+    >>> decimals_of(np.array([0.25, 3.0])), decimals_of(np.array([1.0 / 3.0]))
+    (2, None)
+    """
+    for places in range(_MOST_DECIMALS + 1):
+        scaled = answers * 10.0**places
+        if (np.abs(scaled - np.round(scaled)) <= 4.0 * EPS * np.maximum(1.0, np.abs(scaled))).all():
+            return places if np.abs(scaled).max() < 0.01 / EPS else None
+    return None

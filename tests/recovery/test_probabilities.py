@@ -155,3 +155,14 @@ def test_check_sees_what_the_probabilities_come_from(link: Link) -> None:
 def test_check_does_not_take_any_number_between_0_and_1_for_a_probability() -> None:
     head = unsoftmax.random_single_head(4, seed=1)
     assert not unsoftmax.check(lambda X: 0.5 + 0.3 * np.sin(head(X)), width=4).recoverable
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_vectors_told_in_few_decimals_are_refused_by_that_name(told: bool) -> None:
+    """A softmax over three classes, in four decimals."""
+    logits = attention(5, 3, seed=3)
+    result = unsoftmax.recover(
+        lambda X: np.round(softmax(logits(X)), 4), width=5, outputs=3, probabilities=told
+    )
+    assert result.status is Status.UNRESOLVED
+    assert "at most 4 decimals" in result.reason and "unrounded answers" in result.reason

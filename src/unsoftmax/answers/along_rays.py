@@ -11,15 +11,12 @@ from unsoftmax.ledger import Asker
 __all__ = [
     "Segments",
     "ask_rows",
-    "decimals_of",
     "deviations_from_lines",
     "far_deviation",
     "find_limits",
     "random_rows",
     "rounding_of",
 ]
-
-_MOST_DECIMALS = 12  # float64 answers near one have 15: more decimals are not told from full precision
 
 
 def ask_rows(asker: Asker, rows: Array) -> Array:
@@ -143,12 +140,3 @@ class Segments:
             np.abs(np.diff(self._answers, axis=0)).min(axis=0),
         )
         return int(((moves > 0.0) & (bends < 1e-3 * worst) & (bends < 0.05 * moves)).sum()) >= 2
-
-
-def decimals_of(answers: Array) -> int | None:
-    """The smallest number of decimals that writes every answer, if there is one."""
-    for places in range(_MOST_DECIMALS + 1):
-        scaled = answers * 10.0**places
-        if (np.abs(scaled - np.round(scaled)) <= 4.0 * EPS * np.maximum(1.0, np.abs(scaled))).all():
-            return places if np.abs(scaled).max() < 0.01 / EPS else None
-    return None

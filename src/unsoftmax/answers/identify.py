@@ -12,7 +12,6 @@ from unsoftmax.answers import kinds
 from unsoftmax.answers.along_rays import (
     Segments,
     ask_rows,
-    decimals_of,
     deviations_from_lines,
     far_deviation,
     find_limits,
@@ -32,7 +31,7 @@ from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.looks_exact import CANCELS
 from unsoftmax.arrays import Array, rms
 from unsoftmax.errors import NonFiniteAnswers
-from unsoftmax.float_formats import FloatFormat, smallest_format
+from unsoftmax.float_formats import FloatFormat, decimals_of, smallest_format
 from unsoftmax.ledger import Asker
 
 __all__ = [

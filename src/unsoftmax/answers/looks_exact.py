@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.answers.along_rays import ask_rows, decimals_of, random_rows
+from unsoftmax.answers.along_rays import ask_rows, random_rows
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.arrays import Array
-from unsoftmax.float_formats import smallest_format
+from unsoftmax.float_formats import decimals_of, smallest_format
 from unsoftmax.ledger import Asker
 
 __all__ = ["CANCELS", "LooksExact", "looks_exact"]

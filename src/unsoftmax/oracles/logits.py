@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
+from unsoftmax.float_formats import decimals_of
 from unsoftmax.oracles.base import Oracle, OracleSpec, TellsOutputs
 
 __all__ = ["Logits"]
@@ -30,6 +31,7 @@ class Logits:
 
     def __init__(self, inner: Oracle) -> None:
         self.inner = inner
+        self._decimals: int | None = 0
         self._shares: bool | None = None  # whether the probabilities of a vector add up to 1
 
     @property
@@ -41,6 +43,11 @@ class Logits:
     def adds_up(self) -> bool:
         """Whether the target was seen to answer with vectors of probabilities that add up to 1."""
         return bool(self._shares)
+
+    @property
+    def decimals(self) -> int | None:
+        """The smallest number of decimals that writes all probabilities seen; None where they have more."""
+        return self._decimals
 
     @property
     def takes_ids(self) -> bool:
@@ -77,6 +84,8 @@ class Logits:
                 raise OracleFault(
                     f"the target answered {worst:.6g}, which is no probability; leave probabilities out"
                 )
+        seen = decimals_of(answers)
+        self._decimals = None if seen is None or self._decimals is None else max(seen, self._decimals)
         return answers
 
     def logits_of(self, probabilities: Array) -> Array:

@@ -11,13 +11,14 @@ from unsoftmax.answers import IDENTIFY, Clipped, Computed, Stored, Subject, Unst
 from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
-from unsoftmax.float_formats import FloatFormat
+from unsoftmax.float_formats import FloatFormat, decimals_of
 from unsoftmax.learners import Known
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger
+from unsoftmax.oracles.logits import Logits
 from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unresolved
 
-__all__ = ["FAMILY_TEST", "explain", "no_learner", "stay_probabilities"]
+__all__ = ["FAMILY_TEST", "explain", "no_learner", "rounded_vectors", "stay_probabilities"]
 
 FAMILY_TEST = Test("the first look finds a known family")
 _ROWS = 12  # single rows that show probabilities: attention with small values answers rows of both signs
@@ -37,6 +38,8 @@ def explain(
         return known, status, reason
     if ledger.outputs is None and (told := stay_probabilities(ledger, rng)) is not None:
         return known, told.status, f"{told.reason}; learning ended because the target {reason}"
+    if ledger.outputs is not None and (told := rounded_vectors(ledger, rng)) is not None:
+        return known, told.status, told.reason
     if (stop := no_learner(look)) is not None:
         return known, stop.status, stop.reason
     if status is Status.OUTSIDE_CLASS and look.beyond_these_answers:
@@ -60,6 +63,22 @@ def stay_probabilities(ledger: Ledger, rng: np.random.Generator) -> Unresolved |
         elif not ((far := ledger.ask(_FAR * rows[: _ROWS // 2])).min() >= 0.0 and far.max() <= 1.0):
             return None
         return probabilities(ledger.ask(rows))
+
+
+def rounded_vectors(ledger: Ledger, rng: np.random.Generator) -> Unresolved | None:
+    """Why vectors told in few decimals are not recovered; None for others."""
+    rows = rng.standard_normal((_ROWS, 1, ledger.width))
+    if ledger.input_bound is not None:
+        rows *= ledger.input_bound / np.linalg.norm(rows, axis=2, keepdims=True)
+    with ledger.phase(IDENTIFY):
+        answers = ledger.ask(rows)
+    decimals = ledger.oracle.decimals if isinstance(ledger.oracle, Logits) else decimals_of(answers)
+    if decimals is None:
+        return None
+    return Unresolved(
+        f"all answers have at most {decimals} decimals, and vectors are recovered from all digits; ask for "
+        "unrounded answers, or for one number of each answer alone, which may be recovered from rounded ones"
+    )
 
 
 def no_learner(look: FirstLook) -> Stop | None:

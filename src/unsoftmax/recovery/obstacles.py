@@ -11,7 +11,7 @@ from unsoftmax.learners.row_tests import refuse_other_networks, refuse_other_seq
 from unsoftmax.learners.skip import shows_skip
 from unsoftmax.ledger import Ledger
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
-from unsoftmax.recovery.explain import FAMILY_TEST, no_learner, stay_probabilities
+from unsoftmax.recovery.explain import FAMILY_TEST, no_learner, rounded_vectors, stay_probabilities
 
 __all__ = ["bends", "beside_a_skip", "obstacle_of"]
 
@@ -31,8 +31,10 @@ def beside_a_skip(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> 
 def obstacle_of(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Generator) -> Stop | None:
     """None where nothing stands in the way of trying."""
     stop = _first_stop(ledger, known, look, rng)
-    if stop is None or ledger.outputs is not None or isinstance(look.answers, Computed):
+    if stop is None or isinstance(look.answers, Computed):
         return stop
+    if ledger.outputs is not None:
+        return rounded_vectors(ledger, rng) or stop
     return stay_probabilities(ledger, rng) or stop
 
 
