@@ -25,4 +25,5 @@ def test_there_are_twenty_kinds() -> None:
 def test_faint_curves_are_told_from_kinks(seed: int) -> None:
     """tanh over a float32 layer bends by little more than it rounds."""
     judged = judge(KINDS["torch, tanh on top in float32"](seed), seed)
-    assert judged.right and judged.ended == "OUTSIDE_CLASS", judged
+    assert judged.right, judged
+    assert judged.ended == "OUTSIDE_CLASS"
