@@ -184,7 +184,7 @@ def _cross(made: torch.nn.TransformerEncoderLayer, d: int, rng: np.random.Genera
 
 CASES: dict[str, tuple[Callable[..., Target], tuple[str, ...]]] = {
     "mean over rows": (_mean, ("pre relu", "pre gelu", "post relu", "post gelu")),
-    "mean over rows, 3 logits": (_mean_classifier, ("pre gelu", "post relu")),
+    "mean over rows, 3 logits": (_mean_classifier, ("pre relu", "pre gelu", "post relu")),
     "every row": (_every_row, ("pre relu", "post gelu")),
     "every row, unsaid": (_every_row_unsaid, ("pre gelu", "post relu")),
     "causal mask": (_causal, ("pre gelu", "post relu")),

@@ -13,7 +13,7 @@ import numpy as np
 
 import unsoftmax
 from unsoftmax.arrays import Array
-from unsoftmax.models import EncoderBlock, MultiHead, Network, SingleHead
+from unsoftmax.models import AskingRow, EncoderBlock, MultiHead, Network, SingleHead
 from unsoftmax.models.parts import GELU, RELU, Activation, LayerNorm
 
 HEADS = 2
@@ -45,7 +45,7 @@ def block(width: int, neurons: int, activation: Activation, seed: int, kind: str
         case "no network":
             return EncoderBlock(attention, Network(np.empty((0, width)), np.empty((0, width))), norms[0])
         case "first row":
-            return EncoderBlock(attention, network, *norms).with_first_row()
+            return EncoderBlock(attention, network, *norms).asked_by(AskingRow.FIRST)
         case _:
             return EncoderBlock(attention, network, *norms, readout=draw(width, logits))
 

@@ -20,11 +20,13 @@ __all__ = [
     "longest_rows",
     "read_npy",
     "rms",
+    "shortened",
 ]
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
 EPS = float(np.finfo(np.float64).eps)
+_INSIDE = 0.98  # of a bound on norms: rows that are moved a little, or rounded, stay inside
 
 
 def expit(scores: Array | float) -> Array:
@@ -59,6 +61,20 @@ def largest(answers: Array) -> Array:
     """
     size = np.abs(answers)
     return size if size.ndim == 1 else np.asarray(size.max(axis=1))
+
+
+def shortened(rows: Array, bound: float | None) -> Array:
+    """Rows (..., d), all by the same factor shorter where one is longer than the bound.
+
+    >>> shortened(np.array([[3.0, 4.0], [0.0, 1.0]]), 10.0).tolist()
+    [[3.0, 4.0], [0.0, 1.0]]
+    >>> float(np.linalg.norm(shortened(np.array([[3.0, 4.0], [0.0, 1.0]]), 1.0), axis=1).max()) <= 1.0
+    True
+    """
+    longest = float(np.linalg.norm(rows, axis=-1).max())
+    if bound is None or longest <= bound:
+        return rows
+    return np.asarray(rows * (_INSIDE * bound / longest))
 
 
 def longest_rows(batch: Array) -> Array:

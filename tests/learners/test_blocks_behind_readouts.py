@@ -14,7 +14,7 @@ from torch import nn
 import unsoftmax
 from tests.models.test_encoder_block import torch_layer
 from unsoftmax.arrays import Array
-from unsoftmax.models import EncoderBlock, block_from_torch
+from unsoftmax.models import AskingRow, EncoderBlock, block_from_torch
 from unsoftmax.outcomes import Status
 
 
@@ -58,7 +58,7 @@ def test_a_pre_norm_layer_behind_a_classifier(logits: int, activation: str, row:
     assert isinstance(result.model, EncoderBlock)
     assert result.model.first_row == (row == 0)
     truth = truth_of(module)
-    truth = truth.with_first_row() if row == 0 else truth
+    truth = truth.asked_by(AskingRow.FIRST) if row == 0 else truth
     assert result.error_bound is not None
     assert truth.distance(result.model) <= result.error_bound < 1e-8
     X = np.random.default_rng(0).standard_normal((30, 5, 8))
@@ -107,8 +107,9 @@ def test_the_first_row_of_a_layer() -> None:
     np.testing.assert_allclose(result.model(X), layer(torch.tensor(X))[:, 0].detach().numpy(), atol=1e-11)
 
 
-def test_files_and_onnx_keep_the_row_that_asks(tmp_path: object) -> None:
-    block = block_from_torch(torch_layer(6, norm_first=True)).with_first_row()
+@pytest.mark.parametrize("row", [AskingRow.FIRST, AskingRow.MEAN])
+def test_files_and_onnx_keep_the_row_that_asks(tmp_path: object, row: AskingRow) -> None:
+    block = block_from_torch(torch_layer(6, norm_first=True)).asked_by(row)
     X = np.random.default_rng(0).standard_normal((5, 4, 8))
     block.save(f"{tmp_path}/block.safetensors")
     np.testing.assert_array_equal(unsoftmax.load(f"{tmp_path}/block.safetensors")(X), block(X))
@@ -131,7 +132,6 @@ def test_what_stands_in_the_way_is_named() -> None:
     places = torch.randn(64, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     shaking = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, dtype=torch.float64).train()
     named = {
-        "mean over rows": _reason(lambda X: layer(X).mean(1), 8),
         "positions that are added": _reason(lambda X: layer(X + places[: X.shape[1]])[:, -1], 8),
         "dropout that is on": _reason(lambda X: shaking(X)[:, -1], 8),
         "as probabilities do": _reason(lambda X: layer(X)[:, -1, :3].sigmoid(), 3),

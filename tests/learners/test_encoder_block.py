@@ -52,12 +52,14 @@ _SHAPES = [
     *(BlockShape(first, centred, GELU, 6) for first in (True, False) for centred in (True, False)),
     BlockShape(True, False, GELU, 6, normed=False),
     BlockShape(True, False, GELU, 6, normed=False, skip=False),
+    BlockShape(True, True, GELU, 6, pooled=True),
 ]
 
 
 @pytest.mark.parametrize("activation", [GELU, RELU])
 @pytest.mark.parametrize(
-    ("shape", "answers"), [*((shape, 0) for shape in _SHAPES), (_SHAPES[0], 3), (_SHAPES[-1], 7)]
+    ("shape", "answers"),
+    [*((shape, 0) for shape in _SHAPES), (_SHAPES[0], 3), (_SHAPES[-2], 7), (_SHAPES[-1], 3)],
 )
 def test_the_fit_predicts_as_the_model_does_and_knows_its_derivatives(
     shape: BlockShape, answers: int, activation: Activation
@@ -232,7 +234,7 @@ def _rows_of(layer: torch.nn.TransformerEncoderLayer) -> Callable[[Array], Array
 @pytest.mark.parametrize(
     ("answer", "outputs", "reason"),
     [
-        (lambda rows, X: rows(X).mean(axis=1), 8, "every order of rows"),
+        (lambda rows, X: rows(X).mean(axis=1), 8, "the mean over rows, and a LayerNorm"),
         (lambda rows, X: rows(X + np.arange(X.shape[1])[:, None])[:, -1], 8, "order of the rows"),
         (lambda rows, X: rows(X)[:, -1, :3], 3, "a LayerNorm follows the attention"),
     ],

@@ -10,7 +10,7 @@ from unsoftmax.models.block_conversion import (
 )
 from unsoftmax.models.canonical_distance import MeasuredNetwork
 from unsoftmax.models.canonical_network import CanonicalNetwork
-from unsoftmax.models.encoder_block import EncoderBlock
+from unsoftmax.models.encoder_block import AskingRow, EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
 from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.language_model import LanguageModel, random_gpt2, random_language_model
@@ -31,6 +31,7 @@ from unsoftmax.models.transformer import Transformer
 from unsoftmax.models.witness import witness_pair
 
 __all__ = [
+    "AskingRow",
     "CanonicalNetwork",
     "Dense",
     "EncoderBlock",

@@ -37,7 +37,7 @@ _INVERTIBLE = 1e10  # condition of the sum of all V from which it is taken for s
 def canonical_block(block: Block) -> Block:
     """The representative of all parameters with this function."""
     found = _pre_norm(block) if block.norm_first else _post_norm(block)
-    return found.with_first_row() if block.first_row else found
+    return found.asked_by(block.asking)
 
 
 def _projector(norm: Norm | None, width: int) -> Array:

@@ -3,8 +3,9 @@ answered. Norms and residual connections may be missing, and a linear readout ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
+from enum import StrEnum
 from typing import ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
@@ -17,12 +18,20 @@ from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 
-__all__ = ["BlockNetwork", "EncoderBlock"]
+__all__ = ["AskingRow", "BlockNetwork", "EncoderBlock"]
 
 BlockNetwork: TypeAlias = Network | GatedNetwork
 # tensors of a file that belong to no part
-_FLAGS = ("norm_first", "norm_last", "no_skip", "first_row", "readout")
+_FLAGS = ("norm_first", "norm_last", "no_skip", "first_row", "mean_row", "readout")
 Part = TypeVar("Part")
+
+
+class AskingRow(StrEnum):
+    """Which row of a sequence is answered: one of them, or the mean over all, each of which asks once."""
+
+    LAST = "last"
+    FIRST = "first"
+    MEAN = "mean"
 
 
 class EncoderBlock(Model):
@@ -34,8 +43,9 @@ class EncoderBlock(Model):
 
     skip: whether x is added to the attention's output. readout: where norms come first, what stands for y in
     the answer: y·readout, (d, m), and a network with m outputs. None: y itself. A linear classifier behind a
-    block is a readout; zeros are a network without a residual connection. first_row: whether the first row
-    asks instead of the last one, as behind a class token (see `with_first_row`); then x is that row.
+    block is a readout; zeros are a network without a residual connection. asking: the row that asks (see
+    `asked_by`), the last one unless told; the first one stands behind a class token, and behind mean pooling
+    answers are the mean over all rows, with each of them as x once.
 
     >>> from unsoftmax.models.random import random_multi_head
     >>> network = Network(np.eye(4), np.eye(4))
@@ -86,7 +96,12 @@ class EncoderBlock(Model):
         self.norm_first = bool(norm_first)
         self.skip = bool(skip)
         self.readout = matrix
-        self.first_row = False
+        self.asking = AskingRow.LAST
+
+    @property
+    def first_row(self) -> bool:
+        """Whether the first row asks."""
+        return self.asking is AskingRow.FIRST
 
     @property
     def width(self) -> int:
@@ -120,7 +135,8 @@ class EncoderBlock(Model):
         return X[:, ::-1] if self.first_row else X
 
     def after_attention(self, batch: Array) -> Array:
-        """(B, d): x + attention before anything that follows it; without x where there is no skip."""
+        """(B, d): x + attention before anything that follows it; without x where there is no skip. Where the
+        mean over rows is answered, that of the last one."""
         X = self._asking_last(batch)
         tokens = self.first(X) if self.norm_first and self.first is not None else X
         mixed = self.attention(tokens)
@@ -136,11 +152,22 @@ class EncoderBlock(Model):
         return np.asarray(out if self.second is None else self.second(out))
 
     def __call__(self, batch: Array, /) -> Array:
-        return self.after_network(self.after_attention(batch))
+        return self._mean_of(lambda X: self.after_network(self.after_attention(X)), batch)
+
+    def _mean_of(self, of_last: Callable[[Array], Array], batch: Array) -> Array:
+        """What holds for the row that asks; where all rows ask, the mean over them."""
+        X = as_batch(batch, self.width)
+        if self.asking is not AskingRow.MEAN:
+            return of_last(X)
+        N = X.shape[1]
+        return np.asarray(sum(of_last(np.roll(X, shift, axis=1)) for shift in range(N)) / N)
 
     def sensitivity(self, batch: Array) -> Array:
         """What an answer could show at most: behind a last norm its gain and bias, else all that adds up to
         it."""
+        return self._mean_of(self._sensitivity, batch)
+
+    def _sensitivity(self, batch: Array) -> Array:
         X = self._asking_last(batch)
         if not self.norm_first and self.second is not None:
             bias = 0.0 if self.second.bias is None else float(np.abs(self.second.bias).max())
@@ -164,10 +191,10 @@ class EncoderBlock(Model):
         scores = self.attention.scores(X)
         return np.asarray(1.0 + np.ptp(scores, axis=1).max(axis=-1))
 
-    def with_first_row(self) -> Self:
-        """The same block, asked by the first row of a sequence instead of the last one."""
+    def asked_by(self, row: AskingRow) -> Self:
+        """The same block, asked by another row of a sequence, or by all of them."""
         block = copy(self)
-        block.first_row = True
+        block.asking = row
         return block
 
     def score_strength(self) -> float:
@@ -189,7 +216,7 @@ class EncoderBlock(Model):
         kinds = [
             [type(part) for part in (block.first, block.second, block.network)] for block in (self, other)
         ]
-        plain = [(block.norm_first, block.skip, block.first_row, block.outputs) for block in (self, other)]
+        plain = [(block.norm_first, block.skip, block.asking, block.outputs) for block in (self, other)]
         if plain[0] != plain[1] or kinds[0] != kinds[1]:
             return 1.0
         mine, theirs = canonical_block(self), canonical_block(other)
@@ -216,8 +243,8 @@ class EncoderBlock(Model):
         parts["norm_first" if self.norm_first else "norm_last"] = np.zeros(0)
         if not self.skip:
             parts["no_skip"] = np.zeros(0)
-        if self.first_row:
-            parts["first_row"] = np.zeros(0)
+        if self.asking is not AskingRow.LAST:
+            parts[f"{self.asking}_row"] = np.zeros(0)
         if self.readout is not None:
             parts["readout"] = self.readout
         return parts
@@ -267,7 +294,10 @@ class EncoderBlock(Model):
             skip="no_skip" not in tensors,
             readout=tensors.get("readout"),
         )
-        return block.with_first_row() if "first_row" in tensors else block
+        asking = [row for row in (AskingRow.FIRST, AskingRow.MEAN) if f"{row}_row" in tensors]
+        if len(asking) > 1:
+            raise ModelFileError("an encoder-block file names one row that asks, not the first and the mean")
+        return block.asked_by(asking[0]) if asking else block
 
     def __repr__(self) -> str:
         normed = self.first is not None or self.second is not None

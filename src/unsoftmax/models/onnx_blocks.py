@@ -12,10 +12,11 @@ from onnx import TensorProto, helper
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
-from unsoftmax.models.encoder_block import EncoderBlock
+from unsoftmax.models.encoder_block import AskingRow, EncoderBlock
 from unsoftmax.models.network import Network
 from unsoftmax.models.onnx_graph import Graph, finished
 from unsoftmax.models.parts.norms import LayerNorm, Norm
+from unsoftmax.models.single_head import SingleHead
 
 __all__ = ["block_onnx_model"]
 
@@ -28,10 +29,14 @@ def block_onnx_model(block: EncoderBlock) -> Any:
     rows = "sequences"
     if block.norm_first and block.first is not None:
         rows = graph.norm(block.first, rows)
-    asking_row = graph.constant(np.array(0 if block.first_row else -1))
-    asking = graph.add("Gather", rows, asking_row, axis=1)
-    plain = [graph.add("Gather", "sequences", asking_row, axis=1)] if block.skip else []
-    heads = [graph.head(head, asking, rows) for head in block.attention.heads]
+    if block.asking is AskingRow.MEAN:
+        plain = ["sequences"] if block.skip else []
+        heads = [graph.head_of_every_row(head, rows) for head in block.attention.heads]
+    else:
+        asking_row = graph.constant(np.array(0 if block.first_row else -1))
+        asking = graph.add("Gather", rows, asking_row, axis=1)
+        plain = [graph.add("Gather", "sequences", asking_row, axis=1)] if block.skip else []
+        heads = [graph.head(head, asking, rows) for head in block.attention.heads]
     constant = np.broadcast_to(np.asarray(block.attention.c, dtype=np.float64), (block.width,))
     y = graph.add("Sum", *plain, *heads, graph.constant(constant))
     if block.norm_first:
@@ -42,6 +47,8 @@ def block_onnx_model(block: EncoderBlock) -> Any:
         middle = y if block.first is None else graph.norm(block.first, y)
         answers = graph.add("Add", middle, graph.smooth_network(block.network, middle))
         answers = answers if block.second is None else graph.norm(block.second, answers)
+    if block.asking is AskingRow.MEAN:
+        answers = graph.add("ReduceMean", answers, axes=[1], keepdims=0)
     shape: list[str | int | None] = ["batch", "length", block.width]
     return finished(
         graph, block, answers, helper.make_tensor_value_info("sequences", TensorProto.DOUBLE, shape)
@@ -50,6 +57,15 @@ def block_onnx_model(block: EncoderBlock) -> Any:
 
 class _BlockGraph(Graph):
     """With norms and smooth activations."""
+
+    def head_of_every_row(self, head: SingleHead, rows: str) -> str:
+        """The head's answers with every row as the one that asks, (batch, length, m)."""
+        asked = self.add("MatMul", rows, self.constant(head.W.T))
+        if head.w0 is not None:
+            asked = self.add("Add", asked, self.constant(head.w0))
+        scores = self.add("MatMul", asked, self.add("Transpose", rows, perm=[0, 2, 1]))
+        weights = self.add("Softmax", scores, axis=2)
+        return self.add("MatMul", weights, self.add("MatMul", rows, self.constant(head.v)))
 
     def norm(self, norm: Norm, rows: str) -> str:
         """gain·x/√(mean x² + eps) + bias, of x without its mean for LayerNorm."""

@@ -118,6 +118,11 @@ def _check_block(asker: Asker, held: FloatFormat) -> None:
             "(torch: module.double())"
         )
     check_asker(asker)
+    if asker.input_bound is not None:
+        raise Unresolved(
+            f"the block computes in {held}, and rows are bounded (input_bound); such blocks are recovered in "
+            "float64 only (torch: module.double())"
+        )
     if asker.outputs != asker.width:
         raise Unresolved(
             f"the block computes in {held}, answers hold {asker.outputs or 1} numbers where rows have "

@@ -31,7 +31,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_
 from unsoftmax.learners.encoder_block.tokens import FreeTokens, unit_rows
 from unsoftmax.models.parts import RELU, Activation
 
-__all__ = ["find_post_norm_start"]
+__all__ = ["find_post_norm_start", "smooth_layers", "with_heads"]
 
 _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
 _FAR = 1e4  # size of y on the sphere: a constant turns it by its size over this, and nothing else changes
@@ -73,14 +73,14 @@ def find_post_norm_start(
         further = replace(
             plain, ask=lambda points: norm.normed(asks(rows.rows_of(_FURTHER * points)[:, None]))[0]
         )
-        shape, layers = _smooth_layers(further, shape, rng)
+        shape, layers = smooth_layers(further, shape, rng)
     state = row_state(shape, path, layers, norm.parameters(), eps)
     fit = RowFit.ask(asks, state, shape, held, rng)
     state = fit.fitted(fit.with_constant(state))
-    return shape, _with_heads(asks, shape, state, norm, rng)
+    return shape, with_heads(asks, shape, state, norm, rng)
 
 
-def _smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -> tuple[BlockShape, Layers]:
+def smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -> tuple[BlockShape, Layers]:
     """Too many neurons by directions alone, then without those that are not needed."""
     k = sphere.width
     most = min(_MOST_NEURONS, _MOST_WEIGHTS // k - k - 1)
@@ -96,16 +96,22 @@ def _smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) 
     return replace(shape, activation=fit.activation), oriented_beside_gains(fit, inner, shape.basis)
 
 
-def _with_heads(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, norm: LastNorm, rng: np.random.Generator
+def with_heads(
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    norm: LastNorm,
+    rng: np.random.Generator,
+    reach: float | None = None,
 ) -> BlockState:
+    """With the heads, from asking rows of about this norm, that of usual rows unless told."""
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
     rows = PostNormRows(shape, path, constant, float(np.exp(state.log_eps[0])))
     last = norm.with_parameters(state.gains[1], state.gains[2])
     middle = Middle(shape.activation, state.gains[0], state.inner, state.outer, last)
     found = find_heads(
         direction_responses(asks, rows, middle),
-        FreeTokens(shape.width, float(np.sqrt(shape.width))),
+        FreeTokens(shape.width, float(np.sqrt(shape.width)) if reach is None else reach),
         rng,
         negligible=_NEGLIGIBLE,
     )

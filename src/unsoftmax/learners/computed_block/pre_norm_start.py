@@ -25,7 +25,7 @@ from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models import Network
 from unsoftmax.models.parts import RELU, Activation
 
-__all__ = ["find_pre_norm_start"]
+__all__ = ["find_pre_norm_start", "with_heads"]
 
 _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
 # size of y on the sphere: an unknown constant turns it by its size over this, and rounding grows with it
@@ -52,7 +52,7 @@ def find_pre_norm_start(
         state = fit.fitted(fit.with_constant(state))
     else:
         shape, state = _smooth(asks, rows, held, rng)
-    return shape, _with_heads(asks, shape, state, rng)
+    return shape, with_heads(asks, shape, state, rng)
 
 
 def _sphere(asks: AsksSequences, rows: PreNormRows, size: float) -> Sphere:
@@ -95,18 +95,23 @@ def _smooth(
     return shape, single.fitted(replace(state, outputs=outputs, inner=inner, outer=outer))
 
 
-def _with_heads(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
+def with_heads(
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    rng: np.random.Generator,
+    asking: float = _ASKING,
 ) -> BlockState:
+    """With the heads, from rows of this size."""
     d, basis = shape.width, shape.basis
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
     eps = np.exp(state.log_eps)
     rows = PreNormRows(shape, path, constant, float(eps[0]), float(eps[1]))
     network = _network(state, shape.activation)
 
-    def respond(keys: Array, asking: Array) -> Array:
-        last = _ASKING * asking @ basis.T
-        answers = asks(np.concatenate([_ASKING * keys @ basis.T, last[:, None]], axis=1))
+    def respond(keys: Array, b: Array) -> Array:
+        last = asking * b @ basis.T
+        answers = asks(np.concatenate([asking * keys @ basis.T, last[:, None]], axis=1))
         alone = rows.stream(last)
         y = alone
         for _ in range(40):  # what is left falls by the network's steepness over the size of y, a tenth

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, shortened
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.computed_block.asking import local_rounding
 from unsoftmax.learners.computed_block.outer_layer import Layers
@@ -24,6 +24,7 @@ _SURPLUS = 3.0  # answers over unknowns
 _SMALLEST, _LARGEST = 0.1, 10.0  # entries of rows, from where the constant is large to where it is small
 _LOOKED = 24  # rows at which rounding is measured
 _CONSTANT = RefinementOptions(iterations=12, damping=1e-3, improvement=1e-2, dense_limit=9000)
+_PATH = RefinementOptions(iterations=60, damping=1e-2, improvement=1e-3, dense_limit=9000)
 _ALL = RefinementOptions(iterations=30, damping=1e-4, improvement=2e-2, dense_limit=9000)
 # times the rounding: right fits left 0.9 to 1.3. Heads are found behind what is fitted here, to a hundred
 # times the rounding, and the joint fit is judged by a narrower limit
@@ -65,13 +66,15 @@ class RowFit:
         shape: BlockShape,
         held: FloatFormat,
         rng: np.random.Generator,
+        bound: float | None = None,
     ) -> RowFit:
-        """Rows of many sizes; as many as the unknowns need."""
+        """Rows of many sizes, none longer than the bound; as many as the unknowns need."""
         d = shape.width
         free = state.outputs.size + state.inner.size + state.outer.size + state.gains.size
-        count = int(_SURPLUS * free / d) + 32
+        count = int(_SURPLUS * free / (len(state.readout) or d)) + 32
         rows = rng.standard_normal((count, 1, d))
-        rows = held.store(rows * np.exp(rng.uniform(np.log(_SMALLEST), np.log(_LARGEST), (count, 1, 1))))
+        rows *= np.exp(rng.uniform(np.log(_SMALLEST), np.log(_LARGEST), (count, 1, 1)))
+        rows = held.store(shortened(rows, bound))
         weights = (
             1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
         )
@@ -83,6 +86,10 @@ class RowFit:
     def with_constant(self, state: BlockState) -> BlockState:
         """The constant of the heads, and that of the network which moves against it."""
         return refine(Held(self.problem, _mask(state, constants=True)), state, _CONSTANT).state
+
+    def with_path(self, state: BlockState) -> BlockState:
+        """The value path and both constants, with the network held."""
+        return refine(Held(self.problem, _mask(state, path=True)), state, _PATH).state
 
     def fitted(self, state: BlockState) -> BlockState:
         """All but scores; both eps as well, where those of the start leave more than rounding. Raises
@@ -98,14 +105,17 @@ class RowFit:
         return found.state
 
 
-def _mask(state: BlockState, *, constants: bool = False, eps: bool = False) -> NDArray[np.bool_]:
+def _mask(
+    state: BlockState, *, constants: bool = False, path: bool = False, eps: bool = False
+) -> NDArray[np.bool_]:
     """Which entries of the parameter vector move: those behind the heads' values, with both eps or without;
-    or constants alone."""
+    or constants alone, or these and the value path."""
     moves = [np.zeros(part.shape, dtype=bool) for part in state.parts()]
     _, _, _, outputs, inner, outer, log_eps, gains, _ = moves
     outputs[:, -1] = outer[:, -1] = True
     log_eps[...] = eps
-    if not constants:
+    outputs[...] |= path
+    if not constants and not path:
         for part in (outputs, inner, outer, gains):
             part[...] = True
     return np.concatenate([part.ravel() for part in moves])

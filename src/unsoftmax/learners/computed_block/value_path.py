@@ -15,7 +15,7 @@ from unsoftmax.learners.encoder_block.pre_norm_path import asked_beside
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["value_path"]
+__all__ = ["agreed", "path_of", "slopes_beside", "value_path"]
 
 # of the rows: rounding 1e-7/0.016 = 6e-6 meets truncation 0.016² times what third derivatives are beside it,
 # about 2e-5; measured errors of A: 2e-5 to 3e-5 at width 16
@@ -28,14 +28,23 @@ _ROUNDS = 6
 
 def value_path(asks: AsksSequences, shape: BlockShape, eps: float, rng: np.random.Generator) -> Array:
     """Pre-norm: (d, k), what seen coordinates of the first norm add. Post-norm: (k, d), what rows add."""
+    d = shape.width
+    rows = _SIZE * rng.standard_normal((_ROWS, d))
+    return path_of(shape, eps, rows, [slopes_beside(asks, b, _STEP * _SIZE) for b in rows])
+
+
+def slopes_beside(asks: AsksSequences, b: Array, step: float) -> tuple[Array, Array]:
+    """(outputs, d) each, by steps of this size: of a row alone, and 4/3 of three copies beside it."""
+    moves = step * np.concatenate([np.eye(len(b)), -np.eye(len(b))])
+    alone = _slopes(asks((b + moves)[:, None]), step)
+    return alone, _slopes(asked_beside(asks, b, b + moves), step) * (4.0 / 3.0)
+
+
+def path_of(shape: BlockShape, eps: float, rows: Array, slopes: list[tuple[Array, Array]]) -> Array:
+    """The path from slopes at rows (n, d)."""
     d, basis = shape.width, shape.basis
-    step = _STEP * _SIZE
-    moves = step * np.concatenate([np.eye(d), -np.eye(d)])
     designs, found = [], []
-    for _ in range(_ROWS):
-        b = _SIZE * rng.standard_normal(d)
-        alone = _slopes(asks((b + moves)[:, None]), step)
-        copies = _slopes(asked_beside(asks, b, b + moves), step) * (4.0 / 3.0)
+    for b, (alone, copies) in zip(rows, slopes, strict=True):
         if shape.norm_first:
             seen = b @ basis
             size = np.sqrt(seen @ seen / d + eps)
@@ -44,7 +53,7 @@ def value_path(asks: AsksSequences, shape: BlockShape, eps: float, rng: np.rando
         else:
             designs.append((alone - copies) @ basis)
             found.append(copies)
-    path = _agreed(np.array(designs), np.array(found))
+    path = agreed(np.array(designs), np.array(found))
     return path.T if shape.norm_first else path
 
 
@@ -54,7 +63,7 @@ def _slopes(answers: Array, step: float) -> Array:
     return np.asarray(((ahead - back) / (2.0 * step)).T)
 
 
-def _agreed(designs: Array, found: Array) -> Array:
+def agreed(designs: Array, found: Array) -> Array:
     """X with design·X = found for the half of the rows that agree best."""
     chosen = np.ones(len(designs), dtype=bool)
     for _ in range(_ROUNDS):

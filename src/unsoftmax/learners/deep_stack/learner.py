@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unsoftmax.answers import Computed
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, shortened
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners.base import Known, Learned
@@ -147,7 +147,7 @@ class _RowAnswers:
         """Refuses targets whose other rows matter."""
         if self.asker.max_length == 1:
             return
-        rows = rng.standard_normal((1, 2, self.asker.width))
+        rows = shortened(rng.standard_normal((1, 2, self.asker.width)), self.asker.input_bound)
         alone, beside = self.asker.ask(rows[:, 1:]), self.asker.ask(rows)
         off = float(np.abs(alone - beside).max() / max(np.abs(alone).max(), 1e-300))
         if not off <= (_OTHER_ROWS if self.held is None else _OTHER_ROWS_ROUNDED):

@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.forward_pass import forward_pass
-from unsoftmax.learners.encoder_block.jacobian import BlockJacobian, GroupJacobian
+from unsoftmax.learners.encoder_block.jacobian import BlockJacobian, Group, GroupJacobian, PooledJacobian
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import Linearisation
 
@@ -37,7 +37,8 @@ class BlockFit:
 
     def predict(self, state: BlockState, rows: Array) -> Array:
         """Answers (n, d)."""
-        return forward_pass(self.shape, state, rows).out
+        out = forward_pass(self.shape, state, _asked(self.shape, rows)).out
+        return np.asarray(out.reshape(len(rows), -1, out.shape[1]).mean(axis=1))
 
     def residual(self, state: BlockState, /) -> Array:
         parts = []
@@ -49,14 +50,25 @@ class BlockFit:
         return state.moved(step)
 
     def linearise(self, state: BlockState, /) -> Linearisation:
-        return BlockJacobian(tuple(self._group(state, group) for group in self.data))
+        return BlockJacobian(tuple(self._group(state, group) for group in self.data), state)
 
-    def _group(self, state: BlockState, group: Sequences) -> GroupJacobian:
-        there = forward_pass(self.shape, state, group.rows)
+    def _group(self, state: BlockState, group: Sequences) -> Group:
+        asked = _asked(self.shape, group.rows)
+        each = len(asked) // len(group.rows)
+        there = forward_pass(self.shape, state, asked)
         columns = np.zeros((*there.out.shape, 2))  # derivatives by the logarithms of both eps
         for i in range(2 if self.free_eps else 0):
             moved = state.log_eps.copy()
             moved[i] += _DIFFERENCE
-            other = self.predict(replace(state, log_eps=moved), group.rows)
+            other = forward_pass(self.shape, replace(state, log_eps=moved), asked).out
             columns[:, :, i] = (other - there.out) / _DIFFERENCE
-        return GroupJacobian(self.shape, state, there, group.weights, columns)
+        found = GroupJacobian(self.shape, state, there, np.repeat(group.weights, each), columns)
+        return found if each == 1 else PooledJacobian(found, each)
+
+
+def _asked(shape: BlockShape, rows: Array) -> Array:
+    """The sequences whose last rows are answered; behind a mean over rows all turns (n·N, N, d) of each."""
+    n, N, d = rows.shape
+    if not shape.pooled or N == 1:
+        return rows
+    return np.stack([np.roll(rows, shift, axis=1) for shift in range(N)], axis=1).reshape(n * N, N, d)

@@ -7,8 +7,10 @@ several keys a query give their weights, and the weights' logarithms the scores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -20,7 +22,23 @@ from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.vector_answers.unmix_by_copies import lift
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["CopiedResponses", "FoundHeads", "copied_responses", "find_heads", "whole_path"]
+__all__ = [
+    "CopiedResponses",
+    "FoundHeads",
+    "ScoresAt",
+    "Split",
+    "copied_responses",
+    "find_heads",
+    "scores_of_heads",
+    "values_of_heads",
+    "whole_path",
+]
+
+# outputs V_h a (H, m) of all heads for a difference a; None where they cannot be taken apart
+Split: TypeAlias = Callable[[Array], Array | None]
+# scores (H, p) of p keys at most so far from an asking row b, and the keys' differences from it (p, p); None
+# where a weight is not readable
+ScoresAt: TypeAlias = Callable[[Array, float], tuple[Array | None, Array]]
 
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(16.0)  # of the reach: how far keys may be from the asking row
@@ -41,6 +59,10 @@ class FoundHeads:
     scores: Array
     rank: int
 
+    @classmethod
+    def of(cls, values: Array, scores: Array) -> FoundHeads:
+        return cls(values, scores, max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1])))
+
 
 def whole_path(path: Array) -> FoundHeads:
     """One head that stands for all of them, where single rows are asked: path (m, p), and no scores."""
@@ -54,15 +76,14 @@ def find_heads(
     reason = "copies of rows do not take the heads apart at any size of rows"
     for lifting, size in _liftings(respond, tokens, negligible, rng):
         try:
-            values = _values(lifting, tokens.width, size, rng)
-            scores = _scores(respond, values, tokens, size, rng)
+            values = values_of_heads(lifting, tokens.width, size, rng)
+            scores = scores_of_heads(partial(_scores_at, respond, values, tokens, rng), tokens, size, rng)
         except (
             Unresolved
         ) as stop:  # three directions were taken apart, another one is not: smaller ones may be
             reason = stop.reason
             continue
-        rank = max(_rank(matrix) for matrix in (*values, *scores[:, :, :-1]))
-        return FoundHeads(values, scores, rank)
+        return FoundHeads.of(values, scores)
     raise Unresolved(reason)
 
 
@@ -164,14 +185,14 @@ def _liftings(
             yield _Lifting(respond, tokens, heads, rng), size
 
 
-def _values(lifting: _Lifting, width: int, size: float, rng: np.random.Generator) -> Array:
+def values_of_heads(split: Split, width: int, size: float, rng: np.random.Generator) -> Array:
     """V_h (H, m, p): outputs along a basis, heads matched by V_h(a_0 + a_i) = V_h a_0 + V_h a_i."""
     basis = size * np.linalg.qr(rng.standard_normal((width, width)))[0].T
-    first = _insist(lifting, basis[0])
+    first = _insist(split, basis[0])
     columns = [first]
     for a in basis[1:]:
         for _ in range(8):
-            outputs, both = _insist(lifting, a), _insist(lifting, 0.7 * (basis[0] + a))
+            outputs, both = _insist(split, a), _insist(split, 0.7 * (basis[0] + a))
             sums = 0.7 * (first[:, None] + outputs[None])  # (H, H, m)
             gaps = np.linalg.norm(both[:, None, None] - sums[None], axis=-1).min(axis=0)
             gaps = gaps / np.median(np.linalg.norm(both, axis=1))
@@ -185,47 +206,39 @@ def _values(lifting: _Lifting, width: int, size: float, rng: np.random.Generator
     return np.asarray(stacked @ np.linalg.inv(basis.T))
 
 
-def _insist(lifting: _Lifting, a: Array) -> Array:
+def _insist(split: Split, a: Array) -> Array:
     for _ in range(12):
-        outputs = lifting(a)
+        outputs = split(a)
         if outputs is not None:
             return outputs
     raise Unresolved("copies of rows do not take the heads apart in one direction")
 
 
-def _scores(
-    respond: Responses, values: Array, tokens: Tokens, size: float, rng: np.random.Generator
-) -> Array:
-    """[W w0] of every head: k scores at each of k + 4 asking rows, all keys near the asking row."""
-    H, m, p = values.shape
-    n = max(1, min((m - 1) // H - 1, 6))
-    asking = tokens.askers(p + 4, rng)
-    directions = np.empty((H, len(asking), p))
-    for j, b in enumerate(asking):
+def scores_of_heads(scores_at: ScoresAt, tokens: Tokens, size: float, rng: np.random.Generator) -> Array:
+    """[W w0] of every head: p scores at each of p + 4 asking rows, all keys near the asking row."""
+    asking = tokens.askers(tokens.width + 4, rng)
+    directions = []
+    for b in asking:
         reach = size
         for _ in range(14):
-            scores, differences = _scores_at(respond, values, b, reach, n, tokens, rng)
+            scores, differences = scores_at(b, reach)
             if scores is not None:
-                directions[:, j] = np.linalg.solve(differences, scores.T).T
+                directions.append(np.linalg.solve(differences, scores.T).T)
                 break
             reach *= 0.6
         else:
             raise Unresolved("the heads' weights cannot be solved for at one asking row")
     design = np.column_stack([asking, np.ones(len(asking))])
-    return np.stack([np.linalg.lstsq(design, directions[h], rcond=None)[0].T for h in range(H)])
+    by_head = np.stack(directions, axis=1)  # (H, asking rows, p)
+    return np.stack([np.linalg.lstsq(design, there, rcond=None)[0].T for there in by_head])
 
 
 def _scores_at(
-    respond: Responses,
-    values: Array,
-    b: Array,
-    reach: float,
-    n: int,
-    tokens: Tokens,
-    rng: np.random.Generator,
+    respond: Responses, values: Array, tokens: Tokens, rng: np.random.Generator, b: Array, reach: float
 ) -> tuple[Array | None, Array]:
     """Scores (H, p) of p keys around b, n keys a query; None where a weight is not readable."""
-    H, _, p = values.shape
+    H, m, p = values.shape
+    n = max(1, min((m - 1) // H - 1, 6))
     turned = np.linalg.qr(rng.standard_normal((p, p)))[0].T
     keys = tokens.around(b, turned, reach)
     differences = keys - b

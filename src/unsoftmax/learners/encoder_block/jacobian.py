@@ -3,18 +3,19 @@ are made of one factor an array of the parameters (see `factors`), which costs d
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.encoder_block.factors import Factor, block_factors, cross, kronecker_inverse
+from unsoftmax.learners.encoder_block.factors import Factor, Means, block_factors, cross, kronecker_inverse
 from unsoftmax.learners.encoder_block.forward_pass import Pass
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.solvers.joint_refinement import Inverse
 
-__all__ = ["BlockJacobian", "GroupJacobian"]
+__all__ = ["BlockJacobian", "Group", "GroupJacobian", "PooledJacobian"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,32 @@ class GroupJacobian:
     def factors(self) -> list[Factor]:
         """One an array of the parameters, heads apart, in the order of the vector."""
         return block_factors(self.shape, self.state, self.there, self.weights, self.eps)
+
+    @property
+    def answers(self) -> tuple[int, int]:
+        """Shape of the answers."""
+        n, o = self.there.out.shape
+        return n, o
+
+    def normal(self) -> Array:
+        """JᵀJ block by block: Σ_n (M_iᵀM_j) ⊗ (v_i v_jᵀ), without the Jacobian itself, o times cheaper."""
+        factors = self.factors()
+        ends = np.cumsum([0, *(factor.size for factor in factors)])
+        total = np.zeros((ends[-1], ends[-1]))
+        for i, first in enumerate(factors):
+            rows = slice(ends[i], ends[i + 1])
+            for j, second in enumerate(factors[: i + 1]):
+                total[rows, ends[j] : ends[j + 1]] = cross(first, second)
+        lower = np.tril(total, -1)
+        return np.asarray(total - np.triu(total, 1) + lower.T)
+
+    def diagonal(self) -> Array:
+        """Of JᵀJ."""
+        return np.concatenate([factor.squares() for factor in self.factors()])
+
+    def means(self) -> list[Means]:
+        """What a preconditioner is made of, one an array of the parameters."""
+        return [factor.means() for factor in self.factors()]
 
     @cached_property
     def _slopes(self) -> Array:
@@ -128,49 +155,92 @@ def _extended(values: Array) -> Array:
 
 
 @dataclass(frozen=True)
+class PooledJacobian:
+    """Sequences of one length that are answered with the mean over their rows. each: of as many sequences as
+    there are rows in all, every row as the last one of its sequence once. rows: of a sequence."""
+
+    each: GroupJacobian
+    rows: int
+
+    @property
+    def answers(self) -> tuple[int, int]:
+        """Shape of the answers."""
+        n, o = self.each.answers
+        return n // self.rows, o
+
+    def forward(self, step: BlockState) -> Array:
+        """(n, d)."""
+        n, o = self.answers
+        return np.asarray(self.each.forward(step).reshape(n, self.rows, o).mean(axis=1))
+
+    def backward(self, residual: Array) -> BlockState:
+        """residual: (n, d)."""
+        return self.each.backward(np.repeat(residual, self.rows, axis=0) / self.rows)
+
+    @cached_property
+    def _dense(self) -> Array:
+        """(n·o, unknowns): a mean of products M ⊗ v is none, so that the Jacobian itself is made."""
+        n, o = self.answers
+        parts = []
+        for factor in self.each.factors():
+            M = factor.M.reshape(n, self.rows, -1).transpose(0, 2, 1)  # (n, o·r, rows)
+            found = np.matmul(M, factor.v.reshape(n, self.rows, -1)) / self.rows
+            found = found.reshape(n, o, factor.M.shape[2], -1)
+            found = found.transpose(0, 1, 3, 2) if factor.swapped else found
+            parts.append(found.reshape(n * o, -1))
+        return np.concatenate(parts, axis=1)
+
+    def normal(self) -> Array:
+        """JᵀJ."""
+        return np.asarray(self._dense.T @ self._dense)
+
+    def diagonal(self) -> Array:
+        """Of JᵀJ."""
+        return np.asarray(np.einsum("np,np->p", self._dense, self._dense))
+
+    def means(self) -> list[Means]:
+        """Those of single rows: rows of one sequence are taken for independent."""
+        return [replace(part, left=part.left / self.rows**2) for part in self.each.means()]
+
+
+Group: TypeAlias = GroupJacobian | PooledJacobian
+
+
+@dataclass(frozen=True)
 class BlockJacobian:
     """The Jacobian over groups of sequences, each of one length."""
 
-    groups: tuple[GroupJacobian, ...]
+    groups: tuple[Group, ...]
+    state: BlockState
 
     @property
     def unknowns(self) -> int:
-        return self.groups[0].state.unknowns
+        return self.state.unknowns
 
     def forward(self, step: Array, /) -> Array:
-        parts = self.groups[0].state.unpacked(step)
+        parts = self.state.unpacked(step)
         return np.concatenate([group.forward(parts).ravel() for group in self.groups])
 
     def backward(self, residual: Array, /) -> Array:
         found, start = np.zeros(self.unknowns), 0
         for group in self.groups:
-            n, o = group.there.out.shape
+            n, o = group.answers
             found += group.backward(residual[start : start + n * o].reshape(n, o)).packed()
             start += n * o
         return found
 
     def normal(self) -> Array:
-        """JᵀJ block by block: Σ_n (M_iᵀM_j) ⊗ (v_i v_jᵀ), without the Jacobian itself, o times cheaper."""
         total = np.zeros((self.unknowns, self.unknowns))
         for group in self.groups:
-            factors = group.factors()
-            ends = np.cumsum([0, *(factor.size for factor in factors)])
-            for i, first in enumerate(factors):
-                rows = slice(ends[i], ends[i + 1])
-                for j, second in enumerate(factors[: i + 1]):
-                    total[rows, ends[j] : ends[j + 1]] += cross(first, second)
-        lower = np.tril(total, -1)
-        return np.asarray(total - np.triu(total, 1) + lower.T)
+            total += group.normal()
+        return total
 
     def diagonal(self) -> Array:
-        return np.asarray(
-            sum(np.concatenate([f.squares() for f in group.factors()]) for group in self.groups)
-        )
+        return np.asarray(sum(group.diagonal() for group in self.groups))
 
     def preconditioner(self, damping: Array, /) -> Inverse | None:
-        means = [[factor.means() for factor in group.factors()] for group in self.groups]
         inverses, ends = [], [0]
-        for same in zip(*means, strict=True):
+        for same in zip(*(group.means() for group in self.groups), strict=True):
             start = ends[-1]
             ends.append(start + same[0].size)
             inverses.append(kronecker_inverse(same, float(damping[start : ends[-1]].mean())))

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from unsoftmax.answers.probabilities import probabilities
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, shortened
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.no_network import find_without_network
@@ -18,10 +18,11 @@ from unsoftmax.learners.encoder_block.post_norm import find_post_norm
 from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
 from unsoftmax.learners.encoder_block.pre_norm_rows import read_readout
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.models import AskingRow
 from unsoftmax.models.parts import GELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["BehindNorm", "RowRoles", "Start", "Starts", "reversed_rows", "row_roles", "start_of"]
+__all__ = ["BehindNorm", "RowRoles", "Start", "Starts", "bounded_start", "row_roles", "start_of"]
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
@@ -44,17 +45,24 @@ class BehindNorm(Unresolved):
 
 @dataclass(frozen=True)
 class RowRoles:
-    """first_row: whether the first row asks, and not the last one. skips_zeros: whether rows of zeros are
-    left out, as padding is."""
+    """asking: the row that is answered, or the mean over all. skips_zeros: whether rows of zeros are left
+    out, as padding is."""
 
-    first_row: bool
+    asking: AskingRow
     skips_zeros: bool
 
+    def last_asks(self, asks: AsksSequences) -> AsksSequences:
+        """The same target, asked by its last row, or by all."""
+        return (lambda batch: asks(batch[:, ::-1].copy())) if self.asking is AskingRow.FIRST else asks
 
-def row_roles(asks: AsksSequences, width: int, rng: np.random.Generator) -> RowRoles:
-    """Which row asks. Raises unless answers have float64 digits, the first or the last row asks, the order of
-    the others does not matter, and rows see each other and nothing else."""
-    rows = rng.standard_normal((4, width))
+
+def row_roles(
+    asks: AsksSequences, width: int, rng: np.random.Generator, bound: float | None = None
+) -> RowRoles:
+    """Which row asks, or all. Raises unless answers have float64 digits, the first or the last row asks or
+    all do, the order of the others does not matter, and rows see each other and nothing else. bound: largest
+    norm of a row."""
+    rows = shortened(rng.standard_normal((4, width)), bound)
     orders = [[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3]]
     answers = asks(np.stack([rows[order] for order in orders]))
     if (short := smallest_format(answers)) is not None:
@@ -88,11 +96,6 @@ def row_roles(asks: AsksSequences, width: int, rng: np.random.Generator) -> RowR
             "do: rows see something that is not sent, as with cross attention to a memory, attention sinks "
             "or a class token that the target adds itself, or they are counted; such a block is not recovered"
         )
-    if not first and not last:
-        raise Unresolved(
-            "answers are the same for every order of rows, as with a mean over rows; a block is recovered "
-            "from one of the rows that are sent (row='last', where the target answers every row)"
-        )
     if not differs(alone, plain):
         raise Unresolved(
             "other rows do not change the answer: each row is answered by itself, as by a network alone, or "
@@ -100,12 +103,8 @@ def row_roles(asks: AsksSequences, width: int, rng: np.random.Generator) -> RowR
             "one row"
         )
     padded = asks(np.insert(rows, 2, 0.0, axis=0)[None])[0]
-    return RowRoles(first, not differs(padded, plain))
-
-
-def reversed_rows(asks: AsksSequences) -> AsksSequences:
-    """The same target, asked with its rows in reverse order."""
-    return lambda batch: asks(batch[:, ::-1].copy())
+    row = AskingRow.LAST if last else AskingRow.FIRST if first else AskingRow.MEAN
+    return RowRoles(row, not differs(padded, plain))
 
 
 @dataclass(frozen=True)
@@ -116,49 +115,118 @@ class Starts:
     again: Start
 
 
-def start_of(asks: AsksSequences, width: int, rng: np.random.Generator) -> Starts:
+def start_of(asks: AsksSequences, width: int, rng: np.random.Generator, *, pooled: bool = False) -> Starts:
     """How to begin where the last row asks: with a norm that comes last, with norms that come first, or
     without norms. A second start behind norms needs no eps: it finds the network on the sphere that a norm's
-    output fills, as behind float32 arithmetic, and the eps from single rows."""
+    output fills, as behind float32 arithmetic, and the eps from single rows. pooled: where all rows ask, and
+    the mean is answered."""
     a, b = rng.standard_normal((2, width))
     far = np.stack([_NEAR * a, _LARGE * a, _LARGE * b, _LARGE * (a + b)])
     near, large, other, both = asks(far[:, None])
     if not float(np.abs(large).max()) > _GROWS * float(np.abs(near).max()):
         if (stop := probabilities(asks(far[:, None] / _LARGE))) is not None:
             raise stop
-        if len(near) != width:
-            raise BehindNorm(
-                f"a LayerNorm follows the attention, and answers hold {len(near)} numbers where rows have "
-                f"{width}, as behind a classifier; such a block is recovered whole where its own columns are "
-                "answered"
-            )
-        opposite = asks(-far[1:3, None])
-        sums = large + opposite[0], other + opposite[1]
-        if float(np.abs(sums[0] - sums[1]).max()) <= _ODD * float(np.abs(large).max()):
-            raise BehindNorm(
-                "a norm follows the attention, or precedes it without a residual connection, and no network "
-                "follows: opposite large rows have opposite answers; such a layer is not recovered whole"
-            )
-        return Starts(lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, rng))
-    sizes = [float(np.abs(each).max()) for each in (large, other, both)]
-    if float(np.abs(large + other - both).max()) > _PASSED * max(sizes):
+        return _norm_last(asks, far[1:3], np.stack([large, other]), rng, pooled)
+    passed = _passed_on(np.stack([large, other, both]))
+    if pooled:
+        _check_mean(asks, far[1:3], np.stack([large, other]), passed)
+    elif not passed:
         return _only(lambda: find_without_norms(asks, width, rng))
     identity = len(near) == width and float(np.abs(large / _LARGE - a).max()) <= _PASSED * np.abs(a).max()
     readout = None if identity else read_readout(asks, width)
-    shape = BlockShape(True, _centred(asks, width, readout, rng), GELU, width)
+    shape = BlockShape(True, _centred(asks, width, readout, rng), GELU, width, pooled=pooled)
     if _without_network(asks, np.stack([a, b]), readout):
-        if readout is None:
+        if readout is None and not pooled:
             return _only(lambda: find_without_network(asks, shape, rng))
         raise Unresolved(
-            "a linear readout follows x + attention(norm(x)), without a network between them; such a layer "
-            "is recovered where its own columns are answered"
+            "a linear readout, or a mean over rows, follows x + attention(norm(x)), without a network "
+            "between them; such a layer is recovered where its own columns of one row are answered"
         )
+    if pooled:
+        return _only(lambda: _mean_start(asks, shape, readout, rng))
     first = _only(lambda: find_pre_norm(asks, shape, readout, rng))
     return first if readout is not None else replace(first, again=lambda: _pre_norm_again(asks, shape, rng))
 
 
+def bounded_start(
+    asks: AsksSequences, width: int, bound: float, rng: np.random.Generator, *, asking: AskingRow
+) -> Starts:
+    """How to begin inside a ball. Raises where what needs longer rows is answered."""
+    answers = asks(np.zeros((1, 1, width)))
+    if asking is AskingRow.MEAN or answers.shape[1] != width:
+        raise Unresolved(
+            "rows are bounded (input_bound), and a block is recovered inside a bound where its own columns "
+            "of one row are answered, not the mean over rows or a linear map of them"
+        )
+
+    def begin() -> tuple[BlockShape, BlockState]:
+        from unsoftmax.learners.computed_block.bounded_start import find_bounded_start
+
+        return find_bounded_start(asks, width, bound, rng)
+
+    return _only(begin)
+
+
+def _passed_on(answers: Array) -> bool:
+    """Whether a large row, another one and their sum are answered as by a linear map."""
+    large, other, both = answers
+    return float(np.abs(large + other - both).max()) <= _PASSED * float(np.abs(answers).max())
+
+
+def _norm_last(
+    asks: AsksSequences, far: Array, answers: Array, rng: np.random.Generator, pooled: bool
+) -> Starts:
+    """Behind a norm that bounds answers, which large rows (2, d) have. Raises BehindNorm where only the value
+    path can be read."""
+    width, count = far.shape[1], answers.shape[1]
+    if pooled:
+        raise Unresolved(
+            "answers are the mean over rows, and a LayerNorm comes last in each of them: what single rows "
+            "add up to is bounded, and shows no head alone; such a block is recovered where one of its rows "
+            "is answered (row='last', where the target answers every row), or where norms come first"
+        )
+    if count != width:
+        raise BehindNorm(
+            f"a LayerNorm follows the attention, and answers hold {count} numbers where rows have "
+            f"{width}, as behind a classifier; such a block is recovered whole where its own columns are "
+            "answered"
+        )
+    sums = answers + asks(-far[:, None])
+    if float(np.abs(sums[0] - sums[1]).max()) <= _ODD * float(np.abs(answers[0]).max()):
+        raise BehindNorm(
+            "a norm follows the attention, or precedes it without a residual connection, and no network "
+            "follows: opposite large rows have opposite answers; such a layer is not recovered whole"
+        )
+    return Starts(lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, rng))
+
+
+def _check_mean(asks: AsksSequences, far: Array, answers: Array, passed: bool) -> None:
+    """Raises unless two large rows (2, d) are answered as the mean of what each is answered alone, but for
+    what heads add behind a norm."""
+    together = asks(far[None])[0]
+    if float(np.abs(together - answers.mean(axis=0)).max()) > _PASSED * float(np.abs(answers).max()):
+        raise Unresolved(
+            "answers are the same for every order of rows, but two large rows are not answered with the mean "
+            "of both, as with the largest number over rows, or with attention pooling; such a block is "
+            "recovered where one of its rows is answered (row='last', where the target answers every row)"
+        )
+    if not passed:
+        raise Unresolved(
+            "answers are the mean over rows of a block without norms; such a block is recovered where one of "
+            "its rows is answered (row='last', where the target answers every row)"
+        )
+
+
 def _only(start: Start) -> Starts:
     return Starts(start, start)
+
+
+def _mean_start(
+    asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    from unsoftmax.learners.computed_block.mean_start import find_mean_start
+
+    return find_mean_start(asks, shape, readout, rng)
 
 
 def _pre_norm_again(
@@ -198,10 +266,8 @@ def _without_network(asks: AsksSequences, rows: Array, readout: Array | None) ->
 
 
 def _centred(asks: AsksSequences, width: int, readout: Array | None, rng: np.random.Generator) -> bool:
-    """Whether a shift of all columns passes straight through, as behind LayerNorm."""
-    rows = rng.standard_normal((1, 3, width))
-    moved = rows.copy()
-    moved[:, -1] += 0.7
-    before, after = asks(np.concatenate([rows, moved]))
+    """Whether a shift of all columns of a single row passes straight through, as behind LayerNorm."""
+    row = rng.standard_normal(width)
+    before, after = asks(np.stack([row, row + 0.7])[:, None])
     shift = 0.7 * (np.ones(width) if readout is None else readout.sum(axis=1))
     return float(np.abs(after - before - shift).max()) < 1e-9 * (1.0 + float(np.abs(before).max()))

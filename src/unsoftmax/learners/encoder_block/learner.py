@@ -11,8 +11,15 @@ import numpy as np
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
-from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of
-from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, reversed_rows, row_roles, start_of
+from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of, within
+from unsoftmax.learners.encoder_block.kind_of_block import (
+    BehindNorm,
+    Starts,
+    bounded_start,
+    row_roles,
+    start_of,
+)
+from unsoftmax.learners.encoder_block.mean_heads import LONGEST_MEAN
 from unsoftmax.learners.encoder_block.refine_block import hardly_shows, parameter_error, refine_block
 from unsoftmax.learners.encoder_block.single_row_parts import (
     block_part,
@@ -22,7 +29,7 @@ from unsoftmax.learners.encoder_block.single_row_parts import (
 )
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
-from unsoftmax.models import EncoderBlock
+from unsoftmax.models import AskingRow, EncoderBlock
 from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 
 __all__ = ["EncoderBlockLearner", "begun", "check_asker", "refuse_other_blocks"]
@@ -58,8 +65,8 @@ class EncoderBlockLearner:
     Claim: exact in float64, number of heads, neurons, eps and activation unknown. Queries: 1 to 3 times the
     parameters of the layer. Assumes: see `claim`. Recovers: the canonical block, with a linear readout behind
     it where norms come first or are missing; behind a readout of few numbers, what it leaves visible. Fails
-    when: rows are bounded, answers carry errors, neurons are too many for the width or, post-norm, the
-    residual stream vanishes nowhere.
+    when: answers carry errors, neurons are too many for the width, rows are bounded and norms are no
+    LayerNorms, or, post-norm, the residual stream vanishes nowhere.
 
     attempts: starts from other random rows, where one does not arrive.
     """
@@ -73,7 +80,10 @@ class EncoderBlockLearner:
             title="A whole encoder block from its last row",
             source="this library",
             assumptions=(
-                Assumption("rows of any size may be sent, nine in a sequence", "the asker's bounds"),
+                Assumption(
+                    "nine rows may be sent in a sequence, of any size or of norms that are not tiny",
+                    "the asker's bounds",
+                ),
                 Assumption(
                     "the residual stream passes rows on, or ends in a LayerNorm",
                     "answers to large rows, and the hyperplane that answers fill",
@@ -93,11 +103,13 @@ class EncoderBlockLearner:
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         with asker.phase("order of norms"):
             check_asker(asker)
-            asks = sequences_of(asker)
-            roles = row_roles(asks, asker.width, rng)
-            asks = reversed_rows(asks) if roles.first_row else asks
+            bound = asker.input_bound
+            asks = sequences_of(asker) if bound is None else within(sequences_of(asker), bound)
+            roles = row_roles(asks, asker.width, rng, bound)
+            _check_length(asker, roles.asking)
+            asks = roles.last_asks(asks)
             try:
-                starts = start_of(asks, asker.width, rng)
+                starts = _starts(asks, asker, roles.asking, rng)
             except BehindNorm as stop:
                 raise stop.with_parts(path_parts(asks, asker.width, rng)) from None
         reasons: list[str] = []
@@ -110,7 +122,7 @@ class EncoderBlockLearner:
                 continue
             shape, begin = start
             with asker.phase("joint fit"):
-                state, off = refine_block(asks, shape, begin, rng)
+                state, off = refine_block(asks, shape, begin, rng, bound=bound)
             if off > _FITS:
                 reasons.append(
                     f"the joint fit leaves up to {10 ** np.ceil(np.log10(off)):.0e} of the answers"
@@ -120,17 +132,17 @@ class EncoderBlockLearner:
                 reasons.append("the joint fit holds neurons that are not needed")
                 continue
             with asker.phase("error bound"):
-                bound, weights_bound = parameter_error(asks, shape, state, rng)
-            if weights_bound > _USEFUL:
+                error, weights_error = parameter_error(asks, shape, state, rng, bound=bound)
+            if weights_error > _USEFUL:
                 reasons.append("the joint fit leaves some parameters open")
                 continue
             model = state.model(shape).canonical()
             if roles.skips_zeros:
-                raise _padded(asks, model, bound, rng)
-            model = model.with_first_row() if roles.first_row else model
-            note = f"the eps of norms are known to {bound:.1g}" if hardly_shows(state) else ""
-            return Learned(model, self.claim, error_bound=bound, answers_bound=weights_bound, note=note)
-        if isinstance(start, tuple) and start[0].norm_first:
+                raise _padded(asks, model, error, rng)
+            model = model.asked_by(roles.asking)
+            note = f"the eps of norms are known to {error:.1g}" if hardly_shows(state) else ""
+            return Learned(model, self.claim, error_bound=error, answers_bound=weights_error, note=note)
+        if isinstance(start, tuple) and start[0].norm_first and bound is None:
             with asker.phase("parts"):
                 parts = one_row_parts(asks, start[0], with_one_head(start[1]), rng)
         raise Unresolved(
@@ -167,8 +179,15 @@ def refuse_other_blocks(asker: Asker, rng: np.random.Generator) -> None:
     """Raises a stop where the learner's own first tests say that no block can be recovered. A few queries."""
     check_asker(asker)
     asks = sequences_of(asker)
-    roles = row_roles(asks, asker.width, rng)
-    start_of(reversed_rows(asks) if roles.first_row else asks, asker.width, rng)
+    roles = row_roles(asks, asker.width, rng, asker.input_bound)
+    _check_length(asker, roles.asking)
+    _starts(roles.last_asks(asks), asker, roles.asking, rng)
+
+
+def _starts(asks: AsksSequences, asker: Asker, asking: AskingRow, rng: np.random.Generator) -> Starts:
+    if asker.input_bound is not None:
+        return bounded_start(asks, asker.width, asker.input_bound, rng, asking=asking)
+    return start_of(asks, asker.width, rng, pooled=asking is AskingRow.MEAN)
 
 
 def check_asker(asker: Asker) -> None:
@@ -177,9 +196,14 @@ def check_asker(asker: Asker) -> None:
         raise Unresolved(
             f"blocks are told apart from width {_LEAST_WIDTH} on, and this one has {asker.width}"
         )
-    if asker.input_bound is not None:
-        raise Unresolved("a block is recovered from rows of any size; without input_bound it can be tried")
-    if asker.max_length is not None and asker.max_length < _LONGEST:
+    _check_length(asker, AskingRow.LAST)
+
+
+def _check_length(asker: Asker, asking: AskingRow) -> None:
+    mean = asking is AskingRow.MEAN
+    needed = LONGEST_MEAN if mean else _LONGEST
+    if asker.max_length is not None and asker.max_length < needed:
         raise Unresolved(
-            f"a block needs sequences of {_LONGEST} rows, and the target takes {asker.max_length}"
+            f"a block{' behind a mean over rows' if mean else ''} needs sequences of {needed} rows, and the "
+            f"target takes {asker.max_length}"
         )

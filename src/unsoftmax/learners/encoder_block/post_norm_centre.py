@@ -24,9 +24,10 @@ _LONGEST = 0.05  # step of Newton's method
 _SETTLED = 1e-7
 _PLACES = np.geomspace(0.03, 1.0, 6)
 _LINES = 4  # half lines over width, of which at least an eighth should be without a kink
-# of the length at which eps halves an answer: first, then the first of the others that leaves enough lines
-# without a kink; measured: 1e-11, then 1e-12 and 3e-12 of the centre
-_REACHES = (1.6, 10.0, 4.0)
+# of the length at which eps halves an answer: where kinks leave too few straight lines, shorter ones
+_SHORT_REACHES = (1.6, 0.5, 0.15)
+# then the first of these that leaves enough lines; measured: 1e-11, then 1e-12 and 3e-12 of the centre
+_LONG_REACHES = (10.0, 4.0, 1.6)
 _SMOOTH_REACH, _SMOOTH_DEGREE = 10.0, 5
 _AFFINE = 1e-6  # what straight lines may leave of a network with kinks; a smooth one leaves 1e-4
 
@@ -141,16 +142,20 @@ def sharpen_centre(
         points = centre.place + places[:, None] * directions[:, None]
         return places, answer(points.reshape(-1, k)).reshape(len(directions), len(places), -1)
 
-    affine = False
-    for reach in _REACHES:
+    def straight(reach: float) -> tuple[LastNorm, float]:
         places, answers = along(_LINES, reach, np.ones(1))
-        better, left = straightened(norm, answers, places, 1)
-        if left <= _AFFINE:
-            norm = better
-        if affine == (left <= _AFFINE):
-            break  # smooth at first sight, or straight at second
-        affine = True
-    if affine:
+        return straightened(norm, answers, places, 1)
+
+    for reach in _SHORT_REACHES:
+        better, left = straight(reach)
+        if np.isfinite(left):
+            break
+    if left <= _AFFINE:
+        norm = better
+        for longer in (each for each in _LONG_REACHES if each > reach):
+            better, left = straight(longer)
+            if left <= _AFFINE:
+                return Centre(better, centre.place, centre.slopes), True
         return Centre(norm, centre.place, centre.slopes), True
     places, answers = along(2, _SMOOTH_REACH, np.array([-1.0, 1.0]))
     norm, _ = straightened(norm, answers, places, _SMOOTH_DEGREE)

@@ -23,6 +23,7 @@ from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
 
 __all__ = [
+    "behind_readout",
     "find_any_network",
     "find_pre_norm",
     "is_smooth",
@@ -60,7 +61,7 @@ def find_pre_norm(
         raise Unresolved(_hidden(len(readout), stop.reason)).with_parts(
             one_row_parts(asks, shape, state_of(rows, network, whole_path(rows.path)), rng)
         ) from None
-    return shape, state_of(rows, network, _behind_readout(rows, heads))
+    return shape, state_of(rows, network, behind_readout(rows, heads))
 
 
 def _hidden(answers: int, reason: str) -> str:
@@ -70,7 +71,7 @@ def _hidden(answers: int, reason: str) -> str:
     )
 
 
-def _behind_readout(rows: PreNormRows, heads: FoundHeads) -> FoundHeads:
+def behind_readout(rows: PreNormRows, heads: FoundHeads) -> FoundHeads:
     """Heads with their whole outputs V_h, where C·V_h was seen: all that C hides is first given to all heads
     alike."""
     if rows.readout is None:

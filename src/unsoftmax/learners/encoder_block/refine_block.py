@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.arrays import EPS, Array, rms, shortened
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.far_neurons import beyond_rare_hyperplanes
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
@@ -47,9 +47,11 @@ def refine_block(
     state: BlockState,
     rng: np.random.Generator,
     lengths: tuple[int, ...] = _LENGTHS,
+    bound: float | None = None,
 ) -> tuple[BlockState, float]:
-    """The refined state, and the largest residual over the size of answers. lengths: of the sequences."""
-    data = _sequences(asks, shape, state, rng, lengths)
+    """The refined state, and the largest residual over the size of answers. lengths: of the sequences. bound:
+    largest norm of a row."""
+    data = _sequences(asks, shape, state, rng, lengths, bound)
     scale = max(float(np.abs(group.answers * group.weights[:, None]).max()) for group in data)
     options = replace(_FIRST, enough=_ROUNDED * scale)
     if 0 < len(state.readout) < shape.width:  # a part of every V starts from a guess
@@ -94,6 +96,7 @@ def _sequences(
     state: BlockState,
     rng: np.random.Generator,
     lengths: tuple[int, ...],
+    bound: float | None,
 ) -> tuple[Sequences, ...]:
     """Rows of many sizes, from where eps rules the norms to where it does not matter."""
     d, outputs = shape.width, len(state.readout) or shape.width
@@ -101,12 +104,13 @@ def _sequences(
     groups = []
     for length in lengths:
         rows = rng.standard_normal((_POOL * count, length, d))
-        rows *= _row_sizes(shape, state, len(rows), length, rng)
+        rows = shortened(rows * _row_sizes(shape, state, len(rows), length, rng), bound)
         rows = rows_that_tell(shape, state, rows, count)
         answers = asks(rows)
-        weights = 1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1))
+        asking = rows if shape.pooled else rows[:, -1:]
+        weights = 1.0 / np.sqrt(1.0 + np.mean(asking**2, axis=(1, 2)))
         groups.append(Sequences(rows, answers, weights))
-    return (*groups, *_beyond_rare(asks, shape, state, groups, rng))
+    return (*groups, *_beyond_rare(asks, shape, state, groups, rng, bound))
 
 
 def _beyond_rare(
@@ -115,6 +119,7 @@ def _beyond_rare(
     state: BlockState,
     groups: list[Sequences],
     rng: np.random.Generator,
+    bound: float | None,
 ) -> tuple[Sequences, ...]:
     """Single rows for neurons of a post-norm block that are on, or off, in too few sequences."""
     if shape.norm_first or shape.activation.smooth:
@@ -125,7 +130,8 @@ def _beyond_rare(
     if not len(u):
         return ()
     x = single_rows(shape, state).rows_of(rng.uniform(0.5, 3.0, (len(u), 1)) * u)[:, None]
-    return (Sequences(x, asks(x), np.ones(len(x))),)
+    x = x[np.linalg.norm(x[:, 0], axis=1) <= (np.inf if bound is None else bound)]
+    return (Sequences(x, asks(x), np.ones(len(x))),) if len(x) else ()
 
 
 def rows_that_tell(shape: BlockShape, state: BlockState, rows: Array, count: int) -> Array:
@@ -161,6 +167,7 @@ def parameter_error(
     state: BlockState,
     rng: np.random.Generator,
     lengths: tuple[int, ...] = _LENGTHS,
+    bound: float | None = None,
 ) -> tuple[float, float]:
     """Bounds on the relative error of the parameters, with and without both eps: how far one step on fresh
     sequences alone would move them.
@@ -169,7 +176,7 @@ def parameter_error(
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
     apart = hardly_shows(state) and not shape.norm_first
-    data = (*_sequences(asks, shape, state, rng, lengths), *_where_eps_shows(asks, shape, state, rng))
+    data = (*_sequences(asks, shape, state, rng, lengths, bound), *_where_eps_shows(asks, shape, state, rng))
     step = RefinementOptions(
         iterations=1,
         damping=1e-12,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.models import EncoderBlock, MultiHead, Network, SingleHead
+from unsoftmax.models import AskingRow, EncoderBlock, MultiHead, Network, SingleHead
 from unsoftmax.models.parts import Activation, LayerNorm, Norm, RMSNorm
 
 __all__ = ["BlockShape", "BlockState", "head_factors", "mean_free_basis"]
@@ -26,7 +26,8 @@ def mean_free_basis(width: int) -> Array:
 @dataclass(frozen=True)
 class BlockShape:
     """What stays fixed while parameters move: order of the norms, their kind, and the activation. normed:
-    whether there are norms. skip: whether the asking row is added to what the heads add."""
+    whether there are norms. skip: whether the asking row is added to what the heads add. pooled: whether
+    answers are the mean over all rows, each of which asks once."""
 
     norm_first: bool
     centred: bool
@@ -34,6 +35,7 @@ class BlockShape:
     width: int
     normed: bool = True
     skip: bool = True
+    pooled: bool = False
 
     @property
     def basis(self) -> Array:
@@ -150,7 +152,7 @@ class BlockState:
             answers @ self.outer[:, -1],
             activation=shape.activation,
         )
-        return EncoderBlock(
+        block = EncoderBlock(
             attention,
             network,
             first,
@@ -159,6 +161,7 @@ class BlockState:
             skip=shape.skip,
             readout=self.readout.T if self.readout.size else None,
         )
+        return block.asked_by(AskingRow.MEAN) if shape.pooled else block
 
 
 def head_factors(values: Array, scores: Array, rank: int) -> tuple[Array, Array, Array, Array]:

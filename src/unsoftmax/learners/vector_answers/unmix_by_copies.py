@@ -15,7 +15,7 @@ from unsoftmax.learners.several_heads.attempt import DependentOutputs, Restart
 from unsoftmax.learners.vector_answers.plateau_rows import Separation
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 
-__all__ = ["lift", "separate_by_copies"]
+__all__ = ["common_vectors", "lift", "separate_by_copies"]
 
 _COPIES = (3, 8)  # counts far from one and from each other, so that their odds tell heads apart
 _SPARE = 12  # equations beyond the unknowns of the products of heads
@@ -50,6 +50,18 @@ def lift(
     forms = np.zeros((heads, heads, heads))
     forms[:, i, j] = null[:, : len(i)]
     forms[:, j, i] = null[:, : len(i)]
+    rows = []
+    for x in common_vectors(forms, rng):
+        square, plain = (copies - 1) * (fn @ x) * (f1 @ x), fn @ x - copies * (f1 @ x)
+        rows.append(-float(square @ plain) / float(square @ square) * x)
+    unmix = np.array(rows)
+    return np.linalg.inv(unmix).T * size @ right, f1 @ unmix.T
+
+
+def common_vectors(forms: Array, rng: np.random.Generator) -> Array:
+    """(H, H): rows α_h, up to their sizes, of symmetric forms (H, H, H) that are all sums of the same
+    products α_hα_hᵀ."""
+    heads = len(forms)
     best: tuple[float, Array] | None = None
     for _ in range(12):
         first, second = (np.tensordot(rng.standard_normal(heads), forms, 1) for _ in range(2))
@@ -63,12 +75,7 @@ def lift(
             best = (gap, vectors.real)
     if best is None:
         raise Restart("copies of rows do not take the heads apart")
-    rows = []
-    for x in best[1].T:
-        square, plain = (copies - 1) * (fn @ x) * (f1 @ x), fn @ x - copies * (f1 @ x)
-        rows.append(-float(square @ plain) / float(square @ square) * x)
-    unmix = np.array(rows)
-    return np.linalg.inv(unmix).T * size @ right, f1 @ unmix.T
+    return np.asarray(best[1].T)
 
 
 def separate_by_copies(respond: VectorResponses, rng: np.random.Generator) -> Separation:
