@@ -17,11 +17,11 @@ from numpy.typing import DTypeLike
 from unsoftmax.arrays import Array
 from unsoftmax.models.base import softmax
 from unsoftmax.solvers.head_factors import with_one
-from unsoftmax.solvers.joint_refinement import Inverse
+from unsoftmax.solvers.linearisation import Inverse, Linearisation, Products
 from unsoftmax.solvers.sequence_preconditioner import HeadsPreconditioner, Probed
 from unsoftmax.solvers.vector_heads import VectorHeads
 
-__all__ = ["SequenceBlock", "SequenceFit", "predict_sequences"]
+__all__ = ["ScoreFit", "SequenceBlock", "SequenceFit", "predict_sequences"]
 
 _CHUNK = 1024  # sequences at a time: what passes through the heads stays within some tens of megabytes
 # unknowns from which products with J are computed in float32: steps need three digits, and take half the time
@@ -42,9 +42,12 @@ class SequenceBlock:
 
     @classmethod
     def of(cls, rows: Array, answers: Array, group: str) -> Self:
-        """Weights fall with the longest row, as the rounding of an answer grows with it."""
+        """Weights fall with the longest row, as the rounding of an answer grows with it. Rows that float32
+        holds are held in it."""
         sizes = (rows**2).sum(axis=2).max(axis=1)
-        return cls(rows, answers, 1.0 / np.sqrt(sizes + 1.0), group)
+        short = bool((rows.astype(np.float32) == rows).all())
+        found = cls(rows, answers, 1.0 / np.sqrt(sizes + 1.0), group)
+        return found.cast(np.float32 if short else np.float64)
 
     @cached_property
     def asking(self) -> Array:
@@ -77,9 +80,66 @@ class _At:
     alpha: Array
 
 
+@dataclass(frozen=True)
+class _Chunk:
+    """A block at one state, with what every product with the Jacobian needs: keys K_h x_i (B, H, N, r),
+    values U_h x_i (B, H, N, s), mixed z_h (B, H, d), shown U_h z_h (B, H, s)."""
+
+    block: SequenceBlock
+    at: _At
+    keys: Array
+    values: Array
+    mixed: Array
+    shown: Array
+
+    @classmethod
+    def of(cls, heads: VectorHeads, block: SequenceBlock) -> Self:
+        at = _at(heads, block)
+        values = _of_rows(block.rows, heads.U)
+        mixed, shown = at.alpha @ block.rows, _weighted(at.alpha, values)
+        return cls(block, at, _of_rows(block.rows, heads.K), values, mixed, shown)
+
+    def weight_changes(self, scores: Array) -> Array:
+        """Changes of α (B, H, N) when the scores change."""
+        mean = (self.at.alpha * scores).sum(axis=2, keepdims=True)
+        return np.asarray(self.at.alpha * (scores - mean))
+
+    def score_changes(self, K: Array, Q: Array) -> Array:
+        """Changes of the scores (B, H, N) when the factors change."""
+        by_keys = _head_by_head(self.at.queries, K) @ self.block.rows.transpose(0, 2, 1)
+        return np.asarray(by_keys + _along(self.keys, _through(self.block.asking, Q)))
+
+    def score_gradients(self, through: Array) -> Array:
+        """Gradients in the scores (B, H, N), from those in U_h z_h."""
+        return self.weight_changes(_along(self.values, through))
+
+    def factor_gradients(self, scores: Array) -> tuple[Array, Array]:
+        """Gradients in K and Q, from those in the scores."""
+        pulls = scores @ self.block.rows
+        K = np.matmul(self.at.queries.transpose(1, 2, 0), pulls.swapaxes(0, 1))
+        Q = _weighted(scores, self.keys).reshape(len(scores), -1).T @ self.block.asking
+        return np.asarray(K), np.asarray(Q).reshape(*K.shape[:2], -1)
+
+
 def _head_by_head(left: Array, right: Array) -> Array:
     """(B, H, r) and (H, r, d) to (B, H, d)."""
     return np.asarray(np.matmul(left.swapaxes(0, 1), right).swapaxes(0, 1))
+
+
+def _of_rows(rows: Array, factors: Array) -> Array:
+    """(B, N, d) and (H, r, d) to (B, H, N, r)."""
+    found = rows.reshape(-1, rows.shape[2]) @ factors.reshape(-1, factors.shape[2]).T
+    return np.ascontiguousarray(found.reshape(*rows.shape[:2], *factors.shape[:2]).transpose(0, 2, 1, 3))
+
+
+def _along(rows: Array, directions: Array) -> Array:
+    """(B, H, N, r) and (B, H, r) to (B, H, N)."""
+    return np.asarray(np.matmul(rows, directions[..., None])[..., 0])
+
+
+def _weighted(weights: Array, rows: Array) -> Array:
+    """(B, H, N) and (B, H, N, r) to (B, H, r)."""
+    return np.asarray(np.matmul(weights[:, :, None], rows)[:, :, 0])
 
 
 def _through(asking: Array, Q: Array) -> Array:
@@ -105,7 +165,8 @@ def _outputs(shown: Array, T: Array) -> Array:
 
 def predict_sequences(heads: VectorHeads, block: SequenceBlock) -> Array:
     """What the heads answer, (B, m)."""
-    parts = [_outputs(_values(heads, _at(heads, part).alpha @ part.rows), heads.T) for part in block.chunks()]
+    chunks = (part.cast(heads.K.dtype) for part in block.chunks())
+    parts = [_outputs(_values(heads, _at(heads, part).alpha @ part.rows), heads.T) for part in chunks]
     return np.asarray(np.concatenate(parts) + heads.c)
 
 
@@ -136,21 +197,45 @@ class SequenceFit:
 
     def linearise(self, heads: VectorHeads) -> _SequenceLinearisation:
         dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
-        blocks = tuple(part.cast(dtype) for block in self.blocks for part in block.chunks())
         cast = heads.cast(dtype)
-        return _SequenceLinearisation(blocks, cast, tuple(_at(cast, block) for block in blocks))
+        parts = (part.cast(dtype) for block in self.blocks for part in block.chunks())
+        return _SequenceLinearisation(tuple(_Chunk.of(cast, part) for part in parts), cast)
 
     def moved(self, heads: VectorHeads, step: Array) -> VectorHeads:
         return heads.moved(step).balanced()
 
 
 @dataclass(frozen=True)
+class ScoreFit:
+    """The same problem with the values and the constants held: unknowns are K and Q of all heads."""
+
+    whole: SequenceFit
+
+    def residual(self, heads: VectorHeads) -> Array:
+        return self.whole.residual(heads)
+
+    def linearise(self, heads: VectorHeads) -> Linearisation:
+        at = self.whole.linearise(heads)
+        inverse_at = at.sides.inverse
+        strengths = heads.scores_of(at.diagonal())
+
+        def inverse(damping: Array) -> Inverse:
+            relative = float(np.median(damping / np.maximum(strengths, 1e-300)))
+            whole = inverse_at(relative)
+            return lambda vector: heads.scores_of(whole(heads.of_scores(vector)))
+
+        return Products(len(strengths), at.forward_scores, at.backward_scores, strengths, inverse)
+
+    def moved(self, heads: VectorHeads, step: Array) -> VectorHeads:
+        return self.whole.moved(heads, heads.of_scores(step))
+
+
+@dataclass(frozen=True)
 class _SequenceLinearisation:
     """Products with the Jacobian at one state, chunk by chunk, in the format of `heads`."""
 
-    blocks: tuple[SequenceBlock, ...]
+    chunks: tuple[_Chunk, ...]
     heads: VectorHeads
-    at: tuple[_At, ...]
 
     @property
     def unknowns(self) -> int:
@@ -160,43 +245,59 @@ class _SequenceLinearisation:
         heads = self.heads
         K, Q, U, T, c = heads.split(step.astype(heads.K.dtype, copy=False))
         parts = []
-        for block, at in zip(self.blocks, self.at, strict=True):
-            mixed = at.alpha @ block.rows
-            pulls = _head_by_head(_through(block.asking, Q), heads.K) + _head_by_head(at.queries, K)
-            moved = _covariance_product(block, at, mixed, pulls)
-            shown = _values(heads, moved) + _head_by_head(mixed, U.transpose(0, 2, 1))
-            total = _outputs(shown, heads.T) + _outputs(_values(heads, mixed), T) + c
-            parts.append((total * block.weights[:, None]).ravel())
+        for chunk in self.chunks:
+            moved = _weighted(chunk.weight_changes(chunk.score_changes(K, Q)), chunk.values)
+            shown = moved + _head_by_head(chunk.mixed, U.transpose(0, 2, 1))
+            total = _outputs(shown, heads.T) + _outputs(chunk.shown, T) + c
+            parts.append((total * chunk.block.weights[:, None]).ravel())
+        return np.concatenate(parts).astype(np.float64, copy=False)
+
+    def forward_scores(self, step: Array) -> Array:
+        """The same of a step of K and Q alone."""
+        heads = self.heads
+        K, Q, *_ = heads.split(heads.of_scores(step).astype(heads.K.dtype))
+        parts = []
+        for chunk in self.chunks:
+            moved = _weighted(chunk.weight_changes(chunk.score_changes(K, Q)), chunk.values)
+            parts.append((_outputs(moved, heads.T) * chunk.block.weights[:, None]).ravel())
         return np.concatenate(parts).astype(np.float64, copy=False)
 
     def backward(self, residual: Array) -> Array:
-        heads, m = self.heads, self.heads.outputs
-        residual = residual.astype(heads.K.dtype, copy=False)
-        total, start = np.zeros(self.unknowns), 0
-        for block, at in zip(self.blocks, self.at, strict=True):
-            part = residual[start : start + len(block.rows) * m].reshape(-1, m) * block.weights[:, None]
-            start += part.size
-            mixed = at.alpha @ block.rows
-            through, pulls = self._pulled(block, at, mixed, part)
-            T = _values(heads, mixed).reshape(len(part), -1).T @ part
-            U = np.matmul(through.transpose(1, 2, 0), mixed.swapaxes(0, 1))
-            K = np.matmul(at.queries.transpose(1, 2, 0), pulls.swapaxes(0, 1))
-            keys = _head_by_head(pulls, heads.K.transpose(0, 2, 1))
-            Q = keys.reshape(len(part), -1).T @ block.asking
-            total += heads.joined(K, Q, U, T, part.sum(axis=0))
+        total = np.zeros(self.unknowns)
+        for chunk, part in self._parts(residual):
+            through = self._through(part)
+            K, Q = chunk.factor_gradients(chunk.score_gradients(through))
+            U = np.matmul(through.transpose(1, 2, 0), chunk.mixed.swapaxes(0, 1))
+            T = chunk.shown.reshape(len(part), -1).T @ part
+            total += self.heads.joined(K, Q, U, T, part.sum(axis=0))
         return total
 
-    def _pulled(self, block: SequenceBlock, at: _At, mixed: Array, part: Array) -> tuple[Array, Array]:
-        """Gradients of part·y in U_h z_h (B, H, s), and in K_hᵀ Q_h [x_N; 1] (B, H, d)."""
-        heads = self.heads
-        through = (part @ heads.T.reshape(-1, heads.outputs).T).reshape(len(part), *heads.T.shape[:2])
-        return through, _covariance_product(block, at, mixed, _head_by_head(through, heads.U))
+    def backward_scores(self, residual: Array) -> Array:
+        """The same for K and Q alone."""
+        total = np.zeros(self.heads.score_unknowns)
+        for chunk, part in self._parts(residual):
+            K, Q = chunk.factor_gradients(chunk.score_gradients(self._through(part)))
+            total += np.concatenate([K.ravel(), Q.ravel()])
+        return total
+
+    def _parts(self, residual: Array) -> Iterator[tuple[_Chunk, Array]]:
+        """Every chunk with its weighted part (B, m) of the residual."""
+        start, m, residual = 0, self.heads.outputs, residual.astype(self.heads.K.dtype, copy=False)
+        for chunk in self.chunks:
+            size = len(chunk.block.rows) * m
+            yield chunk, residual[start : start + size].reshape(-1, m) * chunk.block.weights[:, None]
+            start += size
+
+    def _through(self, part: Array) -> Array:
+        """Gradients of part·y in U_h z_h (B, H, s)."""
+        T = self.heads.T
+        return np.asarray(part @ T.reshape(-1, self.heads.outputs).T).reshape(len(part), *T.shape[:2])
 
     def normal(self) -> Array:
         """JᵀJ from J itself, block by block."""
         total = np.zeros((self.unknowns, self.unknowns))
-        for block, at in zip(self.blocks, self.at, strict=True):
-            jacobian = self._jacobian(block, at)
+        for chunk in self.chunks:
+            jacobian = self._jacobian(chunk.block, chunk.at)
             total += jacobian.T @ jacobian
         return total
 
@@ -220,29 +321,24 @@ class _SequenceLinearisation:
         return np.asarray(joined.reshape(B * m, -1))
 
     def diagonal(self) -> Array:
-        return self._sides.diagonal()
+        return self.sides.diagonal()
 
     def preconditioner(self, damping: Array) -> Inverse | None:
         relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
-        return self._sides.inverse(relative)
+        return self.sides.inverse(relative)
 
     @cached_property
-    def _sides(self) -> HeadsPreconditioner:
+    def sides(self) -> HeadsPreconditioner:
         """From random gradients of a sample of the sequences."""
         found, rng = HeadsPreconditioner.empty(self.heads), np.random.default_rng(0)
-        step = max(1, sum(block.rows.shape[0] * block.rows.shape[1] for block in self.blocks) // _SAMPLED)
-        for block in (block.sampled(step) for block in self.blocks):
-            at = _at(self.heads, block)
-            mixed = at.alpha @ block.rows
-            shown = _values(self.heads, mixed)
+        sizes = [chunk.block.rows.shape for chunk in self.chunks]
+        step = max(1, sum(count * rows for count, rows, _ in sizes) // _SAMPLED)
+        for block in (chunk.block.sampled(step) for chunk in self.chunks):
+            chunk = _Chunk.of(self.heads, block)
             noise = rng.standard_normal((len(block.rows), self.heads.outputs)) * block.weights[:, None]
-            pulls = self._pulled(block, at, mixed, noise.astype(mixed.dtype))[1]
-            found = found.with_more(Probed(block.asking, at.queries, mixed, shown, pulls, block.weights))
+            gradients = chunk.score_gradients(self._through(noise.astype(chunk.mixed.dtype)))
+            pulls = gradients @ block.rows
+            found = found.with_more(
+                Probed(block.asking, chunk.at.queries, chunk.mixed, chunk.shown, pulls, block.weights)
+            )
         return found
-
-
-def _covariance_product(block: SequenceBlock, at: _At, mixed: Array, vectors: Array) -> Array:
-    """Σ_i α_i (x_i·p)(x_i − z) for every sequence and head."""
-    along = vectors @ block.rows.transpose(0, 2, 1)  # (B, H, N)
-    weighted = at.alpha * along
-    return np.asarray(weighted @ block.rows - weighted.sum(axis=2, keepdims=True) * mixed)

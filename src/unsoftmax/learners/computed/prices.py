@@ -9,6 +9,7 @@ __all__ = [
     "FRESH_QUERIES_OF_VECTORS",
     "PRICE_OF_NUMBERS",
     "PRICE_OF_VECTORS",
+    "PRICE_OF_WIDE_VECTORS",
     "first_pairs",
 ]
 
@@ -18,6 +19,9 @@ PRICE_OF_NUMBERS = 4.2
 # queries, in units of parameters over outputs, that all should cost; with what the first look asks of a skip
 # connection, layers of width 16 stay below 8
 PRICE_OF_VECTORS = 7.5
+# the same in layers with many unknowns, where JᵀJ is not held: with half of it a fit takes ten times as many
+# steps in trained layers (width 120, eight heads)
+PRICE_OF_WIDE_VECTORS = 14.0
 # rows of fresh sequences, and how many there are of each of two sizes of rows; half as many vectors, each of
 # which shows many numbers
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))

@@ -10,7 +10,11 @@ from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.output_spaces import read_values
-from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS
+from unsoftmax.learners.computed.prices import (
+    FRESH_QUERIES_OF_VECTORS,
+    PRICE_OF_VECTORS,
+    PRICE_OF_WIDE_VECTORS,
+)
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -26,7 +30,7 @@ from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, st
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import spectrum
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
-from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["FittedVectors", "fit_vector_heads"]
@@ -57,15 +61,8 @@ _SHORT = RefinementOptions(
     inner_iterations=60,
     inner_tolerance=3e-2,
 )
-# with many unknowns there is no first fit, and the first steps see every second sequence
-_THINNED = 2
-_ROUGH = RefinementOptions(
-    iterations=20,
-    damping=1e-4,
-    dense_limit=_DENSE,
-    improvement=0.2,
-    inner_iterations=25,
-    inner_tolerance=1e-1,
+_SCORES = RefinementOptions(
+    iterations=8, damping=1e-4, dense_limit=_DENSE, improvement=0.6, inner_iterations=25, inner_tolerance=1e-1
 )
 _FIRST = RefinementOptions(
     iterations=30,
@@ -79,6 +76,8 @@ _LAST = RefinementOptions(
     damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=60, inner_tolerance=1e-2
 )
 
+# of a wide layer, whose parameters the first fit has brought to their rounding
+_WIDE_LAST = replace(_LAST, iterations=1, inner_tolerance=5e-2)
 
 FittedVectors = FittedHeads[VectorHeads, SequenceFit]
 
@@ -105,22 +104,24 @@ def fit_vector_heads(
         first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
         blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
-    price = (_COARSE_EFFORT if baseline.coarse else 1.0) * PRICE_OF_VECTORS / heads.outputs
+    wide = heads.unknowns > MANY and not baseline.coarse
+    price = (PRICE_OF_WIDE_VECTORS if wide else PRICE_OF_VECTORS) / heads.outputs
+    price *= _COARSE_EFFORT if baseline.coarse else 1.0
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
         count = int(price * parameters) - FRESH_QUERIES_OF_VECTORS - counted.asked
         if part and count < part * counted.asked:
             break
         counted.expect(max(count, 0) + FRESH_QUERIES_OF_VECTORS)
-        blocks += _general(queries, start.size, max(count, 0), shown, rng, limit)
+        blocks += _general(queries, start.size, max(count, 0), shown, rng, limit, wide)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
     fit = SequenceFit.of(blocks)
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
     left /= baseline.rounding_of(heads.values, bits)
-    for _ in range(2):
+    for options in (_WIDE_LAST,) if wide else (_LAST, _LAST):
         fit = _reweighted(fit, heads)
-        heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
+        heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state
     return FittedHeads(heads, fit, baseline, left)
 
 
@@ -156,8 +157,22 @@ def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorH
     if baseline.coarse:
         return _lowest_ranks(fit, refine(fit, heads, _FIRST))
     if heads.unknowns > MANY:
-        heads = refine(fit.sampled(_THINNED), heads, _ROUGH, progress=report_steps("rough fit", _ROUGH)).state
+        return _wide(fit, heads, baseline)
     return _with_lower_ranks(fit, heads, baseline, _FIRST)
+
+
+def _wide(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
+    """Scores first, with the values held, which plateaus have told to four digits: then their scores are
+    nearly a linear problem. At the ranks of the values, and at those that were seen where they do not do."""
+    unit = baseline.unit_rounding / float(np.sqrt(heads.outputs))
+    progress = report_steps("fit of all scores", _SCORES)
+    for ranks in (heads.value_ranks, heads.ranks):
+        found = heads.cut(list(ranks), list(heads.value_ranks))
+        found = refine(ScoreFit(fit), found, _SCORES, progress=progress).state
+        refined = refine(fit, found, _FIRST, progress=report_steps("fit of all parameters", _FIRST))
+        if refined.rms[-1] < _SETTLED * unit:
+            break
+    return refined.state
 
 
 def _with_lower_ranks(
@@ -207,15 +222,23 @@ def _first_heads(start: ScoreStart, values: Array, baseline: Baseline) -> Vector
 
 
 def _general(
-    queries: TwoRowQueries, size: float, count: int, rows: int, rng: np.random.Generator, limit: float
+    queries: TwoRowQueries,
+    size: float,
+    count: int,
+    rows: int,
+    rng: np.random.Generator,
+    limit: float,
+    wide: bool = False,
 ) -> list[SequenceBlock]:
-    """Random sequences of token size, of moderate scores, and pairs of rows with moderate scores."""
+    """Random sequences of token size, of moderate scores, and pairs of rows with moderate scores; in wide
+    layers long ones with small scores, which make a fit converge in half the time."""
     rows = min(rows, _GENERAL_ROWS)
     tokens, moderate = int(_TOKENS * count), int(_MODERATE * count)
+    rest = count - tokens - moderate
     kinds = (
         (1.0, (tokens, rows), "tokens"),
         (size, (moderate, rows), "moderate scores"),
-        (size, (count - tokens - moderate, 1), "pairs of rows"),
+        (0.7 * size, (rest, rows), "small scores") if wide else (size, (rest, 1), "pairs of rows"),
     )
     return [
         random_sequences(queries, size, shape, rng, limit, group)

@@ -53,8 +53,9 @@ def rows_shown(heads: int, outputs: int) -> int:
 
 def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> HeadScores:
     """The weights α of every head are a linear system, Σ_h Σ_i α_i (x_i − x_N)ᵀV_h = y − c − x_NᵀΣV_h."""
-    last = block.rows[:, -1]
-    rows = block.rows[:, :-1] - last[:, None]
+    sent = block.rows.astype(np.float64)
+    last = sent[:, -1]
+    rows = sent[:, :-1] - last[:, None]
     wanted = block.answers - baseline.c - last @ baseline.v_sum
     weights, wrong = _weights(rows, values, wanted[:, None], _cut(baseline))
     scores, errors, trust = _scores_of(weights[:, 0], wrong[:, 0], baseline)

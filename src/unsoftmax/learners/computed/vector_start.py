@@ -34,6 +34,9 @@ __all__ = ["ScoreStart", "WrongValues", "start_scores"]
 
 # standard deviation of the strongest head's scores: weights and their logarithms are then well resolved
 _SPREAD = 1.2
+# lengths of the rows of tables over those at which scores are moderate: in trained layers the scores of one
+# head may be a product of two numbers, and one lost score spoils a column
+_SHORTER = 0.6
 _PILOTS = 6
 _PILOT_ROWS = 5  # asking rows of a pilot
 _SPARE = 3  # columns beyond the rank, to see that it was reached
@@ -93,9 +96,10 @@ def start_scores(
     few = H <= _FEW_HEADS or (2 * H * d * d <= MANY and _count_at_once(values) <= most)
     if baseline.coarse or few:
         return _at_once(queries, baseline, values, size, rng, limit)
+    first, last = _SHORTER * first, _SHORTER * last
     columns, blocks = _columns_until_the_ranks(queries, baseline, values, (first, last), rng)
     found = np.array([np.linalg.lstsq(columns.A, part, rcond=None)[0] for part in columns.scores])
-    ranks = _ranks(columns, found)
+    ranks = [max(_ranks(columns, found))] * H
     if len(columns.B) > d:
         design = with_one(columns.B)
         matrices = np.array([np.linalg.lstsq(design, part.T, rcond=None)[0].T for part in found])
