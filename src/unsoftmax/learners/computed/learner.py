@@ -13,7 +13,7 @@ from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.computed.attempts import ATTEMPTS
-from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, PRICE_OF_VECTORS, first_pairs
+from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, first_pairs, price_of_vectors
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS, refuse_other_sequences
 from unsoftmax.learners.skip import QUERIES_WITHOUT_SKIP
 from unsoftmax.ledger import Asker
@@ -38,8 +38,13 @@ def _parameters(size: Size) -> int:
     scores = sum(r * (2 * d + 1 - r) for r in ranks)
     if m is None:
         return scores + len(ranks) * d + 1
-    values = size.value_ranks or (max(1, min(d // len(ranks), m)),) * len(ranks)
-    return scores + sum(s * (d + m - s) for s in values) + m
+    return scores + sum(s * (d + m - s) for s in _value_ranks(size, m)) + m
+
+
+def _value_ranks(size: Size, outputs: int) -> tuple[int, ...]:
+    """Those of a usual layer, where none are given."""
+    heads = len(size.ranks or (size.width,))
+    return size.value_ranks or (max(1, min(size.width // heads, outputs)),) * heads
 
 
 def _usual(size: Size) -> int:
@@ -47,7 +52,8 @@ def _usual(size: Size) -> int:
     tests = QUERIES_WITHOUT_SKIP + QUERIES_OF_HEAD_TESTS
     p, d, beside = _parameters(size), size.width, tests + FRESH_QUERIES
     if size.outputs is not None:
-        return int(PRICE_OF_VECTORS * p / size.outputs) + tests
+        unknowns = p + sum(r * r for r in (*(size.ranks or (d,)), *_value_ranks(size, size.outputs)))
+        return int(price_of_vectors(unknowns) * p / size.outputs) + QUERIES_WITHOUT_SKIP
     if size.heads > 1:
         return int(PRICE_OF_NUMBERS * p + first_pairs(size.heads, size.rank, p)) + beside
     columns = min(d * (d + 1), d * (size.rank + 4) + (size.rank + 3) * (d + 1))
@@ -86,7 +92,11 @@ _CLAIM = Claim(
         Assumption("the heads' readouts are independent", "the part of each outside the span of the others"),
     ),
     queries=QueryCount(
-        "4.5 p, or 7.5 p/m for vector answers, p the parameters", "upper", _most, _usual, attempts=ATTEMPTS
+        "4.5 p, or 7.5 p/m for vector answers (14 p/m in wide layers), p the parameters",
+        "upper",
+        _most,
+        _usual,
+        attempts=ATTEMPTS,
     ),
     recovers="W, v and w0 of every head, and c, up to the layer's own rounding; the bound is a 99 % one",
     symmetry="order of heads",

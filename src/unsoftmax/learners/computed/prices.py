@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unsoftmax.learners.computed.fit_progress import MANY
+
 __all__ = [
     "FRESH_LENGTHS",
     "FRESH_LENGTHS_OF_VECTORS",
@@ -9,8 +11,8 @@ __all__ = [
     "FRESH_QUERIES_OF_VECTORS",
     "PRICE_OF_NUMBERS",
     "PRICE_OF_VECTORS",
-    "PRICE_OF_WIDE_VECTORS",
     "first_pairs",
+    "price_of_vectors",
 ]
 
 # queries a parameter that the start, without its first general pairs, and the general pairs together should
@@ -21,7 +23,7 @@ PRICE_OF_NUMBERS = 4.2
 PRICE_OF_VECTORS = 7.5
 # the same in layers with many unknowns, where JᵀJ is not held: with half of it a fit takes ten times as many
 # steps in trained layers (width 120, eight heads)
-PRICE_OF_WIDE_VECTORS = 14.0
+_PRICE_OF_WIDE_VECTORS = 14.0
 # rows of fresh sequences, and how many there are of each of two sizes of rows; half as many vectors, each of
 # which shows many numbers
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))
@@ -33,3 +35,8 @@ def first_pairs(heads: int, rank: int, parameters: int) -> float:
     """General pairs that tell the rows of every W along the other heads' readouts: two and a half for every
     unknown of those rows."""
     return max(2.5 * heads * (heads - 1) * rank, 0.2 * parameters) if heads > 1 else 0.0
+
+
+def price_of_vectors(unknowns: int) -> float:
+    """Queries in units of parameters over outputs."""
+    return _PRICE_OF_WIDE_VECTORS if unknowns > MANY else PRICE_OF_VECTORS

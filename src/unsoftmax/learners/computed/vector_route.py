@@ -10,11 +10,7 @@ from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.output_spaces import read_values
-from unsoftmax.learners.computed.prices import (
-    FRESH_QUERIES_OF_VECTORS,
-    PRICE_OF_VECTORS,
-    PRICE_OF_WIDE_VECTORS,
-)
+from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS, price_of_vectors
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -27,6 +23,7 @@ from unsoftmax.learners.computed.two_row_queries import (
 )
 from unsoftmax.learners.computed.vector_scores import rows_shown
 from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, start_scores
+from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_factors import spectrum
 from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
@@ -35,6 +32,8 @@ from unsoftmax.solvers.vector_heads import VectorHeads
 
 __all__ = ["FittedVectors", "fit_vector_heads"]
 
+# queries that are no part of the fit, and that its price holds: fresh sequences and the class tests
+_BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
 _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
@@ -94,22 +93,17 @@ def fit_vector_heads(
     blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
     heads = _first_heads(start, values, baseline)
     shown = rows_shown(heads.heads, heads.outputs)
-    if heads.unknowns <= MANY:
+    if heads.unknowns <= MANY and heads.ranks != heads.value_ranks:
         unit = heads.parameters / heads.outputs
-        left = (
-            PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs
-            - FRESH_QUERIES_OF_VECTORS
-            - counted.asked
-        )
+        left = PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs - _BESIDE - counted.asked
         first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
         blocks += _general(queries, start.size, first, shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     wide = heads.unknowns > MANY and not baseline.coarse
-    price = (PRICE_OF_WIDE_VECTORS if wide else PRICE_OF_VECTORS) / heads.outputs
-    price *= _COARSE_EFFORT if baseline.coarse else 1.0
+    price = _COARSE_EFFORT * PRICE_OF_VECTORS if baseline.coarse else price_of_vectors(heads.unknowns)
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
-        count = int(price * parameters) - FRESH_QUERIES_OF_VECTORS - counted.asked
+        count = int(price * parameters / heads.outputs) - _BESIDE - counted.asked
         if part and count < part * counted.asked:
             break
         counted.expect(max(count, 0) + FRESH_QUERIES_OF_VECTORS)
@@ -133,7 +127,7 @@ def _values_and_scores(
         values = read_values(queries, baseline, rng, limit)
         _, d, m = values.shape
         parameters = m + sum(r * (2 * d + 1 - r) + r * (d + m - r) for r in _value_ranks(values, baseline))
-        most = _MOST_OF_PRICE * PRICE_OF_VECTORS * parameters / m - FRESH_QUERIES_OF_VECTORS - counted.asked
+        most = _MOST_OF_PRICE * PRICE_OF_VECTORS * parameters / m - _BESIDE - counted.asked
         try:
             return values, start_scores(queries, baseline, values, rng, limit, most)
         except WrongValues:
