@@ -7,7 +7,7 @@ import pytest
 
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
-from unsoftmax.solvers.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.vector_heads import VectorHeads
 
 
@@ -45,6 +45,38 @@ def test_products_agree_with_differences_and_with_each_other(seed: int) -> None:
     y = rng.standard_normal(len(jacobian))
     np.testing.assert_allclose(linear.backward(y), jacobian.T @ y, atol=1e-12)
     np.testing.assert_allclose(linear.normal(), jacobian.T @ jacobian, atol=1e-11)
+
+
+def test_with_values_held_the_jacobian_is_that_of_the_scores() -> None:
+    rng = np.random.default_rng(4)
+    heads, fit = _heads(rng), SequenceFit.of([_block(rng), _block(rng, length=2)])
+    whole, scores = fit.linearise(heads), ScoreFit(fit).linearise(heads)
+    step, y = rng.standard_normal(scores.unknowns), rng.standard_normal(fit.answers)
+    np.testing.assert_allclose(scores.forward(step), whole.forward(heads.of_scores(step)), atol=1e-12)
+    np.testing.assert_allclose(scores.backward(y), heads.scores_of(whole.backward(y)), atol=1e-12)
+
+
+def test_scores_are_refined_while_values_stay() -> None:
+    rng = np.random.default_rng(5)
+    truth = _heads(rng)
+    block = _block(rng, count=150)
+    block = SequenceBlock.of(block.rows, predict_sequences(truth, block), "some")
+    matrices = truth.matrices + 0.1 * rng.standard_normal(truth.matrices.shape)
+    start = VectorHeads.of(list(matrices), list(truth.values), truth.c, truth.ranks, truth.value_ranks)
+    options = RefinementOptions(dense_limit=0, improvement=1e-6, inner_tolerance=1e-6, inner_iterations=300)
+    found = refine(ScoreFit(SequenceFit.of([block])), start, options).state
+    assert np.abs(found.matrices - truth.matrices).max() < 1e-7
+    np.testing.assert_allclose(found.values, truth.values, atol=1e-12)
+
+
+def test_rows_that_float32_holds_are_held_in_it() -> None:
+    rng = np.random.default_rng(6)
+    rows, answers = rng.standard_normal((3, 2, 5)), np.zeros((3, 4))
+    assert SequenceBlock.of(rows, answers, "any").rows.dtype == np.float64
+    assert (
+        SequenceBlock.of(rows.astype(np.float32).astype(np.float64), answers, "short").rows.dtype
+        == np.float32
+    )
 
 
 @pytest.mark.parametrize("dense_limit", [3200, 0])
