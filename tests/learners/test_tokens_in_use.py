@@ -313,3 +313,25 @@ def test_onnx_files_of_heads_and_positions_take_ids(kind: dict[str, int], tmp_pa
     session = onnxruntime.InferenceSession(str(model.save_onnx(tmp_path / "model.onnx")))
     ids = np.random.default_rng(0).integers(0, 30, (20, 5))
     np.testing.assert_allclose(session.run(None, {"ids": ids})[0], model(ids), atol=1e-13)
+
+
+def test_models_over_tokens_are_compared_and_a_sequence_shows_the_difference() -> None:
+    (head,) = unsoftmax.random_token_heads(40, 3, seed=4).heads
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
+    values = head.values.copy()
+    values[7] += 1e-6
+    model, same, other = (
+        TokenHeads([unsoftmax.TokenHead.of(*parts)])
+        for parts in (
+            (head.keys, head.queries, head.values),
+            (head.keys @ turn + 1.0, head.queries @ turn, head.values),
+            (head.keys, head.queries, values),
+        )
+    )
+    assert unsoftmax.equivalent(model, same)
+    found = unsoftmax.equivalent(model, other)
+    assert not found
+    assert found.separating is not None
+    assert 7 in found.separating
+    with pytest.raises(unsoftmax.UsageError, match="two models over tokens"):
+        unsoftmax.equivalent(model, unsoftmax.random_single_head(40, seed=1))

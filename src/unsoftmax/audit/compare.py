@@ -91,7 +91,8 @@ def _ask_again(
 ) -> tuple[tuple[list[float], list[float]], float, float]:
     """The separating input once more, alone and among others: the smaller gap counts."""
     alone = sequence[None]
-    crowd = np.concatenate([0.5 * alone, alone, -alone])
+    others = (alone, alone) if sequence.ndim == 1 else (0.5 * alone, -alone)  # ids are no numbers
+    crowd = np.concatenate([others[0], alone, others[1]])
     gaps = [
         float(np.abs(first(alone)[0] - second(alone)[0]).max()),
         float(np.abs(first(crowd)[1] - second(crowd)[1]).max()),

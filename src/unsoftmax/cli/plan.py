@@ -93,7 +93,7 @@ def plan(
     every = "every token and every pair, V + V^2" if of_tokens else every
     typer.echo(f"{'all pairs' if of_tokens else 'paper':<12}{planned.paper:,} ({every})")
     for name, formula in planned.otherwise.items():
-        typer.echo(in_paragraph(name, f"{formula}, should it turn out to be one"))
+        typer.echo(in_paragraph(name, f"{formula}; if the target turns out to be of this kind"))
     if budget is not None:
         enough = f"are usually enough up to {_words(affordable[-1])}" if affordable else "are not enough"
         typer.echo(f"budget      {budget:,} queries {enough}")

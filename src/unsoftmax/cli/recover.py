@@ -126,7 +126,7 @@ def describe(result: Result) -> str:
         lines.append(in_paragraph("try", result.advice))
     if result.model is not None:
         size = f"{_heads(result.model.ranks)}, {result.model.parameters:,} parameters"
-        lines.append(in_paragraph("model", f"{result.family}, width {result.width}, {size}"))
+        lines.append(in_paragraph("model", f"{result.family}, {result.size}, {size}"))
     if result.error_bound is not None:
         lines.append(f"error       at most {result.error_bound:.1e} relative, measured on fresh probes")
     for name, part in result.parts.items():

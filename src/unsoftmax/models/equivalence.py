@@ -3,7 +3,9 @@ no."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -13,12 +15,14 @@ from unsoftmax.models.base import Model
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
+from unsoftmax.models.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
 
 __all__ = ["Equivalence", "equivalent"]
 
 # Random sequences that are tried to show a difference: rounds of one length and size, and how many in each
 _ROUNDS = 40
+_LONGEST = 64  # tokens of a sequence, where models set no limit
 _PER_ROUND = 64  # a difference on a tenth of inputs is met in one round but once in 800 times
 
 
@@ -26,8 +30,8 @@ _PER_ROUND = 64  # a difference on a tenth of inputs is met in one round but onc
 class Equivalence:
     """True or false, and why.
 
-    distance: of the canonical forms. separating: a sequence (N, d) on which the two differ, with `answers`,
-    for every no.
+    distance: of the canonical forms. separating: a sequence (N, d), or of ids (N,), on which the two differ,
+    with `answers`, for every no.
     """
 
     equal: bool
@@ -58,6 +62,8 @@ def equivalent(f: Model, g: Model, *, rtol: float = 1e-9, seed: int = 0) -> Equi
     >>> bool(answer), abs(one(answer.separating[None]) - answer.answers[0]).max()
     (False, np.float64(0.0))
     """
+    if isinstance(f, TokenHeads) and isinstance(g, TokenHeads):
+        return _with_tokens(f, g, rtol, seed)
     if isinstance(f, ReluNetwork | Transformer) or isinstance(g, ReluNetwork | Transformer):
         return _with_networks(f, g, rtol, seed)
     first, second = _heads(f), _heads(g)
@@ -101,25 +107,56 @@ def _with_networks(f: Model, g: Model, rtol: float, seed: int) -> Equivalence:
     distance = max(first.distance(second), second.distance(first)) if type(first) is type(second) else np.inf
     if distance <= rtol:
         return Equivalence(True, distance, f"their canonical forms agree to {distance:.1g}")
-    rng = np.random.default_rng(seed)
-    best: tuple[float, Array] = (0.0, np.zeros((1, f.width)))
-    for size in 4.0 ** np.arange(-6.0, 7.0):
-        batch = size * rng.standard_normal((_PER_ROUND, 1 if isinstance(f, ReluNetwork) else 2, f.width))
+    rng, rows = np.random.default_rng(seed), 1 if isinstance(f, ReluNetwork) else 2
+    sizes = 4.0 ** np.arange(-6.0, 7.0)
+    return _by_answers(
+        f, g, distance, (size * rng.standard_normal((_PER_ROUND, rows, f.width)) for size in sizes)
+    )
+
+
+def _with_tokens(f: TokenHeads, g: TokenHeads, rtol: float, seed: int) -> Equivalence:
+    """Both take ids: sequences of a few lengths, and every token asking behind every length once at least."""
+    if f.vocabulary != g.vocabulary or f.outputs != g.outputs:
+        raise UsageError(
+            f"equivalence needs equal shapes, not vocabulary {f.vocabulary} and {g.vocabulary} (outputs "
+            f"{f.outputs} and {g.outputs})"
+        )
+    distance = max(f.distance(g), g.distance(f))
+    if distance <= rtol:
+        return Equivalence(True, distance, f"their canonical forms agree to {distance:.1g}")
+    rng, asking = np.random.default_rng(seed), np.arange(f.vocabulary)
+    longest = min(each.longest or _LONGEST for each in (f, g))
+    drawn = (
+        np.column_stack([rng.integers(0, f.vocabulary, (len(asking), before)), asking])
+        for before in (0, 1, 1, 1, 2, 3, 7, 15, 31)
+        if before < longest
+    )
+    return _by_answers(f, g, distance, (cast(Array, ids) for ids in drawn))
+
+
+def _by_answers(f: Model, g: Model, distance: float, batches: Iterable[Array]) -> Equivalence:
+    """Whether a sequence of the batches shows what canonical forms say."""
+    best: tuple[float, Array | None] = (1.0, None)
+    for batch in batches:
         rounding = 64 * EPS * np.maximum(f.sensitivity(batch), g.sensitivity(batch))
-        ratio = np.abs(f(batch) - g(batch)) / np.where(rounding > 0, rounding, np.finfo(float).tiny)
+        gap = np.abs(f(batch) - g(batch)).reshape(len(batch), -1).max(axis=1)
+        ratio = gap / np.where(rounding > 0, rounding, np.finfo(float).tiny)
         if ratio.max() > best[0]:
             best = (float(ratio.max()), batch[int(ratio.argmax())].copy())
-    if best[0] <= 1.0:
+    sequence = best[1]
+    if sequence is None:
         return Equivalence(
             True,
             distance,
             f"their canonical forms differ by {distance:.1g}, but no sequence shows more than rounding in "
             "float64",
         )
-    answers = (np.asarray(f(best[1][None])), np.asarray(g(best[1][None])))
+    answers = (np.asarray(f(sequence[None])), np.asarray(g(sequence[None])))
     gap = float(np.abs(answers[0] - answers[1]).max())
+    of = "token" if isinstance(f, TokenHeads) else "row"
+    length = f"{len(sequence)} {of}{'' if len(sequence) == 1 else 's'}"
     return Equivalence(
-        False, distance, f"they differ by {gap:.3g} on a sequence of {len(best[1])} rows", best[1], answers
+        False, distance, f"they differ by {gap:.3g} on a sequence of {length}", sequence, answers
     )
 
 
@@ -134,7 +171,10 @@ def _heads(model: Model) -> MultiHead:
         return model
     if isinstance(model, SingleHead):
         return MultiHead([model])
-    raise UsageError(f"equivalence is decided for the models of this library, not {type(model).__name__}")
+    raise UsageError(
+        f"a {type(model).__name__} cannot be compared with it; two heads over rows, two models over tokens, "
+        "two ReLU networks, or two one-layer Transformers can"
+    )
 
 
 def _separate(f: MultiHead, g: MultiHead, rng: np.random.Generator) -> Array | None:

@@ -76,7 +76,8 @@ def check_width(width: object) -> int:
     """
     if width is None:
         raise UsageError(
-            "the target does not tell its width; pass width=d, the number of columns of a sequence"
+            "the target does not tell its width; pass width=d, the number of columns of a sequence, or "
+            "vocabulary=V if it takes token ids"
         )
     if isinstance(width, bool) or not isinstance(width, int | np.integer):
         raise UsageError(

@@ -42,7 +42,7 @@ def draw_result(result: Result) -> Figure:
     if result.certificate is not None:
         _show_deviations(panels["fresh"], result.certificate)
     _show_bill(panels["bill"], result.queries, None if result.model is None else result.model.parameters)
-    figure.suptitle(f"{result.status}: {result.family}, width {result.width}", fontsize=11)
+    figure.suptitle(f"{result.status}: {result.family}, {result.size}", fontsize=11)
     plt.close(figure)  # returned, so that a notebook shows it once
     return figure
 

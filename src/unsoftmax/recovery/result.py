@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unsoftmax.answers import Answers, Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
+from unsoftmax.families import Family
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Claim
 from unsoftmax.ledger import Bill
@@ -61,12 +62,17 @@ class Result:
 
     def __repr__(self) -> str:
         """One line: how it ended, what it is, what it cost. `print(result.reason)` says why."""
-        facts = [str(self.status), self.family, f"width {self.width}", f"{self.queries.total:,} queries"]
+        facts = [str(self.status), self.family, self.size, f"{self.queries.total:,} queries"]
         if self.error_bound is not None:
             facts.append(f"error at most {self.error_bound:.1e}")
         if self.parts:
             facts.append(f"parts {', '.join(self.parts)}")
         return f"Result({', '.join(facts)})"
+
+    @property
+    def size(self) -> str:
+        """What the target takes, for people: how many columns a row has, or how many tokens there are."""
+        return f"{'vocabulary' if self.family == str(Family.TOKENS) else 'width'} {self.width}"
 
     def unwrap(self) -> Model:
         """The model, or `NotRecovered` with the reason."""
@@ -97,7 +103,7 @@ class Result:
         if self.model is not None:
             ranks = ", ".join(map(str, self.model.ranks))
             facts += [
-                ("model", f"{self.family}, width {self.width}, rank {ranks}"),
+                ("model", f"{self.family}, {self.size}, rank {ranks}"),
                 ("parameters", f"{self.model.parameters:,}"),
             ]
         facts += [

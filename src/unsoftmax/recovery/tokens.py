@@ -116,7 +116,7 @@ def recover_tokens(
         reason=reason,
         queries=ledger.bill,
         family=TokenHeads.family if model is None else model.family,
-        width=vocabulary,
+        width=vocabulary if model is None else model.width,
         claim=TokenLearner().claim if evidence is None else evidence.learned.claim,
         model=model if evidence is not None and status.recovered else None,
         certificate=None if evidence is None else evidence.certificate,
