@@ -1,7 +1,9 @@
-"""What log-probabilities tell about language models: six tables.
+"""What log-probabilities tell about language models: seven tables.
 
 python -m benchmarks.language_models unembedding
     vectors as prompts, Llama and GPT-2 shapes, float64 and float32
+python -m benchmarks.language_models trained --packages DIR
+    the same for trained decoders of GPT-2's shape, of the package iglm unpacked in DIR
 python -m benchmarks.language_models tokens
     token prompts, the published setting
 python -m benchmarks.language_models biased
@@ -20,6 +22,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +35,7 @@ from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.language_model.distance import relative
-from unsoftmax.oracles import FunctionOracle, OracleSpec
+from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.oracles.http.completions import completions_oracle
 from unsoftmax.oracles.http.logit_bias import BiasShows
@@ -41,6 +44,7 @@ from unsoftmax.serve.completions import CompletionsServer
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = tuple((d, layers) for d in (64, 256, 768) for layers in (1, 4, 12))
+TRAINED = ("IgLM-S", "IgLM")
 BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
@@ -76,14 +80,32 @@ def unembedding() -> None:
                 ("float32", TransformersOracle(theirs), LanguageModel.from_transformers(theirs)),
             )
             for name, oracle, truth in rows:
-                ledger = Ledger(oracle)
-                part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
-                error = relative(part.value.matrix, truth.canonical().unembedding)
-                print(
-                    f"| {kind} | {d} | {layers} | {model.outputs} | {name} | {ledger.bill.learning} | "
-                    f"{ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |",
-                    flush=True,
-                )
+                print(f"| {kind} | {_unembedding_row(name, oracle, truth)}", flush=True)
+
+
+def _unembedding_row(arithmetic: str, oracle: Oracle, truth: LanguageModel) -> str:
+    ledger = Ledger(oracle)
+    part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
+    error = relative(part.value.matrix, truth.canonical().unembedding)
+    return (
+        f"{truth.width} | {len(truth.layers)} | {truth.outputs} | {arithmetic} | {ledger.bill.learning} | "
+        f"{ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |"
+    )
+
+
+def trained(packages: Path) -> None:
+    """Error of the unembedding of trained decoders, in both arithmetics of `transformers`."""
+    from transformers import GPT2LMHeadModel
+
+    print("| model | d | layers | tokens | arithmetic | queries | verification | error | bound |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name in TRAINED:
+        folder = packages / "iglm" / "trained_models" / name
+        theirs: Any = GPT2LMHeadModel.from_pretrained(folder)
+        for arithmetic in ("float32", "float64"):
+            model = theirs.float() if arithmetic == "float32" else theirs.double()
+            truth = LanguageModel.from_transformers(model)
+            print(f"| {name} | {_unembedding_row(arithmetic, TransformersOracle(model), truth)}", flush=True)
 
 
 def tokens() -> None:
@@ -205,7 +227,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("table", choices=["unembedding", "tokens", "biased", "whole", "gpt2", "float32"])
+    parser.add_argument(
+        "table", choices=["unembedding", "trained", "tokens", "biased", "whole", "gpt2", "float32"]
+    )
+    parser.add_argument("--packages", type=Path, help="where packages with trained models are unpacked")
     parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -213,6 +238,10 @@ def main() -> None:
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.table == "unembedding":
         unembedding()
+    elif arguments.table == "trained":
+        if arguments.packages is None:
+            raise SystemExit("pass --packages, a folder in which the wheel of iglm is unpacked")
+        trained(arguments.packages)
     elif arguments.table == "tokens":
         tokens()
     elif arguments.table == "biased":

@@ -86,10 +86,10 @@ def learn_gated_network(
     if not seen and reason is not None:
         raise reason
     counted = max(each.counted for each in seen)
-    raise Unresolved(
-        f"only {len(found.gate)} of {counted} neurons were found on {len(seen)} circles; another seed may "
-        "find all"
-    )
+    hint = "another seed may find all"
+    if precision.short:
+        hint += ", and rounding hides those that write little, as those of a model that was never trained do"
+    raise Unresolved(f"only {len(found.gate)} of {counted} neurons were found on {len(seen)} circles; {hint}")
 
 
 @dataclass(frozen=True, eq=False)
