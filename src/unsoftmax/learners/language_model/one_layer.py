@@ -192,7 +192,8 @@ class _OneLayer(LayerStages):
         with self.prompts.phase("value path"):
             path = measure_value_path(state, self.rng, self.precision)
         if path.misfit > (_SHORT_VALUE_PATH if self.precision.short else _VALUE_PATH):
-            check_window(state, self.rng, COPIED_ROWS)
+            with self.prompts.phase("value path"):
+                check_window(state, self.rng, COPIED_ROWS)
             raise OutsideClass(
                 _DEPTH_TEST,
                 f"the size of the value path is {path.misfit:.2g} off between prompts that must agree; is "
