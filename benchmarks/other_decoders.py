@@ -112,7 +112,8 @@ def main() -> None:
         "--double", action="store_true", help="float64, as far as transformers computes in it"
     )
     arguments = parser.parse_args()
-    transformers.logging.set_verbosity_error()
+    quiet: Any = transformers.logging
+    quiet.set_verbosity_error()
     for name in arguments.only.split(";") if arguments.only else DECODERS:
         model = decoder(name, arguments.seed, arguments.double)
         result = unsoftmax.recover(model, seed=arguments.seed)
