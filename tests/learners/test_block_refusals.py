@@ -71,3 +71,40 @@ def test_one_probability_is_named() -> None:
     result = unsoftmax.recover(answer, width=8)
     assert result.status is Status.UNRESOLVED
     assert "as probabilities do" in result.reason
+
+
+def test_a_decoder_layer_beside_a_memory_is_named_and_its_value_path_recovered() -> None:
+    torch.manual_seed(5)
+    layer = torch.nn.TransformerDecoderLayer(8, 2, 12, 0.0, batch_first=True, dtype=torch.float64).eval()
+
+    @torch.no_grad()
+    def answer(X: Array) -> Array:
+        x = torch.tensor(X)
+        return np.asarray(layer(x, MEMORY.expand(len(x), -1, -1))[:, -1].numpy())
+
+    result = unsoftmax.recover(answer, width=8, outputs=8, family="encoder-block")
+    assert result.status is Status.UNRESOLVED
+    assert "as in a decoder layer" in result.reason
+    assert result.queries.total < 2000
+    V = layer.self_attn.in_proj_weight[16:].T @ layer.self_attn.out_proj.weight.T
+    truth = (V - V.mean(dim=1, keepdim=True)).detach().numpy()
+    part = result.parts["value-path"]
+    assert np.linalg.norm(part.value - truth) <= part.error_bound * np.linalg.norm(truth)
+
+
+def test_a_final_norm_behind_a_pre_norm_layer_is_named() -> None:
+    encoder = torch.nn.TransformerEncoder(
+        torch_layer(5, norm_first=True),
+        1,
+        norm=torch.nn.LayerNorm(8, dtype=torch.float64),
+        enable_nested_tensor=False,
+    ).eval()
+
+    @torch.no_grad()
+    def answer(X: Array) -> Array:
+        return np.asarray(encoder(torch.tensor(X))[:, -1].numpy())
+
+    result = unsoftmax.recover(answer, width=8, outputs=8, family="encoder-block")
+    assert result.status is Status.UNRESOLVED
+    assert "without the final norm" in result.reason
+    assert result.queries.total < 100

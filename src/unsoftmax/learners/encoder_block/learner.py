@@ -147,7 +147,8 @@ class EncoderBlockLearner:
                 parts = one_row_parts(asks, start[0], with_one_head(start[1]), rng)
         raise Unresolved(
             f"a block was begun {self.attempts} times: {'; '.join(dict.fromkeys(reasons))}; the block may "
-            "have another network, or rows and neurons of very different sizes"
+            "have another network, cross attention to a memory, as a decoder layer has, or rows and neurons "
+            "of very different sizes"
         ).with_parts(parts)
 
 
