@@ -20,6 +20,7 @@ ROOMS = [
     "late_scipy",
     "float_formats",
     "errors",
+    "foreign_code",
     "importing",
     "text_files",
     "html_tables",

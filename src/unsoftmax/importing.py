@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.foreign_code import foreign_code
 
 __all__ = ["import_attribute"]
 
@@ -28,7 +29,8 @@ def import_attribute(name: str, what: str = "target") -> Any:
         found = _import(module, what)
     for part in attribute.split("."):
         try:
-            found = getattr(found, part)
+            with foreign_code():
+                found = getattr(found, part)
         except AttributeError as error:
             raise UsageError(f"{module!r} has no {attribute!r}") from error
         except (Exception, SystemExit) as error:
@@ -40,7 +42,8 @@ def _import(module: str, what: str) -> Any:
     if not all(part.isprintable() and part for part in module.split(".")):
         raise UsageError(f"{module!r} is no name of a module; write package.module:name")
     try:
-        return importlib.import_module(module)
+        with foreign_code():
+            return importlib.import_module(module)
     except SyntaxError as error:
         place = f"{error.filename or module}, line {error.lineno}"
         raise UsageError(f"the {what} {module!r} is no valid Python: {error.msg} ({place})") from error

@@ -57,6 +57,50 @@ def test_a_target_that_exits_ends_the_command_with_3(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
 
 
+_HEAD = """
+import os, sys, threading, time
+import numpy as np
+
+def f(X):
+    {first}
+    return X[:, -1, 0] if X.shape[1] == 1 else X.mean(axis=1)[:, 0]
+"""
+
+
+def test_a_target_that_leaves_by_the_back_door_ends_the_command_with_3(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first="os._exit(0)"))
+    done = run("recover", "box:f", "--width", "2", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "tried to end the program" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["GeneratorExit", "BaseExceptionGroup('all', [SystemExit(0)])"])
+def test_an_exception_that_is_no_error_is_the_target_s_fault(tmp_path: Path, what: str) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first=f"raise {what}"))
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+
+
+def test_a_long_exception_is_one_short_line(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first="raise ValueError('a\\n\\x1b[31mb' * 10000)"))
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert (done.exit_code, done.stderr.count("\n")) == (3, 1)
+    assert len(done.stderr) < 1000
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "first",
+    ['print(\'{"status": "OUTSIDE_CLASS"}\')', "sys.stdout = sys.stderr = None", "os.fork()"],
+    ids=["prints a result", "takes the streams away", "forks"],
+)
+def test_what_a_target_does_to_this_process_is_no_result(tmp_path: Path, first: str) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first=first))
+    done = run("recover", "box:f", "--width", "2", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["status"] == "EXACT"
+
+
 MODULES: dict[str, tuple[str, int, str]] = {
     "exits at import": ("import sys; sys.exit(0)", 3, "importing the target 'box' tried to end the program"),
     "exits with text": ("raise SystemExit('bye')", 3, "sys.exit('bye')"),
@@ -328,14 +372,14 @@ def test_a_separate_process_that_prints_much_or_exits(
             print("x" * 1_000_000); sys.stderr.write("y" * 1_000_000)
             return X[:, -1, 0]
         def leaves(X):
-            import os; os._exit(0)
+            import os; os.kill(os.getpid(), 9)
         """)
     )
     with unsoftmax.SeparateProcess("loud_box:much") as oracle:
         np.testing.assert_array_equal(oracle(np.ones((2, 1, 3))), [1.0, 1.0])
     with (
         unsoftmax.SeparateProcess("loud_box:leaves") as oracle,
-        pytest.raises(OracleFault, match="process ended: exit status 0"),
+        pytest.raises(OracleFault, match="process ended: exit status -9"),
     ):
         oracle(np.ones((2, 1, 3)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from contextlib import suppress
 from typing import Annotated
 
@@ -72,10 +73,18 @@ def run() -> int:
     else:
         status = 0
     status = _flushed(status)
-    limits = sys.modules.get("unsoftmax.oracles.time_limit")  # loaded where a target has one
-    if limits is not None and limits.calls_left_behind():
+    if _left_behind():
         os._exit(status)
     return status
+
+
+def _left_behind() -> bool:
+    """Whether a call that took too long, or threads that the target began, would keep this process."""
+    limits = sys.modules.get("unsoftmax.oracles.time_limit")  # loaded where a target has one
+    begun = any(
+        not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()
+    )
+    return begun or (limits is not None and limits.calls_left_behind())
 
 
 def _flushed(status: int) -> int:

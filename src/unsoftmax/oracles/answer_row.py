@@ -10,6 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.foreign_code import foreign_code
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.identity import content_fingerprint
 
@@ -95,7 +96,8 @@ class AnswerRow:
 
     def _raw(self, batch: Array) -> Array:
         try:
-            return np.asarray(self._function(batch), dtype=np.float64)
+            with foreign_code():
+                return np.asarray(self._function(batch), dtype=np.float64)
         except OracleFault:
             raise
         except (Exception, SystemExit) as error:

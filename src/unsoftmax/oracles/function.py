@@ -8,9 +8,12 @@ from typing import Any
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault
+from unsoftmax.foreign_code import foreign_code
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 
 __all__ = ["FunctionOracle"]
+
+_LONGEST = 400  # characters that are told of an exception's text
 
 
 class FunctionOracle:
@@ -33,7 +36,8 @@ class FunctionOracle:
 
     def __call__(self, batch: Array, /) -> Array:
         try:
-            raw = self.function(batch)
+            with foreign_code():
+                raw = self.function(batch)
         except OracleFault:
             raise
         except SystemExit as error:
@@ -41,13 +45,22 @@ class FunctionOracle:
                 f"the target tried to end the program (sys.exit({error.code!r})) on a batch of shape "
                 f"{batch.shape}; remove that call"
             ) from error
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a GeneratorExit or a group of exceptions too
             raise OracleFault(
-                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. A "
+                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: "
+                f"{_told(error)}. A "
                 f"target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and returns "
                 "(B,)"
             ) from error
         return checked_answers(raw, len(batch), self.spec.outputs)
+
+
+def _told(error: BaseException) -> str:
+    """What a target's exception says, in one line that is not too long."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in str(error)).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _name(function: object) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.foreign_code import foreign_code
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.identity import content_fingerprint
 
@@ -106,7 +107,8 @@ class TorchOracle:
                 self._device, self._dtype
             )
             try:
-                answers = read(self._answers(sequences))
+                with foreign_code():
+                    answers = read(self._answers(sequences))
             except (Exception, SystemExit) as error:
                 raise OracleFault(
                     f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
