@@ -26,6 +26,7 @@ __all__ = [
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
 EPS = float(np.finfo(np.float64).eps)
+_BEGINNINGS = (b"\x93NUMPY", b"PK")  # of .npy files, and of .npz files, which hold several arrays
 _INSIDE = 0.98  # of a bound on norms: rows that are moved a little, or rounded, stay inside
 
 
@@ -118,6 +119,14 @@ def centred_basis(d: int) -> Array:
 def read_npy(path: str | Path) -> NDArray[Any]:
     """The array of a .npy file. Nothing in it is run, and no more memory is taken than the file is long,
     whatever shape its header tells."""
+    path = Path(path)
+    if path.exists() and not path.is_file():  # a pipe would wait for ever
+        raise ValueError("it is no regular file")
+    with path.open("rb") as file:
+        if not file.read(8).startswith(
+            _BEGINNINGS
+        ):  # numpy would advise to load it as a pickle, which runs code
+            raise ValueError("it does not begin as a .npy file does")
     found = np.load(path, allow_pickle=False, mmap_mode="r")
     if not isinstance(found, np.ndarray):
         raise ValueError("it holds several arrays")

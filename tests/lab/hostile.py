@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +33,9 @@ def mortal(X: Any) -> Any:
     mark = Path(os.environ["MORTAL"])
     if X.shape[1] == 2 and not mark.exists():
         mark.touch()
-        os._exit(9)
+        os.kill(os.getpid(), signal.SIGKILL)
     return unsoftmax.random_single_head(5, seed=4)(X)
 
 
 def always_dying(X: Any) -> Any:
-    os._exit(9)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -39,3 +40,12 @@ def test_several_arrays_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", a=np.ones((2, 4)), b=np.ones((2, 4)))
     with pytest.raises(UsageError, match="several arrays"):
         unsoftmax.recover(unsoftmax.random_single_head(4, seed=0), sequences=tmp_path / "rows.npz")
+
+
+def test_what_is_no_npy_file_is_not_advised_to_be_loaded_as_a_pickle(tmp_path: Path) -> None:
+    (tmp_path / "rows.npy").write_bytes(bytes(1000))
+    os.mkfifo(tmp_path / "pipe.npy")
+    for name, why in (("rows.npy", "does not begin"), ("pipe.npy", "no regular file")):
+        with pytest.raises(UsageError, match=why) as raised:
+            unsoftmax.recover(unsoftmax.random_single_head(4, seed=0), sequences=tmp_path / name)
+        assert "pickle" not in str(raised.value)

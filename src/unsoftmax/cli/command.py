@@ -90,7 +90,8 @@ def _told(failure: Failure, message: str, as_json: bool) -> int:
         try:
             print_json("error", {"status": None, "error": failure.kind, "reason": message})
         except OSError as error:
-            message = f"{message} ({failure_of(error).message})"
+            second = failure_of(error).message
+            message = message if second == message else f"{message} ({second})"
     say(f"unsoftmax: {message}")
     return failure.status
 
