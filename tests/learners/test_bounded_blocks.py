@@ -42,6 +42,16 @@ def test_layers_of_torch_inside_a_ball(norm_first: bool, activation: str) -> Non
     assert block_from_torch(layer).distance(result.model) <= float(result.error_bound or 0.0) < 1e-8
 
 
+def test_a_layer_without_biases_inside_a_ball() -> None:
+    torch.manual_seed(4)
+    layer = torch.nn.TransformerEncoderLayer(
+        8, 2, 12, 0.0, "gelu", batch_first=True, norm_first=True, bias=False, dtype=torch.float64
+    ).eval()
+    target = _bounded(_rows(layer), 10.0)
+    result = unsoftmax.recover(target, width=8, outputs=8, family="encoder-block", input_bound=10.0)
+    assert result.status is Status.EXACT, result.reason
+
+
 def test_a_mean_over_bounded_rows_is_named() -> None:
     rows = _rows(torch_layer(5, norm_first=True))
     target = _bounded(lambda X: rows(X).mean(axis=1, keepdims=True), 10.0)

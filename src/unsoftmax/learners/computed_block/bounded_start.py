@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.computed_block.circles import Sphere, has_kinks
 from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
@@ -33,7 +33,6 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["find_bounded_start"]
 
-_EPS = 1e-5  # to begin with, for both norms: torch's own
 _ROWS = 16  # at which slopes are read
 _SHARE = 0.6  # of the bound: usual norm of such rows
 _STEP = 1e-3  # of their entries: truncation 1e-6 meets rounding 1e-13
@@ -44,18 +43,19 @@ _FLAT = 1e-5  # of answers: how far they may be off a hyperplane
 
 
 def find_bounded_start(
-    asks: AsksSequences, width: int, bound: float, rng: np.random.Generator
+    asks: AsksSequences, width: int, bound: float, eps: float, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
-    """For LayerNorm blocks of either order. Raises Unresolved for others."""
+    """For LayerNorm blocks of either order, whose eps are about as told. Raises Unresolved for others."""
     shape = BlockShape(_norm_first(asks, width, bound, rng), True, RELU, width)
     rows = rng.standard_normal((_ROWS, width))
     rows *= _SHARE * bound / np.linalg.norm(rows, axis=1, keepdims=True)
     step = _STEP * _SHARE * bound / float(np.sqrt(width))
     slopes = [slopes_beside(asks, b, step) for b in rows]
-    path = path_of(shape, _EPS, rows, slopes)
+    path = path_of(shape, eps, rows, slopes)
+    constant = _constant(shape, path, eps, rows, slopes)
     if shape.norm_first:
-        return _pre_norm(asks, shape, path, _constant(shape, path, rows, slopes), bound, rng)
-    return _post_norm(asks, shape, path, _constant(shape, path, rows, slopes), bound, rng)
+        return _pre_norm(asks, PreNormRows(shape, path, shape.basis @ constant, eps, eps), bound, rng)
+    return _post_norm(asks, PostNormRows(shape, path, constant, eps), bound, rng)
 
 
 def _norm_first(asks: AsksSequences, width: int, bound: float, rng: np.random.Generator) -> bool:
@@ -67,18 +67,21 @@ def _norm_first(asks: AsksSequences, width: int, bound: float, rng: np.random.Ge
     return float(np.abs(after - before - shift).max()) < 1e-9 * (shift + float(np.abs(before).max()))
 
 
-def _constant(shape: BlockShape, path: Array, rows: Array, slopes: list[tuple[Array, Array]]) -> Array:
+def _constant(
+    shape: BlockShape, path: Array, eps: float, rows: Array, slopes: list[tuple[Array, Array]]
+) -> Array:
     """c in seen coordinates (k,), from Γ·(y + c) = 0 at the rows that agree best."""
     basis, d = shape.basis, shape.width
     outer = np.array([alone - copies for alone, copies in slopes])  # (n, m, d)
     if shape.norm_first:
         seen = rows @ basis
-        normed = seen / np.sqrt((seen**2).sum(axis=1, keepdims=True) / d + _EPS)
+        normed = seen / np.sqrt((seen**2).sum(axis=1, keepdims=True) / d + eps)
         outer, y = outer - np.eye(d), (rows + normed @ path.T) @ basis
     else:
         y = rows @ (basis.T + path).T
     design = outer @ basis
-    return agreed(design, -(design @ y[..., None]))[:, 0]
+    size = rms(design) * float(np.linalg.norm(y, axis=1).mean())  # c may be zero
+    return agreed(design, -(design @ y[..., None]), size)[:, 0]
 
 
 def _reach(longest: float, added: float, steepness: float, width: int) -> float:
@@ -93,15 +96,10 @@ def _reach(longest: float, added: float, steepness: float, width: int) -> float:
 
 
 def _pre_norm(
-    asks: AsksSequences,
-    shape: BlockShape,
-    path: Array,
-    constant: Array,
-    bound: float,
-    rng: np.random.Generator,
+    asks: AsksSequences, rows: PreNormRows, bound: float, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
+    shape, path, constant = rows.shape, rows.path, rows.constant
     d, basis = shape.width, shape.basis
-    rows = PreNormRows(shape, path, basis @ constant, _EPS, _EPS)
     added = float(np.linalg.norm(path, 2)) * float(np.sqrt(d)) + float(np.linalg.norm(constant))
     size = _reach(bound, added, 1.0, d)
 
@@ -111,23 +109,18 @@ def _pre_norm(
 
     sphere = Sphere(ask, d - 1, float(np.sqrt(d)), directions=False)
     shape, layers = sphere_layers(sphere, shape, rng)
-    state = row_state(shape, path, layers, (np.empty(0), np.empty(0)), _EPS)
-    outputs = np.column_stack([path, basis @ constant])
+    state = row_state(shape, path, layers, (np.empty(0), np.empty(0)), rows.eps)
+    outputs = np.column_stack([path, constant])
     fit = RowFit.ask(asks, state, shape, FloatFormat.FLOAT32, rng, bound)
     state = fit.fitted(fit.with_constant(replace(state, outputs=outputs)))
     return shape, with_heads(asks, shape, state, rng, asking=_INSIDE * bound / float(np.sqrt(d)))
 
 
 def _post_norm(
-    asks: AsksSequences,
-    shape: BlockShape,
-    path: Array,
-    constant: Array,
-    bound: float,
-    rng: np.random.Generator,
+    asks: AsksSequences, rows: PostNormRows, bound: float, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
+    shape, path, constant = rows.shape, rows.path, rows.constant
     d = shape.width
-    rows = PostNormRows(shape, path, constant, _EPS)
     steepness = 1.0 / float(np.linalg.svd(rows.matrix, compute_uv=False)[-1])
     size = _reach(bound, float(np.linalg.norm(constant)), steepness, d)
 
@@ -141,7 +134,7 @@ def _post_norm(
         layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
     else:
         shape, layers = smooth_layers(sphere, shape, rng)
-    state = row_state(shape, path, layers, norm.parameters(), _EPS)
+    state = row_state(shape, path, layers, norm.parameters(), rows.eps)
     fit = RowFit.ask(asks, state, shape, FloatFormat.FLOAT32, rng, bound)
     state = fit.fitted(fit.with_constant(replace(state, outputs=np.column_stack([path, constant]))))
     return shape, with_post_norm_heads(asks, shape, state, norm, rng, reach=bound / 3.0)

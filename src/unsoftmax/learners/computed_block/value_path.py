@@ -63,8 +63,9 @@ def _slopes(answers: Array, step: float) -> Array:
     return np.asarray(((ahead - back) / (2.0 * step)).T)
 
 
-def agreed(designs: Array, found: Array) -> Array:
-    """X with design·X = found for the half of the rows that agree best."""
+def agreed(designs: Array, found: Array, size: float | None = None) -> Array:
+    """X with design·X = found for the half of the rows that agree best. size: what is left is held against,
+    that of what was found unless told."""
     chosen = np.ones(len(designs), dtype=bool)
     for _ in range(_ROUNDS):
         solved = np.linalg.lstsq(
@@ -74,7 +75,7 @@ def agreed(designs: Array, found: Array) -> Array:
         )[0]
         off = np.sqrt(((designs @ solved - found) ** 2).mean(axis=(1, 2)))
         chosen = off <= np.median(off)
-    size = float(np.sqrt((found[chosen] ** 2).mean()))
+    size = float(np.sqrt((found[chosen] ** 2).mean())) if size is None else size
     if not float(np.median(off)) < _AGREES * size:
         raise Unresolved(
             "derivatives of copied rows do not agree on one value path "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import cycle
 from typing import TypeAlias
 
 import numpy as np
@@ -162,10 +163,12 @@ def bounded_start(
             "of one row are answered, not the mean over rows or a linear map of them"
         )
 
+    eps = cycle(_EPS_AGAIN)
+
     def begin() -> tuple[BlockShape, BlockState]:
         from unsoftmax.learners.computed_block.bounded_start import find_bounded_start
 
-        return find_bounded_start(asks, width, bound, rng)
+        return find_bounded_start(asks, width, bound, next(eps), rng)
 
     return _only(begin)
 
@@ -212,10 +215,9 @@ def _norm_last(
             "neurons does: cross attention to a memory beside a ReLU network, as in a decoder layer, another "
             "norm between them, or neurons of two kinds; such a layer is not recovered whole"
         )
-    eps = iter(_EPS_AGAIN)
+    eps = cycle(_EPS_AGAIN)
     return Starts(
-        lambda: find_post_norm(asks, width, rng),
-        lambda: _post_norm_again(asks, width, next(eps, _EPS_AGAIN[0]), rng),
+        lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, next(eps), rng)
     )
 
 
