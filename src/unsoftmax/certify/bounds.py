@@ -1,15 +1,14 @@
-"""The a-posteriori error bound of a model, by family."""
+"""The a-posteriori error bound of a model, by family.
+
+The bounds of a family are imported where they are needed: they use its learners.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.certify.joint_bound import open_in_short_rows
-from unsoftmax.certify.multi_head_bound import multi_head_error_bound, multi_head_rounding_limit
 from unsoftmax.certify.single_head_bound import single_head_error_bound, single_head_rounding_limit
-from unsoftmax.certify.transformer_bound import transformer_error_bound, transformer_rounding_limit
-from unsoftmax.certify.vector_bound import vector_error_bound
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead, Transformer
 
@@ -20,12 +19,18 @@ def error_bound(asker: Asker, model: Model, rng: np.random.Generator) -> float |
     """A bound on the relative error of the parameters, measured on fresh queries; None where no such bound is
     known."""
     if model.outputs is not None and isinstance(model, SingleHead | MultiHead):
+        from unsoftmax.certify.vector_bound import vector_error_bound
+
         return vector_error_bound(asker, model, rng)
     if isinstance(model, SingleHead):
         return single_head_error_bound(asker, model, rng)
     if isinstance(model, Transformer):
+        from unsoftmax.certify.transformer_bound import transformer_error_bound
+
         return transformer_error_bound(asker, model, rng)
     if isinstance(model, MultiHead):
+        from unsoftmax.certify.multi_head_bound import multi_head_error_bound
+
         return multi_head_error_bound(asker, model, rng)
     return None
 
@@ -37,13 +42,15 @@ def rounding_limit(model: Model, input_bound: float | None) -> float:
         read = SingleHead(model.matrix, model.v @ _weights(model.outputs), model.w0)
         # short rows leave open of a head read by numbers what they leave open of it read by vectors
         shortly = 0.0 if input_bound is None else single_head_rounding_limit(read, input_bound)
-        return max(multi_head_rounding_limit(MultiHead([model])), shortly)
+        return max(_limit_of_heads(MultiHead([model])), shortly)
     if isinstance(model, SingleHead):
         return single_head_rounding_limit(model, input_bound)
     if isinstance(model, Transformer):
+        from unsoftmax.certify.transformer_bound import transformer_rounding_limit
+
         return transformer_rounding_limit(model, input_bound)
     if isinstance(model, MultiHead):
-        return multi_head_rounding_limit(model)
+        return _limit_of_heads(model)
     return 0.0
 
 
@@ -51,7 +58,7 @@ def rounding_in_answers(model: Model, input_bound: float | None) -> float:
     """How far answers of such a model may be off, relative to what they could show: less than
     `rounding_limit` where one of several heads is faint."""
     if isinstance(model, MultiHead):
-        return multi_head_rounding_limit(model, in_answers=True)
+        return _limit_of_heads(model, in_answers=True)
     return rounding_limit(model, input_bound)
 
 
@@ -60,11 +67,19 @@ def left_open(asker: Asker, model: Model) -> float:
     that is not known, or `rounding_limit` tells it. Asks nothing."""
     if asker.input_bound is None or not isinstance(model, MultiHead):
         return 0.0
+    from unsoftmax.certify.joint_bound import open_in_short_rows
+
     if model.outputs is None:
         return open_in_short_rows(asker, model)
     weights = _weights(model.outputs)
     heads = [SingleHead(head.matrix, head.v @ weights, head.w0) for head in model.heads]
     return open_in_short_rows(asker.read(weights), MultiHead(heads))
+
+
+def _limit_of_heads(model: MultiHead, *, in_answers: bool = False) -> float:
+    from unsoftmax.certify.multi_head_bound import multi_head_rounding_limit
+
+    return multi_head_rounding_limit(model, in_answers=in_answers)
 
 
 def _weights(outputs: int) -> Array:

@@ -29,8 +29,13 @@ class AnswerRange:
         self._low, self._high, self._between, self._count = np.inf, -np.inf, False, 0
         self._whole: set[float] | None = set()
 
+    @property
+    def _within(self) -> bool:
+        return self._low >= 0.0 and self._high <= 1.0
+
     def __call__(self, phase: str, batch: Array, answers: Array) -> None:
-        if not answers.size:
+        decided = self._whole is None and not self._within  # as soon as it is, further answers say nothing
+        if decided or not answers.size:
             return
         self._low = min(self._low, float(answers.min()))
         self._high = max(self._high, float(answers.max()))
@@ -46,7 +51,7 @@ class AnswerRange:
         if self._whole is not None and 2 < len(self._whole) <= self._count / _EACH:
             evidence = f"{self._count} answers are {len(self._whole)} different whole numbers, as classes are"
             return Finding(Subject.RANGE, Seen.CLASSES, evidence, 0)
-        if self._count < _FEWEST or not self._between or self._low < 0.0 or self._high > 1.0:
+        if self._count < _FEWEST or not self._between or not self._within:
             return None
         evidence = f"all answers lie between {self._low:.2g} and {self._high:.2g}"
         return Finding(Subject.RANGE, Seen.PROBABILITIES, evidence, 0)

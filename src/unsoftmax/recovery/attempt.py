@@ -30,7 +30,6 @@ from unsoftmax.learners import Known, Learned, Learner, Size
 from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.readouts.exact import read_constant, read_values
-from unsoftmax.learners.several_heads import MultiHeadLearner
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
 from unsoftmax.ledger.views import BilledTo, WithoutSkip
 from unsoftmax.models import Model, SingleHead
@@ -308,9 +307,18 @@ def _look_for_bends(asker: Asker, known: Known, family: Family | None) -> Known:
 
 def _with_readout(asker: Asker, known: Known, learner: Learner, rng: np.random.Generator) -> Known:
     """The readout of single rows, once for all learners of exact heads."""
-    if not isinstance(learner, SingleHeadLearner | MultiHeadLearner) or known.readout is not None:
+    if known.readout is not None or not _reads_values(learner):
         return known
     return replace(known, readout=read_values(asker, known, rng))
+
+
+def _reads_values(learner: Learner) -> bool:
+    """Whether the learner begins with the readout of single rows."""
+    if isinstance(learner, SingleHeadLearner):
+        return True
+    from unsoftmax.learners.several_heads import MultiHeadLearner
+
+    return isinstance(learner, MultiHeadLearner)
 
 
 def _together(stops: list[Stop], known: Known) -> Stop:

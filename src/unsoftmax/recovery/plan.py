@@ -8,8 +8,6 @@ from typing import Any
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner, Size
-from unsoftmax.learners.tokens import TokenLearner
-from unsoftmax.learners.tokens.claims import POSITIONS_CLAIM, TOKEN_HEADS_CLAIM
 from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
 from unsoftmax.recovery.targets import as_oracle
@@ -182,6 +180,9 @@ def plan(
 
 def _token_plan(vocabulary: int, outputs: int | None, size: Size | None) -> Plan:
     """The plan for heads over token ids, by the rank of their scores; for one head where no size is given."""
+    from unsoftmax.learners.tokens import TokenLearner
+    from unsoftmax.learners.tokens.claims import POSITIONS_CLAIM, TOKEN_HEADS_CLAIM
+
     learner = TokenLearner()
     claim = TOKEN_HEADS_CLAIM if size is not None and size.heads > 1 else learner.claim
     ranks = [r for r in _RANKS if r < vocabulary] or [0]
