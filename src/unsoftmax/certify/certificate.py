@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, largest, longest_rows
 from unsoftmax.certify.changed_models import Deviations
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample, length_class
-from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.ledger import VERIFICATION, Asker, median_answers
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.oracles.domain import Ball, Space
 
@@ -149,7 +149,7 @@ def certify(
     deviations = Deviations(model)
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
-            answers = asker.ask(batch) if off.repeats == 1 else _median(asker, batch, off.repeats)
+            answers = asker.ask(batch) if off.repeats == 1 else median_answers(asker, batch, off.repeats)
             error, unexplained, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
             deviations.see(batch, unexplained, ratio, length_class(batch.shape[1]))
@@ -188,10 +188,6 @@ def certify(
 def _domain(asker: Asker) -> Space:
     """All rows that may be sent."""
     return Space(asker.width) if asker.input_bound is None else Ball(asker.width, asker.input_bound)
-
-
-def _median(asker: Asker, batch: Array, repeats: int) -> Array:
-    return np.asarray(np.median([asker.ask(batch) for _ in range(repeats)], axis=0))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored,
 from unsoftmax.arrays import EPS, Array, largest, rms
 from unsoftmax.certify.changed_models import changed, scaled, warmer
 from unsoftmax.certify.claim_sequences import SHORT, SMALLEST_CLAIM, candidates
-from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.ledger import VERIFICATION, Asker, median_answers
 from unsoftmax.models import Model
 from unsoftmax.models.parameter_groups import ParameterGroup, Role, parameter_groups
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
@@ -208,10 +208,7 @@ def _beyond(asker: Asker, model: Model, rows: Array, values: Array, off: Array, 
     """How far answers are from the model, beyond their own errors. A wrong label counts as the value's
     size."""
     with asker.phase(VERIFICATION):
-        times = ruler.repeats
-        answers = (
-            asker.ask(rows) if times == 1 else np.median([asker.ask(rows) for _ in range(times)], axis=0)
-        )
+        answers = median_answers(asker, rows, ruler.repeats)
     if isinstance(ruler, Labels):
         return np.where((answers > ruler.middle) == (values > 0.0), 0.0, np.abs(values))
     beyond = np.maximum(largest(answers - values) - off, 0.0)

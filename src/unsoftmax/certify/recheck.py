@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.certify.certificate import Certificate
-from unsoftmax.ledger import VERIFICATION, Ledger
+from unsoftmax.ledger import VERIFICATION, Ledger, median_answers
 from unsoftmax.models import Model
 from unsoftmax.outcomes import OutsideClass, Test
 
@@ -55,4 +55,4 @@ def confirm_target(
             if repeats == 1:
                 ledger.ask(batch, check=compare)  # what another target says must not get into this ledger
             else:
-                compare(batch, np.median([ledger.ask(batch) for _ in range(repeats)], axis=0))
+                compare(batch, median_answers(ledger, batch, repeats))

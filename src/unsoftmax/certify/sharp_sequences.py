@@ -13,7 +13,7 @@ from unsoftmax.answers import Answers, Clipped, Labels, Noisy, Rounded, Stored, 
 from unsoftmax.arrays import EPS, Array, longest_rows
 from unsoftmax.certify.fresh_sequences import most_moved
 from unsoftmax.float_formats import FloatFormat
-from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.ledger import VERIFICATION, Asker, median_answers
 from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
@@ -163,8 +163,7 @@ def _straddle(
         return np.empty(0)
     both = np.concatenate([pairs[0][good], pairs[1][good]])
     with asker.phase(VERIFICATION):
-        times = ruler.repeats
-        found = asker.ask(both) if times == 1 else np.median([asker.ask(both) for _ in range(times)], axis=0)
+        found = median_answers(asker, both, ruler.repeats)
     above = np.repeat([True, False], int(good.sum()))
     cut = np.tile(middle[good], 2) if not isinstance(ruler, Labels) else np.full(len(both), ruler.middle)
     values = head(both)

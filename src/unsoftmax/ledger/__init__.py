@@ -1,6 +1,6 @@
 """Every answer billed, budgeted, kept."""
 
-from unsoftmax.ledger.asker import Asker, Exchange
+from unsoftmax.ledger.asker import Asker, Exchange, median_answers
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
 from unsoftmax.ledger.binding import open_journal
@@ -23,6 +23,7 @@ __all__ = [
     "Progress",
     "SqliteJournal",
     "Statement",
+    "median_answers",
     "open_journal",
     "read_statement",
 ]

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+import numpy as np
+
 from unsoftmax.arrays import Array
 from unsoftmax.ledger.bill import Bill
 
-__all__ = ["Asker", "Check", "Exchange"]
+__all__ = ["Asker", "Check", "Exchange", "median_answers"]
 
 Check = Callable[[Array, Array], None]
 Exchange = tuple[Array, Array]  # a sequence (N, d), and its answer
@@ -69,3 +71,8 @@ class Asker(Protocol):
 
     def read(self, weights: Array) -> Asker:
         """A view of vector answers through one readout: answers @ weights."""
+
+
+def median_answers(asker: Asker, batch: Array, repeats: int) -> Array:
+    """The batch asked so many times, and of every answer the median."""
+    return asker.ask(batch) if repeats == 1 else np.median([asker.ask(batch) for _ in range(repeats)], axis=0)
