@@ -31,7 +31,7 @@ MOST_UNITS = 40.0
 # by over seven of them in every column, d·49·2^-38, is below its rounding 2^-24 up to d = 300. With 2^-16
 # one stored function in six was taken for a computed one; from 2^-18 on none of 60
 _NEARBY = 2.0**-19
-_PLACES = 20
+_PLACES = 20  # rows around which second differences are taken
 _KINKS = 0.9  # of second differences that count: the others may hold a kink
 
 

@@ -12,7 +12,7 @@ from unsoftmax.arrays import Array
 __all__ = ["PLACES", "Bends", "bends"]
 
 PLACES, _MOST = 6, 4  # places, and how many of them must bend smoothly: at an inflection the two disagree
-_OFFSETS = np.arange(-2.0, 3.0)
+_OFFSETS = np.arange(-2.0, 3.0)  # steps beside a place: two second differences, of one and of two steps
 # of the wider difference: a smooth function has four times the narrow one to within a few hundredths, a kink
 # anywhere between one and three times
 _FOURFOLD = 0.1

@@ -11,11 +11,11 @@ from unsoftmax.ledger import Asker
 
 __all__ = ["cast_format", "cast_noise", "even_part"]
 
-_ROWS = 4
+_ROWS = 4  # that are sent as they are, cast, and moved within a cast
 _LINES = 10
 _LONG, _INSIDE = 16.0, 0.4  # size of the rows that tell a format from decimals; units that a format drops
-_MANY = 12
-_SHORTER = 0.9
+_MANY = 12  # rows of the second look, once four have said that rows are cast
+_SHORTER = 0.9  # of a row: an answer that does not change with its size says nothing
 _MOVES = 16.0  # units of the format: a move that it holds
 _FORMATS = (FloatFormat.FLOAT32, FloatFormat.FLOAT16, FloatFormat.BFLOAT16)
 

@@ -21,9 +21,9 @@ from unsoftmax.models.base import softmax
 
 __all__ = ["LearningCurve", "Recorder", "learning_curve"]
 
-_MOST_NUMBERS = 8_000_000
+_MOST_NUMBERS = 8_000_000  # of kept sequences: 64 MB
 _MOST_QUERIES = 4_500  # the Gram matrix of the gradients has this many rows
-_POINTS = 48
+_POINTS = 48  # of a curve: more than a page can show apart
 _JITTER = 1e-13  # keeps the Gram matrix of dependent gradients positive
 
 

@@ -17,13 +17,13 @@ from unsoftmax.outcomes import OutsideClass, Test
 __all__ = ["FRESH_TEST", "Explained", "check_fresh_sequences", "most_moved"]
 
 FRESH_TEST = Test("fresh sequences are answered as far as the errors of the parameters explain")
-_LENGTHS = (2, 3, 4, 7)
+_LENGTHS = (2, 3, 4, 7)  # of the sequences that are compared
 _AROUND = np.geomspace(0.3, 8.0, 12)  # sizes of rows, against that at which scores are near one
 _PLAIN = 4  # more sizes, from one to the longest row
-_FARTHEST = 1e3
+_FARTHEST = 1e3  # norm of the longest rows where nothing bounds them
 _TELLING = 0.1  # of the spread of a sequence's values: where errors explain more, an answer tells nothing
 _CHANCE = 4.0  # random rows meet an error matrix within so many times the usual
-_MOST = 50.0
+_MOST = 50.0  # exponent beyond which an error explains anything; exp(50) is 5e21
 
 Deviation = Callable[[Array, Array], Array]
 

@@ -14,9 +14,9 @@ from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertai
 
 __all__ = ["beside_bias", "joint_error_bound", "open_in_short_rows"]
 
-_FACTOR = 6.0
-_FLOOR = 16 * EPS
-_BASE = 2.0**16
+_FACTOR = 6.0  # of the step: its own error, and chance
+_FLOOR = 16 * EPS  # rounding of the comparison itself
+_BASE = 2.0**16  # norm of rows where nothing bounds them: every usual head is saturated there
 _MOST_FOR_DOUBT = 1000  # unknowns whose uncertainty is worked out: a second of algebra
 
 

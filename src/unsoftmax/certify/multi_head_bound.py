@@ -21,17 +21,17 @@ from unsoftmax.solvers.joint_heads import scale_step
 
 __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 
-_PROBES = 12
+_PROBES = 12  # pairs a head whose missing scores are measured
 # 12 probes whose root mean square is 6 times below its expectation: about 1e-5 even for errors of rank one
 _FACTOR = 6.0
 _SATURATED = 14.0  # score from which on less than a millionth of another head's error reaches the answer
 _ON_OR_OFF = 40.0  # score from which on a head is on or off to the last digit
 _ALIKE = 0.7  # distance of two unit matrices; of random ones it is about 1.4
-_BASE = 2.0**16
+_BASE = 2.0**16  # norm of rows where nothing bounds them: every usual head is saturated there
 _TOO_LARGE = 1e9  # |a||W||b| at which a score's own rounding hides it: such heads are not read alone
-_MOST_EXPLAINED = 1e-8
+_MOST_EXPLAINED = 1e-8  # of what rounding may excuse, however faint a head is
 _UNCERTAIN_SCALE = 1e-11  # beyond, the scales are looked at together
-_FLOOR = 16 * EPS
+_FLOOR = 16 * EPS  # rounding of the comparison itself
 
 
 def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:

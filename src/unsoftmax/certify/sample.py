@@ -20,8 +20,8 @@ LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 _QUERIES = 176  # with the checks of a learner and its error bound at most 256
 # sequences of 1, 2 and 3 rows; of 4 to 16 rows, each; of the lengths from 17 to 64; of the one beyond
 _COUNTS = {1: 18, 2: 30, 3: 30}
-_EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6
-_WIDE = 256
+_EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6  # sequences of every length in that range
+_WIDE = 256  # columns from which drawing normal numbers takes longer than asking
 # Rows drawn at once. At d = 1536 all rows of a sample are 26 MB, and fresh memory for them took longer (30 to
 # 57 ms) than all that is computed with them.
 _BYTES_AT_ONCE = 2 << 20

@@ -21,7 +21,7 @@ __all__ = ["SHARP_TEST", "check_sharp_sequences"]
 
 SHARP_TEST = Test("sequences on which small deviations show are answered as the model predicts")
 
-_LENGTHS = (2, 3, 4, 6, 11)
+_LENGTHS = (2, 3, 4, 6, 11)  # short ones, where one row shows most, and one beyond those that learners send
 _EACH = 6  # sequences, or pairs, of every length
 _STEPS = 40  # of the search for a place where the answer changes
 _LAST_DIGITS = 6.0  # units by which sums in another order differ: 2 to 4 were seen

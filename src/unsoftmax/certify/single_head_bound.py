@@ -11,7 +11,7 @@ from unsoftmax.models import SingleHead
 
 __all__ = ["single_head_error_bound", "single_head_rounding_limit"]
 
-_PROBES = 16
+_PROBES = 16  # fresh pairs, and so many rows for v
 # 16 probes whose root mean square is 6 times below its expectation: less likely than 1e-5, even for errors of
 # rank one
 _FACTOR = 6.0

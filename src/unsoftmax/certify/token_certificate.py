@@ -14,8 +14,8 @@ from unsoftmax.oracles import Ids
 
 __all__ = ["TokenCertificate", "certify_tokens", "token_sequences"]
 
-_CONFIDENCE = 0.99
-_LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)
+_CONFIDENCE = 0.99  # with which the share of deviating sequences is stated
+_LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)  # of fresh sequences, where the target takes them
 _EACH = 24  # sequences of each length and frequency
 
 

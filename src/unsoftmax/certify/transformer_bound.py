@@ -11,12 +11,12 @@ from unsoftmax.models import Transformer
 
 __all__ = ["transformer_error_bound", "transformer_rounding_limit"]
 
-_PROBES = 16
+_PROBES = 16  # fresh pairs inside the linear piece
 # as for a single head: 16 probes whose root mean square is 6 times below its expectation are less likely than
 # 1e-5
 _FACTOR = 6.0
-_FLOOR = 16 * EPS
-_PART = 0.4
+_FLOOR = 16 * EPS  # rounding of the comparison itself
+_PART = 0.4  # of the way to the piece's edge: rows and asking rows together stay inside
 
 
 def transformer_error_bound(asker: Asker, model: Transformer, rng: np.random.Generator) -> float:

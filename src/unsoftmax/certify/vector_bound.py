@@ -16,6 +16,7 @@ from unsoftmax.models import MultiHead, SingleHead
 
 __all__ = ["vector_error_bound"]
 
+# random ones through which vector answers are compared: one alone may be nearly blind to an error
 _READOUTS = 3
 _FACTOR = 6.0  # as for scalar answers
 

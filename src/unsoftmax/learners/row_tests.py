@@ -22,8 +22,8 @@ OPPOSITE_TEST = Test("opposite rows share one weight")
 PIECES_TEST = Test("one-row answers are piecewise linear")
 PIECE_TEST = Test("inside a linear piece of the network two rows share by one softmax")
 
-_PAIRS = 4
-QUERIES_OF_HEAD_TESTS = 5 + 3 * _PAIRS
+_PAIRS = 4  # pairs of rows in a test: each alone would show another function
+QUERIES_OF_HEAD_TESTS = 5 + 3 * _PAIRS  # what the tests below ask
 _EXACT = 1e-9  # of the answers: float64 never loses so much in a few of them
 # of answers that round at every step: scores ten times as strong as usual move them by a hundred
 _ROUNDINGS = 1000.0
@@ -37,7 +37,7 @@ _LEGIBLE = 100.0  # times the noise, that a row must move the answer
 _NOTHING = 0.01  # weights of opposite rows that add up to less need no score
 _PIECES, _ATTEMPTS = 3, 12  # of the network that are looked at behind rounding, and places tried
 _ERRORS = 10.0  # times as far off as its error a weight may be
-_FACTORS = np.array([1.0, -1.0, 2.0])
+_FACTORS = np.array([1.0, -1.0, 2.0])  # of one row: a softmax answers all three from one score
 
 
 def refuse_other_sequences(asker: Asker, rounding: float, rng: np.random.Generator) -> None:

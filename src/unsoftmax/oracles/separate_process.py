@@ -24,7 +24,7 @@ _SHAPE = struct.Struct("<3q")
 _READY = struct.Struct("<4q")  # magic, width, outputs (-1: not told), padding
 _PATIENCE = 5.0  # seconds for the child to end by itself before it is killed
 _LONGEST_WORDS = 1 << 14  # bytes at the end of what the child printed, of which the last line is shown
-_MAGIC = 0x756E736F66746D78
+_MAGIC = 0x756E736F66746D78  # "unsoftmx": the child speaks this protocol
 _REFUSED, _NOT_FINITE = -1, -2  # instead of the number of answers: a message follows
 
 

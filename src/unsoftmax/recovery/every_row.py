@@ -18,7 +18,7 @@ from unsoftmax.recovery.result import Result
 
 __all__ = ["EVERY_ROW_QUERIES", "held_against_every_row"]
 
-_LENGTHS = (2, 3, 5, 8)
+_LENGTHS = (2, 3, 5, 8)  # at which every row is compared
 _EACH = 6  # sequences of each length
 EVERY_ROW_QUERIES = len(_LENGTHS) * _EACH
 _PHASE = "every row"

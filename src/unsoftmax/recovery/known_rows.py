@@ -15,7 +15,7 @@ from unsoftmax.models.tensor_files import read_tensors
 
 __all__ = ["checked_embeddings", "read_embeddings"]
 
-_LARGEST_FILE = 16 << 30
+_LARGEST_FILE = 16 << 30  # bytes: embeddings of a million tokens, 4096 wide, in float32
 _LONGEST_NAME = 255  # of a file, on every usual system
 # how transformers names the table of its tokens: BERT and its kin, GPT-2, Llama and its kin, T5
 _TABLES = (

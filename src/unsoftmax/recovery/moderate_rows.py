@@ -15,7 +15,7 @@ from unsoftmax.oracles.logits import Logits
 __all__ = ["ModerateRows", "moderate_rows"]
 
 _SUBJECT = "length of rows"
-_DIRECTIONS = 8
+_DIRECTIONS = 8  # random rows whose logits tell how far they may be
 _ROUNDS = 12  # lengths that are tried; eight times shorter ones after each that saturates
 # Largest logit that is aimed at. log(p / (1 - p)) is off by u·e^z where p is off by u: at 8 by 3e-13 in
 # float64, at 2 by 4e-7 in float32. Where probabilities add up to 1, log p keeps its digits down to 1e-308,

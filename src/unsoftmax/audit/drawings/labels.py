@@ -8,7 +8,7 @@ from math import cos, pi, sin
 
 __all__ = ["Box", "place_labels"]
 
-_DIRECTIONS = 12
+_DIRECTIONS = 12  # around a point in which a label is tried
 _RADIUS = 5.0  # of a point, in the unit of the points
 _STEPS = (1.0, 1.8, 2.8, 4.0, 5.5)  # how far out a label is tried, in units of the closest place
 

@@ -28,8 +28,8 @@ _CANDIDATES = (SILU, GELU, GELU_TANH, SIGMOID, TANH)
 
 # of all quadratic forms: in fuller spans the power method stops between gates
 _FILLED = (0.4, 0.25)
-_PROFILE_POINTS = 48
-_SURPLUS = 1.5
+_PROFILE_POINTS = 48  # points along a gate, at least: an activation has three unknowns there
+_SURPLUS = 1.5  # measurements over unknowns
 _OPTIONS = RefinementOptions(
     iterations=40,
     damping=1e-6,

@@ -15,11 +15,11 @@ from unsoftmax.learners.smooth_network.rank_one import climb, products, starts
 __all__ = ["find_gates", "settled"]
 
 _CREEP = 1e-2  # how far from a rank-one form of the span the power method may have stopped
-_ROUNDS = 30
+_ROUNDS = 30  # of starts, at most, until all gates are found
 _CLIMB = 200  # steps of the power method; further ones only creep
-_ITERATIONS = 6
-_NEWTON = 8
-_SAME = 0.999
+_ITERATIONS = 6  # of the power method before Newton steps
+_NEWTON = 8  # steps; each doubles the digits
+_SAME = 0.999  # cosine of two gates that are one
 
 
 def find_gates(

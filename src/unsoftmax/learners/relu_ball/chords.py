@@ -14,7 +14,7 @@ from unsoftmax.arrays import Array
 __all__ = ["find_kinks"]
 
 _PIECES = 8  # to begin with
-_DEPTH = 40
+_DEPTH = 40  # halvings of a chord: to the last digits of a place
 _MOST = 400  # pieces at once: more mean that the tolerance is below the noise
 _NARROW = 4e-5  # of the chord: kinks closer than this are left to other chords
 

@@ -21,8 +21,8 @@ __all__ = ["KINK_TEST", "find_relu_network"]
 
 KINK_TEST = Test("every kink is a hyperplane with one jump of the gradient")
 
-_CHORDS = 240
-_RESTARTS = 5
+_CHORDS = 240  # drawn at most
+_RESTARTS = 5  # from other random chords, where a fit does not arrive
 _MOST_NEURONS = 16  # over width; layers have four, and hyperplanes that are none are found without end
 # queries over (neurons + width)(width + 1) that end the search: layers cost 1 to 3, a bend that is no kink
 # thousands, because chords halve it without end
@@ -35,7 +35,7 @@ _OUTLIER = 1e-4  # of the answers: what known neurons leave at points that no fu
 _TRIES = 2  # chords to one such point
 _MOST_TRIED = 12  # points beyond, each of which is an error of the known neurons
 _BEYOND = 4.0  # points of the sample beyond a hyperplane: none are there with a chance of 2 %
-_FURTHER = 1.1
+_FURTHER = 1.1  # of the furthest hyperplane found: rows are sent a little beyond it
 _MOST_POINTS = 60  # a neuron and number of its parameters over those of an answer
 _EDGE = 0.985  # of the radius: how far out chords reach
 _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as one

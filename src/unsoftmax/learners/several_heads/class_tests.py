@@ -16,7 +16,7 @@ OPPOSITE_TEST = Test(
     "opposite first rows share the whole readout", frozenset({Family.SINGLE_HEAD, Family.MULTI_HEAD})
 )
 
-_PAIRS = 8
+_PAIRS = 8  # pairs of rows, whole and half as long, of which the largest score counts
 _GROWS = 0.7  # a score of rows half as long is half as large with a query bias, and a quarter without
 
 

@@ -27,13 +27,13 @@ _SHORTER, _LONGER = 1.0, 4.0  # octaves around the first size that shows scores:
 _PAIRS = 96  # for each unknown of a head
 _COPIED: NDArray[np.intp] = np.array([0, 1, 3, 5, 12, 14, 16])  # patterns from 1/6 to 6
 _LONGEST = max(sum(PATTERNS[k]) for k in _COPIED)
-_MOST_HEADS = 5
+_MOST_HEADS = 5  # whose sigmoids over one number are told apart
 # scores of random starts, for rows of the first size, in octaves
 _WEAKEST, _STRONGEST = -10.0, 5.0
 _CANDIDATES, _FITTED = 320, 24  # random starts that are looked at, and the best of them, which are fitted
 _STEPS, _MORE_STEPS, _PROMISING = 40, 400, 4  # of all starts, and of the few that are best then
 _EXPLAINED = 32.0  # roundings of an answer, root mean square: right fits left 0.5 to 2
-_DEAD = 1e300
+_DEAD = 1e300  # residual of parameters that give no number
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,7 +22,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["NetworkLearner"]
 
-_LOOKED, _LONG = 16, 8.0
+_LOOKED, _LONG = 16, 8.0  # rows whose last digits show short arithmetic, and their norm
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ __all__ = ["Region", "Stencil", "survey", "symmetric_directions", "symmetric_fro
 # Σ w_i (f(+i) - 2 f(0) + f(-i)) / h², by order of the truncation error
 _WEIGHTS = {2: np.ones(1), 4: np.array([4.0 / 3.0, -1.0 / 12.0])}
 _CLEAN = 1e-13  # relative rounding up to which the second order is enough: its error is then below 1e-6
-_LADDER = 2.0 ** np.arange(-12.0, 13.0)
+_LADDER = 2.0 ** np.arange(-12.0, 13.0)  # sizes of rows at which curvature is looked for
 _NODES = np.array([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0])  # all of them on the ladder
 _BENT = 0.4  # of the largest ratio: then arguments of the neurons spread over about two units
 

@@ -18,8 +18,8 @@ CURVATURE_TEST = Test("second derivatives span as many dimensions as there are n
 
 _SPARE = 6  # Hessians beyond the rank that must add nothing
 _GAP = 30.0  # ratio of neighbouring singular values that ends the span
-_WIDE_GAP = 1e3
-_ROUNDS = 48
+_WIDE_GAP = 1e3  # between two singular values that is one, wherever it stands
+_ROUNDS = 48  # more points each, until second derivatives span nothing new
 
 
 @dataclass(frozen=True)

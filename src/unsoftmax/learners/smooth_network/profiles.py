@@ -19,9 +19,9 @@ ACTIVATION_TEST = Test("second derivatives along a neuron's direction are those 
 CANDIDATES = (GELU, GELU_TANH, SILU, TANH, SOFTPLUS)
 
 _STEEPNESS = np.geomspace(0.05, 20.0, 48)  # in units of the inverse spread of t
-_BIASES = np.linspace(-5.0, 5.0, 61)
-_STARTS = 4
-_ITERATIONS = 60
+_BIASES = np.linspace(-5.0, 5.0, 61)  # places of a kink along a neuron, in its own units
+_STARTS = 4  # the best of the grid, from which a profile is fitted
+_ITERATIONS = 60  # of that fit, at most
 _DIFFERENCE = 1e-5  # third derivatives by differences: an error of 1e-10 only slows the fit
 _POOR = 0.1  # relative misfit of the median neuron from which no activation is believed
 _HARDLY_MORE = 3.0  # times the least misfit: the two forms of GELU differ by less where neurons are inexact

@@ -9,8 +9,8 @@ from unsoftmax.arrays import Array
 
 __all__ = ["as_forms", "as_vectors", "climb", "find_rank_one", "products", "starts"]
 
-_ROUNDS = 40
-_ITERATIONS = 400
+_ROUNDS = 40  # of starts, at most, until all directions are found
+_ITERATIONS = 400  # of the power method, at most
 _SHIFT = 0.3  # of the identity, which keeps the iteration from overshooting
 # |cosine| from which two vectors are one: 0.0026 degrees, while Gauss-Newton steps bring all starts of one
 # solution together to 1e-11 and less where answers are exact

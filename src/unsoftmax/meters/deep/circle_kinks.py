@@ -19,7 +19,7 @@ __all__ = ["Circle", "Kink", "find_kinks", "is_piecewise_linear"]
 Function = Callable[[Array], Array]
 
 _ARCS = 48  # to begin with
-_HALVINGS = 14
+_HALVINGS = 14  # of an arc: 1e-4 of it, from where neighbouring slopes tell the place
 _SAMPLES = 5  # of an arc, its ends included: two more than a piece has unknowns
 _NOISES = 30.0  # of the noise: what an arc without a kink may leave; 3 samples of ten thousand leave 5
 _ALONE = 1e-3  # second over first singular value of a change that is one kink's

@@ -26,9 +26,9 @@ Answers = Callable[[Array], Array]
 
 _LARGEST = 2.0**50  # T: 1/T is the rounding of float64, and squares of rows stay inside float32
 _FAR = 2.0**26  # T up to which what layers add shows in an answer, and a polynomial in 1/T removes it
-_TERMS = 6
+_TERMS = 6  # of the polynomial in the inverse size of rows
 _LEAST = 40.0  # T below which a polynomial of six terms leaves more than a thousandth
-_ROWS = 4
+_ROWS = 4  # for a gain and a bias of every column: two would do
 _AS_IT_IS = 1e-5  # of the answers: float32 leaves 1e-6, and stacks that are not pre-norm differ by themselves
 _NO_BIAS = 1e-6  # of the gain
 

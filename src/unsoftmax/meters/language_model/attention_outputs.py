@@ -18,7 +18,7 @@ from unsoftmax.meters.language_model.network_values import first_length
 
 __all__ = ["AttentionOutputs"]
 
-_ITERATIONS = 100
+_ITERATIONS = 100  # of the fixed point, at most
 
 
 @dataclass(frozen=True, eq=False)

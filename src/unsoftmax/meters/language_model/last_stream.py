@@ -20,7 +20,7 @@ __all__ = ["LastStream", "measure_last_eps"]
 # sizes T of single rows: what a layer adds is a polynomial of 1/T beside them
 _SIZES = np.array([6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
 _POWERS = (1.0, 0.0, -1.0, -2.0)  # of T, beside the square
-_ROWS = 4
+_ROWS = 4  # each of which tells eps
 # relative scatter of eps over the rows: lengths are used to 1e-7 and better, and eps of 1e-5 leaves 1e-7
 _SCATTER = 1e-3
 

@@ -20,7 +20,7 @@ __all__ = ["NetworkValues", "first_length", "rows_before_network"]
 # sizes ρ of the stream over the norm of A: far enough for a fixed point to be found, near enough for M to
 # show beside ρ·n
 _SIZES = (1.5, 6.0)
-_ITERATIONS = 400
+_ITERATIONS = 400  # of the fixed point, at most
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from unsoftmax.meters.language_model.prompts import Prompts, in_float32, unit_ro
 
 __all__ = ["FLOAT64", "Differences", "Precision", "measure_precision", "rows_are_rounded"]
 
-_LINES, _POINTS, _DEGREE = 4, 12, 3
+_LINES, _POINTS, _DEGREE = 4, 12, 3  # eight points a line are left over to show the noise
 # of the row's size: the fourth power of the whole line is 2e-10, far below rounding in float32
 _SPACING = 3e-4
 _UNSEEN = 2.0**-28  # of a row: a sixteenth of what float32 rounds away

@@ -25,8 +25,8 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["COPIED_ROWS", "ValuePath", "measure_value_path"]
 
-_LADDER = 10.0 ** -np.arange(1.0, 25.0, 2.0)
-_COPIES = (1, 2, 3, 4)
+_LADDER = 10.0 ** -np.arange(1.0, 25.0, 2.0)  # sizes of rows below which eps rules the norm
+_COPIES = (1, 2, 3, 4)  # of one row beside others, which share attention evenly
 COPIED_ROWS = 5  # c = 1/5 .. 4/5
 _LARGE = 1e6  # size of rows whose norm is to be free of eps
 _FIRST_FAR = 1000.0  # T at which the size of what a layer adds is read roughly
@@ -34,7 +34,7 @@ _FAR = np.array([1.0, 2.0, 4.0, 8.0])  # T over the least one: a polynomial in 1
 # size of the states at which the cubic part of tiny rows is read: there it is a hundredth or more of the
 # linear one
 _BENT = 5e-3
-_FACTOR_ROWS = 6
+_FACTOR_ROWS = 6  # that tell one factor: the others check it
 
 
 @dataclass(frozen=True, eq=False)

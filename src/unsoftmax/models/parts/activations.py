@@ -79,7 +79,7 @@ def activation_named(name: str) -> Activation:
 
 _BUMP = 1.0 / np.sqrt(2.0 * np.pi)  # height of the normal density, in GELU'
 _TANH_SCALE = np.sqrt(2.0 / np.pi)  # the two constants of the tanh form of GELU, as its paper defines them
-_TANH_CUBIC = 0.044715
+_TANH_CUBIC = 0.044715  # of the usual approximation of GELU by tanh
 
 
 def _density(z: Array) -> Array:

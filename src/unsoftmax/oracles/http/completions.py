@@ -35,7 +35,7 @@ _ALL = -1  # what vLLM takes for all log-probabilities
 _FEWER = (100, 50, 20, 10, 5, 3, 2, 1)
 _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
-_BYTES_A_REPLY = 1 << 20
+_BYTES_A_REPLY = 1 << 20  # beside its log-probabilities
 _MARK = "token_id:"
 
 

@@ -23,7 +23,7 @@ __all__ = ["Bias", "BiasShows", "Told", "find_bias", "find_vocabulary"]
 _SIZES = (100.0, 50.0, 20.0)  # tried in turn; 100 is the largest that public servers take
 # most that told log-probabilities differ by where the bias is not in them; with it they fall by its size
 _UNCHANGED = 1e-2
-_LARGEST_VOCABULARY = 1 << 22
+_LARGEST_VOCABULARY = 1 << 22  # of any model known, sixteen times over
 
 Told = Mapping[int, float]
 Ask = Callable[[Mapping[int, float] | None], Told | None]

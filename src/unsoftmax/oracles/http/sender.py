@@ -26,7 +26,7 @@ __all__ = ["Reply", "Request", "Sender"]
 
 _LARGEST_DESCRIPTION = 4 << 20  # bytes; descriptions of models have some kilobytes
 _LARGEST_REFUSAL = 1 << 16  # bytes of an error page that are read; 200 characters of it are shown
-_EXCERPT = 200
+_EXCERPT = 200  # characters of a refusal that are shown
 _SHORTEST_TIMEOUT = 0.05  # seconds for the last attempt when patience is nearly at its end
 
 

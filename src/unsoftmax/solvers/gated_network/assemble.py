@@ -21,8 +21,8 @@ __all__ = ["CircleReadings", "Neurons", "assemble_neurons"]
 
 # of γ·n at the start of a fit, and eight directions each: enough to find the best profile
 _SIZES = (0.3, 1.0, 2.0, 4.0)
-_DIRECTIONS = 8
-_STEPS = 60
+_DIRECTIONS = 8  # starts around the circle of a neuron's two unknowns
+_STEPS = 60  # of a fit, at most
 
 
 @dataclass(frozen=True, eq=False)

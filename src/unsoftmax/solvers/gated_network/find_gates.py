@@ -18,15 +18,15 @@ from unsoftmax.solvers.gated_network.symmetric import as_matrices, as_vectors, p
 
 __all__ = ["Gates", "find_gates"]
 
-_ROUNDS = 60
+_ROUNDS = 60  # of starts, at most, until all gates are found
 _STARTS = 128  # of a round at most: a batch of this size keeps the matrix products busy
 _SHIFT = 0.3  # of the power method: keeps the climb monotone
-_ITERATIONS = 400
-_SETTLED = 1e-7
+_ITERATIONS = 400  # of one climb, at most
+_SETTLED = 1e-7  # change of a unit vector that ends a climb; refinements follow
 # a start that ends below 1 minus this is no rank-one element; right ones end within the noise of the space
 _CLIMBED = 2e-3
 _SAME = 0.995  # cosine above which two gates are one
-_REFINEMENTS = 15
+_REFINEMENTS = 15  # at most; each doubles the digits
 _KEPT = 0.8  # cosine that a refined gate must keep with its start
 # second over third least singular value at a gate: two directions, g and u, belong to it and no third
 _SHARP = 0.1

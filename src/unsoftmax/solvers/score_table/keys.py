@@ -19,7 +19,7 @@ _ASKERS = 192  # among which additional entries are chosen
 _JUDGES = 32  # of them, by which losses are estimated
 _SHARPER = 0.1  # than columns: a key enters all columns, and that of its own token with every score
 _PRIOR = 100.0  # keys of the strong tokens have variance one
-_TOKENS_AT_ONCE = 500
+_TOKENS_AT_ONCE = 500  # whose equations are solved together, within some megabytes
 
 
 @dataclass(frozen=True, eq=False)
