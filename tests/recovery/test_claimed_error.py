@@ -67,3 +67,17 @@ def test_another_temperature_of_longer_sequences_is_inside_the_bound(width: int,
     if result.model is not None:
         assert isinstance(result.model, unsoftmax.MultiHead)
         assert other.distance(result.model) <= (result.error_bound or 0.0)
+
+
+@pytest.mark.parametrize(("width", "decimals", "seed"), [(2, 2, 9102), (4, 2, 9104), (4, 4, 9104)])
+def test_rows_that_are_rounded_first_are_no_tolerance_of_answers(
+    width: int, decimals: int, seed: int
+) -> None:
+    head = unsoftmax.random_single_head(width, seed=seed)
+
+    def box(X: Array) -> Array:
+        return head(np.asarray(np.round(X, decimals)))
+
+    result = unsoftmax.recover(box, width=width, seed=seed, input_bound=100.0, budget=20_000)
+    assert result.status is Status.UNRESOLVED
+    assert "rows are rounded" in result.reason

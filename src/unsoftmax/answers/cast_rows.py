@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from unsoftmax.answers.kinds import Answers, Clipped, Within
 from unsoftmax.arrays import rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Asker
+from unsoftmax.outcomes import Unresolved
 
-__all__ = ["cast_format", "cast_noise", "even_part"]
+__all__ = ["cast_format", "cast_noise", "even_part", "refuse_rounded_rows"]
 
 _ROWS = 4  # that are sent as they are, cast, and moved within a cast
 _LINES = 10
+_SLIGHTLY = 1e-10  # relative move that nine digits drop, and that shows beside a constant 10^5 times as large
 _LONG, _INSIDE = 16.0, 0.4  # size of the rows that tell a format from decimals; units that a format drops
 _MANY = 12  # rows of the second look, once four have said that rows are cast
 _SHORTER = 0.9  # of a row: an answer that does not change with its size says nothing
@@ -78,6 +81,25 @@ def cast_noise(asker: Asker, rng: np.random.Generator, longest: float) -> float:
     answers = asker.ask(rows.reshape(-1, 1, asker.width)).reshape(_LINES, 3, -1)
     # the middle one counts twice: four units of variance, and one of each end
     return float(rms(np.diff(answers, 2, axis=1)) / np.sqrt(6.0) / max(rms(answers), 1e-300))
+
+
+def refuse_rounded_rows(asker: Asker, answers: Answers, rng: np.random.Generator) -> None:
+    """Raises `Unresolved` where answers that are off by a tolerance are so because the target rounds its rows
+    first: then their errors grow with the rows and with scores, and no tolerance bounds them. Rows that are
+    moved by less than such rounding get the same answers to the last bit. Eight queries."""
+    inside = answers.inner if isinstance(answers, Clipped) else answers
+    if not isinstance(inside, Within):
+        return
+    rows = rng.standard_normal((_ROWS, 1, asker.width))
+    longest = np.inf if asker.input_bound is None else asker.input_bound
+    rows *= min(1.0, longest / (2.0 * float(np.linalg.norm(rows, axis=2).max())))
+    plain, moved = asker.ask(np.concatenate([rows, rows * (1.0 + _SLIGHTLY)])).reshape(2, _ROWS, -1)
+    if (plain == moved).all(axis=1).sum() >= _ROWS // 2:
+        raise Unresolved(
+            "rows are rounded before anything is computed from them: moved by a part in 10^10, most get the "
+            "same answer to the last bit; send them to a target that takes all their digits, or in a format "
+            "that holds them (float32, float16 or bfloat16)"
+        )
 
 
 def even_part(asker: Asker, rng: np.random.Generator, longest: float) -> float:

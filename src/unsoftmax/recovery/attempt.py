@@ -20,6 +20,7 @@ from unsoftmax.answers import (
     looks_exact,
 )
 from unsoftmax.answers.along_rays import random_rows
+from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import look_at_arithmetic, look_beside_others, look_nearby
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import NonFiniteAnswers, UsageError
@@ -258,6 +259,8 @@ def look_at_answers(asker: Asker, known: Known, rng: np.random.Generator) -> Kno
     if seen is not None:
         return replace(known.with_answers(Exact(), seen.finding), bends=seen.bends)
     found = identify(asker, rng)
+    with asker.phase(IDENTIFY):
+        refuse_rounded_rows(asker, found.answers, rng)
     return replace(known.with_answers(found.answers, found.finding), identified=True, bends=found.bends)
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import Computed, identify
+from unsoftmax.answers import IDENTIFY, Computed, identify
+from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import identify_cast_rows
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner
@@ -59,6 +60,9 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
     try:
         look = identify if ledger.outputs is None else identify_cast_rows
         found = look(ledger, streams(1, 1))
+        if found is not None:
+            with ledger.phase(IDENTIFY):
+                refuse_rounded_rows(ledger, found.answers, streams(7, 1))
     except Stop as stop:
         return replace(first, status=stop.status, reason=stop.reason)
     if found is None:
