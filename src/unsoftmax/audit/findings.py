@@ -47,7 +47,8 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
         text = "all of them, from the queries of learning"
         merged.append(Finding("parameters", f"{result.model.parameters:,}", text, max(left, 0)))
     elif left > 0:
-        merged.append(Finding("learning", "no model", "what was asked beyond these tests", left))
+        text = "asked beyond these tests" if merged else "asked until a test failed; the certificate names it"
+        merged.append(Finding("learning", "no model", text, left))
     return tuple(merged)
 
 
@@ -93,12 +94,13 @@ def _of_model(result: Result) -> list[Finding]:
 
 def _of_tokens(model: TokenHeads) -> list[Finding]:
     places = "none" if model.longest is None else f"{model.longest} learned ones"
+    order = f"the order of tokens before the last {'does not matter' if model.longest is None else 'matters'}"
     ranks = ", ".join(map(str, model.ranks))
     return [
         Finding("input", f"ids of {model.vocabulary:,} tokens", "embeddings stay unknown", 0),
         Finding("heads", str(len(model.heads)), "the fewest that explain copies of pairs of tokens", 0),
         Finding("rank", ranks, "no direction beyond these moved a score, to the precision of the answers", 0),
-        Finding("positions", places, "whether the order of tokens before the last matters", 0),
+        Finding("positions", places, order, 0),
     ]
 
 

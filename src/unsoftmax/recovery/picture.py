@@ -8,6 +8,7 @@ import numpy as np
 
 from unsoftmax.certify import Certificate
 from unsoftmax.ledger import Bill
+from unsoftmax.models import Model, TokenHeads
 from unsoftmax.models.heads import heads_of
 
 if TYPE_CHECKING:
@@ -23,22 +24,23 @@ _FLOOR = 1e-17  # below the last digit of a relative deviation; a logarithmic ax
 
 
 def draw_result(result: Result) -> Figure:
-    """W of up to four heads, their singular values, deviations on fresh queries, the bill."""
+    """W of up to four heads, singular values of W or of the scores, deviations on fresh queries, the bill."""
     import matplotlib.pyplot as plt  # a notebook shows figures once this is imported
 
     heads = heads_of(result.model)[:_MOST_HEADS]
-    below = [*(["spectra"] if heads else []), *(["fresh"] if result.certificate else []), "bill"]
+    spectra = {name: np.linalg.svd(W, compute_uv=False) for name, W, _ in heads} or _of_scores(result.model)
+    below = [*(["spectra"] if spectra else []), *(["fresh"] if result.certificate else []), "bill"]
     above = [f"head {index}" for index in range(len(heads))]
     rows = [above, below] if len(above) > 1 else [above + below]
     figure = plt.figure(figsize=(3.4 * max(map(len, rows)), 3.1 * len(rows)), layout="constrained")
     panels: dict[str, Axes] = {}
-    for row, names in enumerate(rows):
-        for column, name in enumerate(names):
-            panels[name] = figure.add_subplot(len(rows), len(names), row * len(names) + column + 1)
+    # a figure a row: one layout does not keep rows of two and of three panels apart
+    for part, names in zip(figure.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
+        panels |= zip(names, part.subplots(1, len(names), squeeze=False)[0], strict=True)
     for index, (name, W, _) in enumerate(heads):
         _show_matrix(panels[f"head {index}"], name, W)
-    if heads:
-        _show_spectra(panels["spectra"], [(name, np.linalg.svd(W, compute_uv=False)) for name, W, _ in heads])
+    if spectra:
+        _show_spectra(panels["spectra"], "W" if heads else "the scores", spectra)
     if result.certificate is not None:
         _show_deviations(panels["fresh"], result.certificate)
     _show_bill(panels["bill"], result.queries, None if result.model is None else result.model.parameters)
@@ -53,10 +55,18 @@ def _show_matrix(axes: Axes, name: str, W: np.ndarray) -> None:
     axes.set(title=name, xticks=[], yticks=[])
 
 
-def _show_spectra(axes: Axes, spectra: list[tuple[str, np.ndarray]]) -> None:
-    for name, values in spectra:
+def _of_scores(model: Model | None) -> dict[str, np.ndarray]:
+    """Singular values of the tables of scores, where the model is one over token ids."""
+    if not isinstance(model, TokenHeads):
+        return {}
+    return {f"head {index}": head.table.svd()[1] for index, head in enumerate(model.heads[:_MOST_HEADS], 1)}
+
+
+def _show_spectra(axes: Axes, of: str, spectra: dict[str, np.ndarray]) -> None:
+    for name, values in spectra.items():
         axes.plot(np.arange(1, len(values) + 1), values, "o-", markersize=3, label=name)
-    axes.set(title="singular values of W", xlabel="by size")
+    axes.set(title=f"singular values of {of}", xlabel="by size")
+    axes.locator_params(axis="x", integer=True)
     if len(spectra) > 1:
         axes.legend(fontsize=7, frameon=False)
 

@@ -47,7 +47,9 @@ def learn_pairs(
         seen = bars[token] < _SHARP
         if seen.sum() < r:
             raise Unresolved(
-                f"token {token} shows its scores beside {int(seen.sum())} of {len(askers)} askers only"
+                f"order matters, and token {token} shows its scores beside {int(seen.sum())} of "
+                f"{len(askers)} tokens only, as one that outweighs all others does, or that resets what came "
+                "before it; another seed asks others"
             )
         keys[token] = np.linalg.lstsq(right[:, seen].T, centred[token, seen], rcond=None)[0]
     scale = np.maximum(keys[sharp].std(axis=0), 1e-300)
