@@ -140,7 +140,7 @@ class EncoderBlockLearner:
             if roles.skips_zeros:
                 raise _padded(asks, model, error, rng)
             model = model.asked_by(roles.asking)
-            note = f"the eps of norms are known to {error:.1g}" if hardly_shows(state) else ""
+            note = _note_on_eps(error, weights_error) if hardly_shows(state) else ""
             return Learned(model, self.claim, error_bound=error, answers_bound=weights_error, note=note)
         if isinstance(start, tuple) and start[0].norm_first and bound is None:
             with asker.phase("parts"):
@@ -150,6 +150,16 @@ class EncoderBlockLearner:
             "have another network, cross attention to a memory, as a decoder layer has, or rows and neurons "
             "of very different sizes"
         ).with_parts(parts)
+
+
+def _note_on_eps(error: float, weights_error: float) -> str:
+    """What is known of eps so small that usual rows do not tell them, and of everything else."""
+    if error < 1.0:
+        return f"the eps of norms are known to {error:.1g}"
+    return (
+        "the eps of norms are too small for answers to determine them, and the error bound is theirs; all "
+        f"other parameters are known to {weights_error:.1g}"
+    )
 
 
 def _padded(asks: AsksSequences, model: EncoderBlock, bound: float, rng: np.random.Generator) -> Unresolved:
