@@ -15,8 +15,11 @@ def with_flags(text: str, flags: Mapping[str, str]) -> str:
     'width 5 but the target has width 4; pass --width 4'
     >>> with_flags("try 'demo:single-head?d=64&seed=0'", {"seed": "--seed"})
     "try 'demo:single-head?d=64&seed=0'"
+    >>> with_flags("pass row='last' (first, mean, all)", {"row": "--row"})
+    'pass --row last (first, mean, all)'
     """
     for name, flag in flags.items():
+        text = re.sub(rf"(?<![^\s(]){name}='(\w+)'", rf"{flag} \1", text)  # pass row='last'
         text = re.sub(rf"(?<![^\s(]){name}=(?=\S)", f"{flag} ", text)  # pass width=4
         # pass input_bound
         text = re.sub(rf"\b(pass|leave out|choose another|a larger)(\s+){name}\b(?!=)", rf"\1\2{flag}", text)
