@@ -21,8 +21,9 @@ def test_labels_at_one_query_a_bit(d: int, r: int | None, scale: float) -> None:
     assert relative_error(model.W, head.W) <= 1e-12
     assert distance(with_unit_v(head), model) <= (result.error_bound or 0.0)
     assert result.queries.learning <= unsoftmax.from_labels().claim.queries(Size(d, (r or d,)))
-    if d >= 16:
-        assert result.queries.learning <= 1.13 * 48 * head.parameters
+    if d >= 16:  # and one more column, where those that were drawn are nearly dependent
+        another = 0 if r is None else d
+        assert result.queries.learning <= 1.13 * 48 * (head.parameters + another)
     assert "direction of v" in result.reason
     assert abs(np.linalg.norm(model.v) - 1.0) < 1e-12
 

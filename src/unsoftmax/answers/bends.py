@@ -16,7 +16,9 @@ _OFFSETS = np.arange(-2.0, 3.0)  # steps beside a place: two second differences,
 # of the wider difference: a smooth function has four times the narrow one to within a few hundredths, a kink
 # anywhere between one and three times
 _FOURFOLD = 0.1
-_SEEN, _CLEAR = 4.0, 20.0  # limits of noise: a kink within 20 looks smooth in one of six places
+# limits of noise: around a kink in the middle the two differ by the whole bend, which is more than 0.1 of it
+# and 5 limits from 5.6 limits on; a kink within 20 looks smooth in one of six places
+_SEEN, _CLEAR = 6.0, 20.0
 _OFTEN = 0.8  # of the places that bend clearly: the others are near an inflection
 
 
