@@ -80,6 +80,18 @@ def test_rounded_answers_on_a_known_grid(d: int, r: int | None, decimals: int, R
         assert oracle.norm <= R * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("decimals", [4, 5])
+def test_fine_answers_to_short_rows(decimals: int) -> None:
+    """Quick refinements need long rows; with short ones scores are read from steps."""
+    for seed in (0, 2):
+        head = unsoftmax.random_single_head(6, seed=seed)
+        result = unsoftmax.recover(bounded(Rounded(as_oracle(head), decimals), 5.0), seed=seed)
+        assert result.status is Status.WITHIN_BOUND, result.reason
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) <= 1e-9
+        assert result.claim is not None
+        assert result.queries.learning <= result.claim.queries(Size(6, (6,)))
+
+
 def test_a_tolerance_that_is_taken_for_rounding_does_not_pass() -> None:
     head = hard_head(6, seed=1)
     oracle = bounded(unsoftmax.WithinTolerance(as_oracle(head), 0.005), 1e4)

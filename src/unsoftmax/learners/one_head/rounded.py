@@ -47,6 +47,9 @@ _PASSES = 3  # one pass bisects to 1e-9; the others confirm that nothing moves
 _BISECTED = 1e-9  # part of a correction that bisected steps leave
 _LEAST_STEPS = 4.0  # of an asking row's value, where rows are long enough
 _USEFUL = 0.1  # relative error from which a recovery is none
+# bound up to which refinements have arrived: they leave 1e-12, but with short rows 1e-4 and more (R = 5,
+# d = 6), since what they measure beside W grows with R^2
+_REFINED = 1e-9
 _BESIDE = 0.05  # part of v that must be orthogonal to W b: refinements measure along it
 
 
@@ -135,14 +138,18 @@ class RoundedLearner:
         W, error = found.matrix, found.error
         rank = found.rank if isinstance(W, Factors) else asker.width
         if readout.tau / (readout.bound * readout.norm) < _LONG and _part_beside(W, v, rng) > _BESIDE:
-            W, error = self._refine(asker, readout, W, error, rank, step, rng)
-        else:
-            meter = RoundingMeter(asker, v, rough.bound, step, W, error, rng)
-            with asker.phase("steps"):
-                W = RangeFinder(near=W).solve(meter, rng).matrix
-        head = SingleHead(W, v)
-        with asker.phase(VERIFICATION):
-            bound = self._bound(asker, head, rough.bound, step, rng)
+            refined, _ = self._refine(asker, readout, W, error, rank, step, rng)
+            head = SingleHead(refined, v)
+            if (bound := self._bound(asker, head, rough.bound, step, rng)) <= _REFINED:
+                return self._learned(head, bound, rough)
+        meter = RoundingMeter(asker, v, rough.bound, step, W, error, rng)
+        with asker.phase("steps"):
+            head = SingleHead(RangeFinder(near=W).solve(meter, rng).matrix, v)
+        if (bound := self._bound(asker, head, rough.bound, step, rng)) == np.inf:
+            raise OutsideClass(
+                Test("answers step where the scores predict"),
+                "fresh probes step more than 10 % away from where the recovered head says",
+            )
         return self._learned(head, bound, rough)
 
     def _learned(self, head: SingleHead, bound: float, rough: MeasuredReadout) -> Learned:
@@ -222,19 +229,18 @@ class RoundedLearner:
     def _bound(
         self, asker: Asker, head: SingleHead, longest: float, step: float, rng: np.random.Generator
     ) -> float:
-        """Fresh probes must step where the model says, within a margin that grows until they do."""
+        """Fresh probes must step where the model says, within a margin that grows until they do; infinite
+        where they do not."""
         norm = head.matrix.norm()
-        meter = RoundingMeter(asker, head.v, longest, step, head.matrix, 0.0, rng)
-        margin = 2.0**-44
-        while margin < 0.1:
-            holds, form = meter.steps_where_predicted(margin, _CHECKS)
-            if holds:
-                return float(_FACTOR * form * head.width / norm) + 16 * EPS
-            margin *= 4.0
-        raise OutsideClass(
-            Test("answers step where the scores predict"),
-            "fresh probes step more than 10 % away from where the recovered head says",
-        )
+        with asker.phase(VERIFICATION):
+            meter = RoundingMeter(asker, head.v, longest, step, head.matrix, 0.0, rng)
+            margin = 2.0**-44
+            while margin < 0.1:
+                holds, form = meter.steps_where_predicted(margin, _CHECKS)
+                if holds:
+                    return float(_FACTOR * form * head.width / norm) + 16 * EPS
+                margin *= 4.0
+        return float(np.inf)
 
 
 def _refuse_rough(bound: float, rough: MeasuredReadout) -> None:
