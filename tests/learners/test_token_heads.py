@@ -11,9 +11,9 @@ import unsoftmax
 from tests.learners.test_tokens import recovered, unsoftmax_size, worst_error
 from unsoftmax import Status, TokenHeads
 from unsoftmax.meters.tokens import CopyPatterns
-from unsoftmax.solvers.sums_of_sigmoids import fit_free_weights, fit_known_weights
-from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
+from unsoftmax.solvers.tokens.sums_of_sigmoids import fit_free_weights, fit_known_weights
+from unsoftmax.solvers.tokens.token_answers import FlatSequences
+from unsoftmax.solvers.tokens.token_refinement import TokenFit, refine_tokens
 
 
 @pytest.mark.parametrize(("heads", "seed"), [(2, 0), (2, 1), (3, 0)])

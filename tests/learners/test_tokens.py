@@ -11,7 +11,7 @@ import unsoftmax
 from tests.cases.tokens import OUTSIDE, VOCABULARY
 from unsoftmax import Status, TokenHeads
 from unsoftmax.ledger import Ledger
-from unsoftmax.models.rivals import rivals
+from unsoftmax.models.tokens.rivals import rivals
 from unsoftmax.oracles import FunctionOracle, OracleSpec, TokenIds
 from unsoftmax.recovery.tokens import recover_tokens
 

@@ -10,9 +10,9 @@ import pytest
 import unsoftmax
 from tests.learners.test_tokens import recovered, worst_error
 from unsoftmax import Status, TokenHead, TokenHeads
-from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_products import TokenProducts
-from unsoftmax.solvers.token_refinement import TokenFit
+from unsoftmax.solvers.tokens.token_answers import FlatSequences
+from unsoftmax.solvers.tokens.token_products import TokenProducts
+from unsoftmax.solvers.tokens.token_refinement import TokenFit
 
 
 def in_float32(model: TokenHeads) -> Any:

@@ -14,8 +14,8 @@ import unsoftmax
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models import EncoderBlock, GatedNetwork, MultiHead, Network, SingleHead
-from unsoftmax.models.block_conversion import block_from_state, block_from_torch, block_to_torch
-from unsoftmax.models.exports import save_onnx
+from unsoftmax.models.conversions.encoder_blocks import block_from_state, block_from_torch, block_to_torch
+from unsoftmax.models.conversions.exports import save_onnx
 from unsoftmax.models.parts import ACTIVATIONS, GELU, RELU, SILU, Activation, LayerNorm, Norm, RMSNorm
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from unsoftmax.arrays import Array
-from unsoftmax.solvers.joint_refinement import (
+from unsoftmax.solvers.least_squares.joint_refinement import (
     DenseJacobian,
     Linearisation,
     Products,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
-from unsoftmax.solvers.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
-from unsoftmax.solvers.vector_heads import VectorHeads
+from unsoftmax.solvers.head_fits.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 
 def _heads(rng: np.random.Generator, d: int = 5, m: int = 4) -> VectorHeads:

@@ -7,10 +7,10 @@ import pytest
 
 from unsoftmax.arrays import Array
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
-from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
-from unsoftmax.solvers.two_row_preconditioner import SharedReadouts
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+from unsoftmax.solvers.head_fits.two_row_preconditioner import SharedReadouts
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 
 def _heads(rng: np.random.Generator, d: int = 5, H: int = 2) -> HeadFactors:

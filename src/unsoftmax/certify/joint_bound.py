@@ -10,7 +10,7 @@ from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, ask_fresh_
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
-from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
+from unsoftmax.solvers.head_fits.joint_heads import JointHeads, joint_step, joint_uncertainty
 
 __all__ = ["beside_bias", "joint_error_bound", "open_in_short_rows"]
 

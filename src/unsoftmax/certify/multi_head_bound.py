@@ -17,7 +17,7 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
     switching_pairs,
 )
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_heads import scale_step
+from unsoftmax.solvers.head_fits.joint_heads import scale_step
 
 __all__ = ["multi_head_error_bound", "multi_head_rounding_limit"]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.models import TokenHeads
-from unsoftmax.models.rivals import rivals
+from unsoftmax.models.tokens.rivals import rivals
 from unsoftmax.oracles import Ids
 
 __all__ = ["Coverage", "cover_tokens"]

@@ -1,32 +1,32 @@
 """What may hide behind an oracle."""
 
 from unsoftmax.models.base import Model, softmax
-from unsoftmax.models.block_conversion import (
+from unsoftmax.models.conversions.encoder_blocks import (
     block_from_state,
     block_from_torch,
     block_to_torch,
     from_torch,
     to_torch,
 )
-from unsoftmax.models.canonical_distance import MeasuredNetwork
-from unsoftmax.models.canonical_network import CanonicalNetwork
 from unsoftmax.models.encoder_block import AskingRow, EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
-from unsoftmax.models.gated_network import GatedNetwork
+from unsoftmax.models.files.storage import load
 from unsoftmax.models.language_model import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
-from unsoftmax.models.network import Network
-from unsoftmax.models.network_signs import PlainNetwork, plain_network
+from unsoftmax.models.networks.canonical_distance import MeasuredNetwork
+from unsoftmax.models.networks.canonical_network import CanonicalNetwork
+from unsoftmax.models.networks.gated_network import GatedNetwork
+from unsoftmax.models.networks.network import Network
+from unsoftmax.models.networks.network_signs import PlainNetwork, plain_network
+from unsoftmax.models.networks.random_networks import random_relu_network, random_transformer
+from unsoftmax.models.networks.relu_network import ReluNetwork
 from unsoftmax.models.random import random_multi_head, random_single_head
-from unsoftmax.models.random_networks import random_relu_network, random_transformer
-from unsoftmax.models.random_tokens import random_token_heads
-from unsoftmax.models.relu_network import ReluNetwork
 from unsoftmax.models.residual_stack import ResidualStack, StackLayer, random_residual_stack
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.models.storage import load
-from unsoftmax.models.token_head import TokenHead, TokenPositions
-from unsoftmax.models.token_heads import TokenHeads
+from unsoftmax.models.tokens.random_tokens import random_token_heads
+from unsoftmax.models.tokens.token_head import TokenHead, TokenPositions
+from unsoftmax.models.tokens.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
 from unsoftmax.models.witness import witness_pair
 

@@ -104,32 +104,32 @@ class Model:
     @classmethod
     def check_shapes(cls, shapes: dict[str, tuple[int, ...]]) -> None:
         """Refuses a file by the shapes in its header, before any array is read."""
-        from unsoftmax.models.shapes import check_shapes
+        from unsoftmax.models.files.shapes import check_shapes
 
         check_shapes(shapes, cls.family)
 
     def save(self, path: str | Path) -> Path:
         """Writes a .safetensors file that `unsoftmax.load` reads."""
-        from unsoftmax.models.storage import save
+        from unsoftmax.models.files.storage import save
 
         return save(self, path)
 
     def save_npz(self, path: str | Path) -> Path:
         """Writes the arrays as a numpy archive."""
-        from unsoftmax.models.exports import save_npz
+        from unsoftmax.models.conversions.exports import save_npz
 
         return save_npz(self, path)
 
     def save_onnx(self, path: str | Path, *, external_data: bool = False) -> Path:
         """Writes a float64 ONNX model (batch, length, d) -> answers; with `external_data` its weights go into
         a second file."""
-        from unsoftmax.models.exports import save_onnx
+        from unsoftmax.models.conversions.exports import save_onnx
 
         return save_onnx(self, path, external_data=external_data)
 
     def to_torch(self) -> nn.Module:
         """A float64 nn.Module (B, N, d) -> answers that computes the same."""
-        from unsoftmax.models.exports import to_torch
+        from unsoftmax.models.conversions.exports import to_torch
 
         return to_torch(self)
 

@@ -24,7 +24,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.models.encoder_block import BlockNetwork, EncoderBlock
 from unsoftmax.models.matrices import Factors
 from unsoftmax.models.multi_head import MultiHead
-from unsoftmax.models.network import Network
+from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm
 from unsoftmax.models.single_head import SingleHead
 

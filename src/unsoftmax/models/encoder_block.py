@@ -13,9 +13,9 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, check_finite
-from unsoftmax.models.gated_network import GatedNetwork
 from unsoftmax.models.multi_head import MultiHead
-from unsoftmax.models.network import Network
+from unsoftmax.models.networks.gated_network import GatedNetwork
+from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 
 __all__ = ["AskingRow", "BlockNetwork", "EncoderBlock"]

@@ -13,9 +13,9 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import Model
 from unsoftmax.models.multi_head import MultiHead
-from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.networks.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
-from unsoftmax.models.token_heads import TokenHeads
+from unsoftmax.models.tokens.token_heads import TokenHeads
 from unsoftmax.models.transformer import Transformer
 
 __all__ = ["Equivalence", "equivalent"]

@@ -12,7 +12,7 @@ from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import Model, as_batch, softmax
 from unsoftmax.models.matrices import MATRIX_TENSORS, Matrix, matrix_of_tensors, tensors_of_matrix
-from unsoftmax.models.relu_network import ReluNetwork
+from unsoftmax.models.networks.relu_network import ReluNetwork
 from unsoftmax.models.single_head import SingleHead
 
 __all__ = ["Transformer"]

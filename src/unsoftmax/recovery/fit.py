@@ -16,7 +16,7 @@ from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import NotIdentifiable, Status, Stop, Unresolved
 from unsoftmax.recovery.result import Result
 from unsoftmax.solvers import FixedRank
-from unsoftmax.solvers.recorded_pairs import Indices, Pairs, State, annealed, descend, uncertainty
+from unsoftmax.solvers.head_fits.recorded_pairs import Indices, Pairs, State, annealed, descend, uncertainty
 
 __all__ = ["fit"]
 

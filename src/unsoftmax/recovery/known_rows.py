@@ -10,8 +10,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.files import read_json_object
-from unsoftmax.models.tensor_files import read_tensors
+from unsoftmax.models.files.tensor_files import read_tensors
+from unsoftmax.models.files.whole_files import read_json_object
 
 __all__ = ["checked_embeddings", "read_embeddings"]
 

@@ -29,7 +29,7 @@ from unsoftmax.learners.tokens.checks import EQUAL_SEQUENCES
 from unsoftmax.learners.tokens.claims import TOKEN_HEAD_CLAIM
 from unsoftmax.ledger import VERIFICATION, Ledger
 from unsoftmax.models import Model, TokenHeads
-from unsoftmax.models.hidden_pairs import hidden_share
+from unsoftmax.models.tokens.hidden_pairs import hidden_share
 from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.known_rows import checked_embeddings

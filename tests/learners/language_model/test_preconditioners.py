@@ -11,7 +11,7 @@ from unsoftmax.learners.language_model.attention_metric import AttentionMetric
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
 from unsoftmax.learners.language_model.one_row_fit import OneRowFit, OneRowState, states_of_rows
 from unsoftmax.models.language_model import GatedNetwork, random_language_model
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 
 @pytest.mark.parametrize("drifting", [False, True])

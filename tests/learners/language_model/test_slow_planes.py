@@ -13,7 +13,7 @@ from unsoftmax.learners.language_model.attention_pass import AttentionPass, Atte
 from unsoftmax.learners.language_model.slow_planes import settle_slow_planes
 from unsoftmax.models.language_model import GatedNetwork, random_language_model
 from unsoftmax.models.language_model.distance import attention_distance
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 _NOISE = 3e-7  # what float32 leaves of a state
 _OPTIONS = RefinementOptions(

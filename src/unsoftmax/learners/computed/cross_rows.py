@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, Products, RefinementOptions, refine
-from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
-from unsoftmax.solvers.two_row_preconditioner import WideHead
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit
+from unsoftmax.solvers.head_fits.two_row_preconditioner import WideHead
+from unsoftmax.solvers.least_squares.joint_refinement import (
+    Inverse,
+    Linearisation,
+    Products,
+    RefinementOptions,
+    refine,
+)
 
 __all__ = ["fit_cross_rows"]
 

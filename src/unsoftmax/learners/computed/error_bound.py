@@ -9,9 +9,9 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.fit_progress import MANY
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
-from unsoftmax.solvers.two_row_fit import TwoRowFit
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import TwoRowFit
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
 __all__ = ["CANCELLED", "HeadErrors", "bound_errors", "few_draws"]
 

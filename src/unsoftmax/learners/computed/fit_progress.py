@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from unsoftmax.solvers.joint_refinement import RefinementOptions
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions
 
 __all__ = ["MANY", "report_steps"]
 

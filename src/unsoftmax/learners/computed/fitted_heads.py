@@ -8,8 +8,8 @@ from typing import Generic, TypeVar
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.two_row_queries import Baseline
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.vector_heads import VectorHeads
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 
 __all__ = ["FittedHeads", "as_model"]
 

@@ -12,8 +12,8 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.plateau_readouts import Readouts
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis, unit
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.head_factors import with_one
-from unsoftmax.solvers.two_row_fit import AnswerBlock
+from unsoftmax.solvers.head_fits.head_factors import with_one
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock
 
 __all__ = ["IsolatedHead", "Surroundings", "isolate_head"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.isolated_heads import Surroundings
 from unsoftmax.learners.computed.two_row_queries import TwoRowQueries, unit
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.two_row_fit import AnswerBlock
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock
 
 __all__ = ["aimed_pairs", "grid_of_spread", "grid_of_tokens"]
 

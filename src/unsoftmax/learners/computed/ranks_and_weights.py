@@ -9,9 +9,9 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.two_row_queries import Baseline
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
-from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit, predict_block
+from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
 __all__ = ["cut_ranks", "explains_as_much", "reweighted", "with_one_more_row"]
 

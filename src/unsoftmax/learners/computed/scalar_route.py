@@ -25,9 +25,9 @@ from unsoftmax.learners.computed.two_row_queries import (
     TwoRowQueries,
     read_baseline,
 )
-from unsoftmax.solvers.head_factors import HeadFactors
-from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
-from unsoftmax.solvers.two_row_fit import AnswerBlock, TwoRowFit
+from unsoftmax.solvers.head_fits.head_factors import HeadFactors
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit
+from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
 __all__ = ["FittedNumbers", "fit_heads"]
 

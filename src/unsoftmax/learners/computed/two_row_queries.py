@@ -10,8 +10,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.sequence_fit import SequenceBlock
-from unsoftmax.solvers.two_row_fit import AnswerBlock
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
+from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock
 
 __all__ = [
     "Asks",

@@ -12,7 +12,7 @@ from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.learners.computed.vector_route import FittedVectors, fit_vector_heads
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
 __all__ = ["recover_vector_heads"]
 

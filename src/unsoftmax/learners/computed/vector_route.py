@@ -25,10 +25,10 @@ from unsoftmax.learners.computed.vector_scores import rows_shown
 from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, start_scores
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.head_factors import spectrum
-from unsoftmax.solvers.joint_refinement import Refined, RefinementOptions, refine
-from unsoftmax.solvers.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
-from unsoftmax.solvers.vector_heads import VectorHeads
+from unsoftmax.solvers.head_fits.head_factors import spectrum
+from unsoftmax.solvers.head_fits.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
+from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
 __all__ = ["FittedVectors", "fit_vector_heads"]
 

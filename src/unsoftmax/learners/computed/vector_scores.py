@@ -8,8 +8,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, ask_sequences
-from unsoftmax.solvers.head_factors import with_one
-from unsoftmax.solvers.sequence_fit import SequenceBlock
+from unsoftmax.solvers.head_fits.head_factors import with_one
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
 __all__ = ["HeadScores", "ScoreTable", "read_scores", "rows_shown", "table_of_scores"]
 

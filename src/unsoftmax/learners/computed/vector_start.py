@@ -27,8 +27,8 @@ from unsoftmax.learners.computed.vector_scores import (
     table_of_scores,
 )
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.head_factors import with_one
-from unsoftmax.solvers.sequence_fit import SequenceBlock
+from unsoftmax.solvers.head_fits.head_factors import with_one
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
 __all__ = ["ScoreStart", "WrongValues", "start_scores"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.late_scipy import solve_triangular
 from unsoftmax.models.parts import Activation
-from unsoftmax.solvers.joint_refinement import Inverse, Linearisation
+from unsoftmax.solvers.least_squares.joint_refinement import Inverse, Linearisation
 
 __all__ = ["DirectionFit"]
 

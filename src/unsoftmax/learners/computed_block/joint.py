@@ -14,7 +14,7 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.models import EncoderBlock
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread, refine
 
 __all__ = ["FittedBlock", "fit_block"]
 

@@ -15,8 +15,8 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.held_parameters import Held
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.held_parameters import Held
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["RowFit", "row_state"]
 

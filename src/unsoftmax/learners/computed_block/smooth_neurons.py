@@ -17,7 +17,7 @@ from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.outer_layer import Layers
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import LeastSquares, Refined, RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import LeastSquares, Refined, RefinementOptions, refine
 
 __all__ = [
     "ACTIVATIONS",

@@ -15,7 +15,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["told_apart"]
 

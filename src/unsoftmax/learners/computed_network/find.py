@@ -16,8 +16,8 @@ from unsoftmax.learners.computed_network.neurons import RADII, Neurons
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.held_parameters import Held
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.held_parameters import Held
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["FittedNetwork", "find_network"]
 

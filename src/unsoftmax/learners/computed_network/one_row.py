@@ -13,9 +13,9 @@ from unsoftmax.learners.computed_block.asking import local_rounding, stored_sequ
 from unsoftmax.learners.computed_network.find import FittedNetwork, find_network
 from unsoftmax.ledger import Asker
 from unsoftmax.models import Network, ReluNetwork
-from unsoftmax.models.canonical_network import CanonicalNetwork
+from unsoftmax.models.networks.canonical_network import CanonicalNetwork
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
 __all__ = ["EXPLAINED", "OneRowNetwork", "learn_one_row"]
 

@@ -16,10 +16,10 @@ from unsoftmax.learners.computed_transformer.attention_fit import Attention, Att
 from unsoftmax.learners.computed_transformer.start import find_attention
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.models import ReluNetwork, Transformer
-from unsoftmax.models.canonical_network import CanonicalNetwork
+from unsoftmax.models.networks.canonical_network import CanonicalNetwork
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.held_parameters import Held
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.held_parameters import Held
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["FittedAttention", "fit_attention"]
 

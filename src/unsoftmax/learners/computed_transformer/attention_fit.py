@@ -11,8 +11,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.models.base import softmax
-from unsoftmax.models.canonical_network import CanonicalNetwork
-from unsoftmax.solvers.joint_refinement import DenseJacobian
+from unsoftmax.models.networks.canonical_network import CanonicalNetwork
+from unsoftmax.solvers.least_squares.joint_refinement import DenseJacobian
 
 __all__ = ["Attention", "AttentionFit"]
 

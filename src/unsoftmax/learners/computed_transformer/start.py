@@ -14,7 +14,7 @@ from unsoftmax.arrays import Array, logit
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.computed_transformer.attention_fit import Attention
 from unsoftmax.learners.encoder_block.asking import AsksSequences
-from unsoftmax.models.canonical_network import CanonicalNetwork
+from unsoftmax.models.networks.canonical_network import CanonicalNetwork
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Pairs", "find_attention"]

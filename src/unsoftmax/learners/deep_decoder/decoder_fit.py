@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_decoder.decoder_pass import DecoderPass
 from unsoftmax.models.language_model import Attention, DecoderLayer
-from unsoftmax.solvers.joint_refinement import DenseJacobian
+from unsoftmax.solvers.least_squares.joint_refinement import DenseJacobian
 
 __all__ = ["DecoderFit", "DecoderState"]
 

@@ -26,7 +26,7 @@ from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwor
 from unsoftmax.models.language_model.distance import attention_distance
 from unsoftmax.models.parts import RMSNorm
 from unsoftmax.outcomes import BudgetSpent, Status, Stop, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["learn_deep_decoder", "may_be_deeper"]
 

@@ -18,8 +18,8 @@ from unsoftmax.solvers.deep_stack.neurons import (
     beside,
     without_trifles,
 )
-from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.factored_jacobian import FactoredJacobian, Factors
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["refine_collapsed"]
 

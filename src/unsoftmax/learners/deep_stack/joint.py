@@ -16,7 +16,7 @@ from unsoftmax.meters.language_model.prompts import unit_rows
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork
 from unsoftmax.models.parts import GELU, GELU_TANH
 from unsoftmax.models.residual_stack import ResidualStack
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread, refine
 
 __all__ = ["FoundStack", "refine_stack", "rough_eps"]
 

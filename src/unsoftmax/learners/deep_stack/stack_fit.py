@@ -12,7 +12,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.deep_stack.stack_state import LayerState, StackState
 from unsoftmax.learners.deep_stack.sublayer_slopes import before_norm, network_slope, normed
 from unsoftmax.models.language_model.parts import FeedForward
-from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
+from unsoftmax.solvers.least_squares.factored_jacobian import FactoredJacobian, Factors
 
 __all__ = ["StackFit", "least_streams", "network_blocks", "streams_of"]
 

@@ -10,7 +10,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.forward_pass import forward_pass
 from unsoftmax.learners.encoder_block.jacobian import BlockJacobian, Group, GroupJacobian, PooledJacobian
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
-from unsoftmax.solvers.joint_refinement import Linearisation
+from unsoftmax.solvers.least_squares.joint_refinement import Linearisation
 
 __all__ = ["BlockFit", "Sequences"]
 

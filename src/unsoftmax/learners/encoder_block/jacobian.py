@@ -13,7 +13,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.factors import Factor, Means, block_factors, cross, kronecker_inverse
 from unsoftmax.learners.encoder_block.forward_pass import Pass
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
-from unsoftmax.solvers.joint_refinement import Inverse
+from unsoftmax.solvers.least_squares.joint_refinement import Inverse
 
 __all__ = ["BlockJacobian", "Group", "GroupJacobian", "PooledJacobian"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.vector_answers.unmix_by_copies import common_vectors
-from unsoftmax.solvers.joint_refinement import DenseJacobian, RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import DenseJacobian, RefinementOptions, refine
 
 __all__ = ["coefficients", "lift_means"]
 

@@ -22,7 +22,7 @@ from unsoftmax.learners.encoder_block.responses import DirectionResponses
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_factors
 from unsoftmax.learners.encoder_block.tokens import FreeTokens
 from unsoftmax.models.parts import GELU
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["direction_responses", "find_post_norm"]
 

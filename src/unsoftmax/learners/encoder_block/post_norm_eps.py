@@ -18,8 +18,8 @@ from unsoftmax.learners.encoder_block.post_norm_network import Middle
 from unsoftmax.learners.encoder_block.post_norm_rows import PostNormRows
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.held_parameters import Held
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.held_parameters import Held
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["single_rows", "with_hidden_eps"]
 

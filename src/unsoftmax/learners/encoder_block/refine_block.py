@@ -14,7 +14,7 @@ from unsoftmax.learners.encoder_block.forward_pass import forward_pass
 from unsoftmax.learners.encoder_block.post_norm_eps import single_rows, with_hidden_eps
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["hardly_shows", "parameter_error", "refine_block", "rows_that_tell"]
 

@@ -16,10 +16,10 @@ from unsoftmax.learners.smooth_network.hessians import HessianTable, measure_hes
 from unsoftmax.learners.smooth_network.network_fit import FoundNetwork
 from unsoftmax.learners.smooth_network.profiles import Profiles, choose_activation
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, products
-from unsoftmax.models.gated_network import GatedNetwork
+from unsoftmax.models.networks.gated_network import GatedNetwork
 from unsoftmax.models.parts import GELU, GELU_TANH, SIGMOID, SILU, TANH, Activation
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["GATE_TEST", "find_gated_network"]
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.smooth_network.network_fit import ProjectedJacobian
-from unsoftmax.models.gated_network import GatedNetwork
+from unsoftmax.models.networks.gated_network import GatedNetwork
 from unsoftmax.models.parts import Activation
-from unsoftmax.solvers.joint_refinement import Linearisation
+from unsoftmax.solvers.least_squares.joint_refinement import Linearisation
 
 __all__ = ["GatedFit"]
 

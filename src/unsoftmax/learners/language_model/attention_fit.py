@@ -13,7 +13,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.learners.language_model.attention_metric import AttentionMetric
 from unsoftmax.learners.language_model.attention_pass import AttentionPass, AttentionState, Prompted
-from unsoftmax.solvers.joint_refinement import DenseJacobian, Linearisation, Products
+from unsoftmax.solvers.least_squares.joint_refinement import DenseJacobian, Linearisation, Products
 
 __all__ = ["DENSE", "AttentionFit"]
 

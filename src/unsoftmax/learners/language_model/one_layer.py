@@ -32,7 +32,7 @@ from unsoftmax.models.language_model import Attention, DecoderLayer, LanguageMod
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
 from unsoftmax.models.parts import RMSNorm
 from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Test, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["LanguageModelFindings", "learn_language_model"]
 

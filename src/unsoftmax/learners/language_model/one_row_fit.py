@@ -19,7 +19,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.models.parts import SILU, Activation
-from unsoftmax.solvers.joint_refinement import Products
+from unsoftmax.solvers.least_squares.joint_refinement import Products
 
 __all__ = ["OneRowFit", "OneRowState", "states_of_rows"]
 

@@ -17,7 +17,7 @@ from unsoftmax.arrays import EPS, Array
 from unsoftmax.learners.encoder_block.factors import Factor, block_factors, cross, kronecker_inverse
 from unsoftmax.learners.encoder_block.forward_pass import Pass, forward_pass
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
-from unsoftmax.solvers.joint_refinement import DenseJacobian, Inverse, Linearisation
+from unsoftmax.solvers.least_squares.joint_refinement import DenseJacobian, Inverse, Linearisation
 
 __all__ = ["Answered", "LastPositionFit", "PlainFit", "PlainState"]
 

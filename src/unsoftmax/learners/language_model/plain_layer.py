@@ -30,7 +30,7 @@ from unsoftmax.models.language_model import (
     LearnedPositions,
 )
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test, Unresolved
-from unsoftmax.solvers.joint_refinement import LeastSquares, RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import LeastSquares, RefinementOptions, refine
 
 __all__ = ["PlainLayer"]
 

@@ -18,7 +18,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.language_model.attention_fit import AttentionFit
 from unsoftmax.learners.language_model.attention_pass import AttentionState
 from unsoftmax.models.language_model import Attention, Rotary
-from unsoftmax.solvers.joint_refinement import (
+from unsoftmax.solvers.least_squares.joint_refinement import (
     DenseJacobian,
     Inverse,
     Linearisation,

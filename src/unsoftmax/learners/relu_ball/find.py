@@ -12,10 +12,10 @@ from unsoftmax.learners.relu_ball.chords import find_kinks
 from unsoftmax.learners.relu_ball.crossed_neurons import Chord, Crossed
 from unsoftmax.learners.smooth_network.asks import Asks, CountedAsks
 from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit, fit_network
-from unsoftmax.models.network import Network
+from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions
 
 __all__ = ["KINK_TEST", "find_relu_network"]
 

@@ -18,7 +18,7 @@ from unsoftmax.ledger import Asker
 from unsoftmax.models import CanonicalNetwork, Network
 from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["VectorReluLearner"]
 

@@ -16,7 +16,7 @@ from unsoftmax.learners.several_heads.head_switches import Circle, draw_circle, 
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_patterns, fit_heads, follow_heads
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.solvers.joint_heads import JointHeads, joint_step, joint_uncertainty
+from unsoftmax.solvers.head_fits.joint_heads import JointHeads, joint_step, joint_uncertainty
 
 __all__ = [
     "MOST_UNKNOWNS",

@@ -21,7 +21,7 @@ from unsoftmax.meters.several_heads.isolating_pairs import (
     switching_pairs,
 )
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_heads import JointHeads, scale_step
+from unsoftmax.solvers.head_fits.joint_heads import JointHeads, scale_step
 
 __all__ = [
     "correct_directions",

@@ -17,7 +17,7 @@ from unsoftmax.learners.several_heads.attempt import Restart
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.solvers.many_small_fits import fit_many
+from unsoftmax.solvers.least_squares.many_small_fits import fit_many
 
 __all__ = ["heads_of_one_column"]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.meters.several_heads.excess_answers import Responses
-from unsoftmax.solvers.joint_heads import JointHeads, matrix_step
+from unsoftmax.solvers.head_fits.joint_heads import JointHeads, matrix_step
 
 __all__ = ["MOST_ENTRIES", "approach"]
 

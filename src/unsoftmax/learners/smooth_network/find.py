@@ -20,10 +20,10 @@ from unsoftmax.learners.smooth_network.hessians import (
 from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit, fit_network
 from unsoftmax.learners.smooth_network.profiles import CANDIDATES, Profiles, rank_activations
 from unsoftmax.learners.smooth_network.rank_one import as_vectors, find_rank_one, products
-from unsoftmax.models.network import Network
+from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts import Activation
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers.joint_refinement import RefinementOptions
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions
 
 __all__ = ["find_network"]
 

@@ -21,7 +21,7 @@ from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkF
 from unsoftmax.ledger import Asker
 from unsoftmax.models import GatedNetwork, Network
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.joint_refinement import LeastSquares, RefinementOptions, likely_errors
+from unsoftmax.solvers.least_squares.joint_refinement import LeastSquares, RefinementOptions, likely_errors
 
 __all__ = ["GatedNetworkLearner", "SmoothNetworkLearner"]
 

@@ -9,10 +9,10 @@ from typing import Generic, Self, TypeVar
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
-from unsoftmax.models.network import Network
+from unsoftmax.models.networks.network import Network
+from unsoftmax.models.networks.row_network import RowNetwork
 from unsoftmax.models.parts import Activation
-from unsoftmax.models.row_network import RowNetwork
-from unsoftmax.solvers.joint_refinement import Inverse, Linearisation, RefinementOptions, refine
+from unsoftmax.solvers.least_squares.joint_refinement import Inverse, Linearisation, RefinementOptions, refine
 
 __all__ = ["FoundNetwork", "NetworkFit", "ProjectedJacobian", "fit_network"]
 

@@ -9,8 +9,8 @@ import numpy as np
 from unsoftmax.late_scipy import cho_factor, cho_solve
 from unsoftmax.learners.tokens.books import RecordedBooks
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
-from unsoftmax.solvers.joint_refinement import RefinementOptions, Spread
-from unsoftmax.solvers.token_refinement import TOKEN_OPTIONS, TokenFit, TokenState
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
+from unsoftmax.solvers.tokens.token_refinement import TOKEN_OPTIONS, TokenFit, TokenState
 
 __all__ = ["FittedErrors", "fitted_errors", "vector_values"]
 

@@ -11,9 +11,9 @@ from unsoftmax.learners.tokens.books import RecordedBooks
 from unsoftmax.learners.tokens.joint_errors import fitted_errors
 from unsoftmax.meters.tokens import PairRequest, TokenPairMeter
 from unsoftmax.models import TokenHead, TokenHeads
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
-from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_refinement import TokenFit
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.tokens.token_answers import FlatSequences
+from unsoftmax.solvers.tokens.token_refinement import TokenFit
 
 __all__ = ["Oversampled", "can_oversample", "oversample"]
 

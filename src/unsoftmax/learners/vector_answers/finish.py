@@ -8,7 +8,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.vector_answers.row_answers import VectorResponses
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.joint_vector_heads import JointVectorHeads, VectorStep, vector_step
+from unsoftmax.solvers.head_fits.joint_vector_heads import JointVectorHeads, VectorStep, vector_step
 
 __all__ = ["MOST_UNKNOWNS", "finish_together", "fresh_step", "pairs_to_finish"]
 

@@ -13,6 +13,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
 from unsoftmax.models.base import as_batch, check_finite
+from unsoftmax.models.files.layered import LayeredModel
 from unsoftmax.models.language_model.canonical import (
     all_layer_norms,
     canonical_layer,
@@ -36,7 +37,6 @@ from unsoftmax.models.language_model.parts import (
     Positions,
     Rotary,
 )
-from unsoftmax.models.layered import LayeredModel
 from unsoftmax.models.parts import Norm, RMSNorm
 
 __all__ = ["LanguageModel"]

@@ -15,11 +15,11 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
-from unsoftmax.models.files import read_json_object, replace_file
+from unsoftmax.models.files.tensor_files import read_tensors
+from unsoftmax.models.files.whole_files import read_json_object, replace_file
 from unsoftmax.models.language_model import gpt2_format, llama_format
 from unsoftmax.models.language_model.model import LanguageModel
 from unsoftmax.models.language_model.parts import LearnedPositions, Rotary
-from unsoftmax.models.tensor_files import read_tensors
 
 __all__ = ["read_model", "write_folder"]
 

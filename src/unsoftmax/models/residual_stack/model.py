@@ -13,6 +13,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.late_scipy import linear_sum_assignment
 from unsoftmax.models.base import as_batch
+from unsoftmax.models.files.layered import LayeredModel
 from unsoftmax.models.language_model.canonical import (
     all_layer_norms,
     canonical_network,
@@ -22,9 +23,8 @@ from unsoftmax.models.language_model.canonical import (
 from unsoftmax.models.language_model.distance import network_distance, relative
 from unsoftmax.models.language_model.files import network_from, network_tensors, norm_from, norm_tensors
 from unsoftmax.models.language_model.parts import FeedForward, GatedNetwork, Network
-from unsoftmax.models.layered import LayeredModel
+from unsoftmax.models.networks.row_network import leading_sign
 from unsoftmax.models.parts import RELU, LayerNorm, Norm
-from unsoftmax.models.row_network import leading_sign
 
 __all__ = ["ResidualStack", "StackLayer"]
 

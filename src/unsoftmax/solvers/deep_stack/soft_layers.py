@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from unsoftmax.arrays import Array, rms
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.deep_stack.neurons import Collapsed, beside
-from unsoftmax.solvers.factored_jacobian import FactoredJacobian, Factors
-from unsoftmax.solvers.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.factored_jacobian import FactoredJacobian, Factors
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["SoftLayers", "separate_layers"]
 

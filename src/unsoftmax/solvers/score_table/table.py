@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import PairReader, TokenPairMeter
-from unsoftmax.models.rivals import rivals
+from unsoftmax.models.tokens.rivals import rivals
 from unsoftmax.solvers.score_table.cross import Cross
 
 __all__ = ["Table"]

@@ -16,8 +16,8 @@ from unsoftmax.learners.tokens.positions.places import learn_places
 from unsoftmax.learners.tokens.positions.second_place import find_second_place
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads, TokenPositions
-from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_refinement import LAST_STEPS, TokenFit, refine_tokens
+from unsoftmax.solvers.tokens.token_answers import FlatSequences
+from unsoftmax.solvers.tokens.token_refinement import LAST_STEPS, TokenFit, refine_tokens
 
 __all__ = ["PositionedHead"]
 

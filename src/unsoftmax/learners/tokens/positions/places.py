@@ -14,7 +14,7 @@ from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenPositions
 from unsoftmax.models.base import softmax
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers.many_small_fits import fit_many
+from unsoftmax.solvers.least_squares.many_small_fits import fit_many
 
 __all__ = ["learn_places"]
 

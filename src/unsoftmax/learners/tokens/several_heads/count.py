@@ -10,7 +10,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.tokens.checks import MIXING_TEST
 from unsoftmax.meters.tokens import CopyPatterns, TokenSequences
 from unsoftmax.outcomes import OutsideClass, Unresolved
-from unsoftmax.solvers.sums_of_sigmoids import Sigmoids, fit_free_weights
+from unsoftmax.solvers.tokens.sums_of_sigmoids import Sigmoids, fit_free_weights
 
 __all__ = ["HeadCount", "count_heads"]
 

@@ -8,8 +8,8 @@ from unsoftmax.arrays import Array, Ids
 from unsoftmax.learners.tokens.several_heads.scores import HeadScores
 from unsoftmax.models import TokenHead
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.token_answers import FlatSequences
-from unsoftmax.solvers.token_refinement import TokenFit, refine_tokens
+from unsoftmax.solvers.tokens.token_answers import FlatSequences
+from unsoftmax.solvers.tokens.token_refinement import TokenFit, refine_tokens
 
 __all__ = ["fit_jointly", "fitted_answers", "heads_of"]
 

@@ -20,7 +20,7 @@ from unsoftmax.learners.tokens.several_heads.values import learn_values, repair_
 from unsoftmax.meters.tokens import TokenSequences
 from unsoftmax.models import TokenHead, TokenHeads
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.token_refinement import LAST_STEPS, TokenFit, TokenState, refine_tokens
+from unsoftmax.solvers.tokens.token_refinement import LAST_STEPS, TokenFit, TokenState, refine_tokens
 
 __all__ = ["SeveralTokenHeads"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, Ids, expit
-from unsoftmax.solvers.many_small_fits import ManyFits, fit_many
-from unsoftmax.solvers.sums_of_sigmoids import fit_known_weights
+from unsoftmax.solvers.least_squares.many_small_fits import ManyFits, fit_many
+from unsoftmax.solvers.tokens.sums_of_sigmoids import fit_known_weights
 
 __all__ = ["LinearScores"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array, Ids
 from unsoftmax.meters.tokens import CopyPatterns, Mask, TokenSequences
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.sums_of_sigmoids import Sigmoids, fit_free_weights, fit_known_weights
+from unsoftmax.solvers.tokens.sums_of_sigmoids import Sigmoids, fit_free_weights, fit_known_weights
 
 __all__ = ["HeadPairs", "Ordered"]
 

@@ -10,7 +10,7 @@ from unsoftmax.arrays import Array, Ids
 from unsoftmax.learners.tokens.several_heads.pairs import HeadPairs, Ordered
 from unsoftmax.meters.tokens import Mask
 from unsoftmax.outcomes import Unresolved
-from unsoftmax.solvers.sums_of_sigmoids import Sigmoids
+from unsoftmax.solvers.tokens.sums_of_sigmoids import Sigmoids
 
 __all__ = ["HeadValues", "learn_values", "repair_values"]
 

@@ -1,0 +1,1 @@
+"""Model files: what is written, and what is asked before anything of a file is read."""

@@ -1,0 +1,1 @@
+"""Two-layer networks of single rows, their canonical forms and distances."""

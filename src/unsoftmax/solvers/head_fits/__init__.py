@@ -1,0 +1,1 @@
+"""Several heads fitted to answers, all parameters at once."""

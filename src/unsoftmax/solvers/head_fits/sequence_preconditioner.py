@@ -1,0 +1,138 @@
+"""An approximate inverse of JᵀJ for heads with vector answers: coupled over all heads, even over the rows.
+
+JᵀJ of every factor is nearly a Kronecker product. Its side of heads and ranks is kept in full (heads share
+outputs, so they are not independent), its side of rows as a diagonal, because the rows asked are isotropic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from unsoftmax.arrays import Array
+from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
+from unsoftmax.solvers.least_squares.joint_refinement import Inverse
+
+__all__ = ["HeadsPreconditioner", "Probed"]
+
+_RIDGE = 1e-5  # relative: what the Kronecker form leaves out makes smaller eigenvalues meaningless
+
+
+@dataclass(frozen=True)
+class Probed:
+    """Sequences at one state. pulls: gradients of random combinations of the weighted answers in K_hᵀ Q_h
+    [x_N; 1].
+    """
+
+    asking: Array
+    queries: Array
+    mixed: Array
+    shown: Array
+    pulls: Array
+    weights: Array
+
+
+@dataclass(frozen=True)
+class HeadsPreconditioner:
+    """Sums over sequences. keys, queries, shown: (Hr, Hr) of K_h p, Q_h [x_N; 1], U_h z; pulls, mixed:
+    (H, H) of p and z, a coordinate; asking: squares of the coordinates of [x_N; 1].
+    """
+
+    heads: VectorHeads
+    keys: Array
+    queries: Array
+    shown: Array
+    pulls: Array
+    mixed: Array
+    asking: Array
+    mass: float
+
+    @classmethod
+    def empty(cls, heads: VectorHeads) -> Self:
+        H, n, s = heads.heads, heads.K.shape[0] * heads.K.shape[1], heads.U.shape[0] * heads.U.shape[1]
+        keys, queries, shown, pulls, mixed = (np.zeros((size, size)) for size in (n, n, s, H, H))
+        return cls(heads, keys, queries, shown, pulls, mixed, asking=np.zeros(heads.width + 1), mass=0.0)
+
+    def with_more(self, probed: Probed) -> Self:
+        """With the sums over more sequences."""
+        heads, count, d = self.heads, len(probed.asking), self.heads.width
+        w = probed.weights[:, None]
+        keys = np.matmul(probed.pulls.swapaxes(0, 1), heads.K.transpose(0, 2, 1)).swapaxes(0, 1)
+        queries = probed.queries.reshape(count, -1) * w
+        shown = probed.shown.reshape(count, -1) * w
+        pulls = probed.pulls.swapaxes(0, 1).reshape(heads.heads, -1)
+        mixed = (probed.mixed * w[:, :, None]).swapaxes(0, 1).reshape(heads.heads, -1)
+        return replace(
+            self,
+            keys=self.keys + _squares(keys.reshape(count, -1)),
+            queries=self.queries + _squares(queries),
+            shown=self.shown + _squares(shown),
+            pulls=self.pulls + _squares(pulls.T) / d,
+            mixed=self.mixed + _squares(mixed.T) / d,
+            asking=self.asking + ((probed.asking * w) ** 2).sum(axis=0),
+            mass=self.mass + float((w.astype(np.float64) ** 2).sum()),
+        )
+
+    def _sides(self) -> tuple[Array, Array, Array, Array]:
+        """JᵀJ on the side of heads and ranks of K, Q, U, T."""
+        r, s = self.heads.K.shape[1], self.heads.U.shape[1]
+        T = self.heads.T.reshape(-1, self.heads.outputs).astype(np.float64)
+        mass = max(self.mass, 1e-300)
+        return (
+            self.queries * np.kron(self.pulls / mass, np.ones((r, r))),
+            self.keys / mass,
+            (T @ T.T) * np.kron(self.mixed, np.ones((s, s))),
+            self.shown,
+        )
+
+    def diagonal(self) -> Array:
+        """Of JᵀJ, nearly."""
+        K, Q, U, T = (np.diag(side) for side in self._sides())
+        H, d, m = self.heads.heads, self.heads.width, self.heads.outputs
+
+        def spread(side: Array, columns: Array) -> Array:
+            return np.outer(side, columns).reshape(H, -1, len(columns))
+
+        ones = np.ones(d)
+        return self.heads.joined(
+            spread(K, ones),
+            spread(Q, self.asking),
+            spread(U, ones),
+            spread(T, np.ones(m)),
+            np.full(m, self.mass),
+        )
+
+    def inverse(self, damping: float) -> Inverse:
+        """damping: relative, as it is added to JᵀJ."""
+        heads, H = self.heads, self.heads.heads
+        inverses = [_inverse(side, damping) for side in self._sides()]
+        asking = self.asking + (_RIDGE + damping) * self.asking.max()
+
+        def apply(vector: Array) -> Array:
+            *tensors, c = heads.split(vector)
+            found = [
+                (inverse @ tensor.reshape(len(inverse), -1)).reshape(H, -1, tensor.shape[2])
+                for inverse, tensor in zip(inverses, tensors, strict=True)
+            ]
+            return heads.joined(
+                found[0], found[1] / asking, found[2], found[3], c / (self.mass * (1.0 + damping))
+            )
+
+        return apply
+
+
+def _squares(rows: Array) -> Array:
+    rows = rows.astype(np.float64, copy=False)
+    return np.asarray(rows.T @ rows)
+
+
+def _inverse(side: Array, damping: float) -> Array:
+    """Of the symmetric part, damped relative to its diagonal; rows of zeros beyond a rank stay zero."""
+    strength = np.diag(side)
+    used = strength > 1e-12 * strength.max(initial=0.0)
+    scale = np.where(used, 1.0 / np.sqrt(np.where(used, strength, 1.0)), 0.0)
+    values, vectors = np.linalg.eigh((side + side.T) / 2 * scale[:, None] * scale)
+    found = vectors / (np.maximum(values, 0.0) + _RIDGE + damping) @ vectors.T
+    return np.asarray(found * scale[:, None] * scale)

@@ -1,0 +1,1 @@
+"""Nonlinear least squares: problems that linearise themselves, and their joint refinement."""

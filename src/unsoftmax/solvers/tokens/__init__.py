@@ -1,0 +1,1 @@
+"""Scores and values of tokens from answers to sequences of ids."""
