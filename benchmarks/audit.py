@@ -17,7 +17,7 @@ from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
 
 import unsoftmax
-from unsoftmax.audit.defend import errors_of
+from unsoftmax.audit.defences.defend import errors_of
 from unsoftmax.audit.pipeline import Audit, audit_target
 from unsoftmax.models import Model
 from unsoftmax.recovery.result import Result

@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 import unsoftmax
-from unsoftmax.audit.defence_table import DefenceRow
+from unsoftmax.audit.defences.table import DefenceRow
 
 HEADS = (
     "",

@@ -26,8 +26,8 @@ _HOMES = {
     "Claim": "learners",
     "Clipped": "oracles",
     "Cost": "recovery.plan",
-    "Defence": "audit.defences",
-    "Defences": "audit.defence_table",
+    "Defence": "audit.defences.wrappers",
+    "Defences": "audit.defences.table",
     "Equivalence": "models",
     "Family": "families",
     "Finding": "answers",
@@ -89,13 +89,13 @@ _HOMES = {
     "VectorOutputsLearner": "learners.vector_answers",
     "WithinTolerance": "oracles",
     "appendix_c": "learners.paper.appendix_c",
-    "as_oracle": "recovery.targets",
+    "as_oracle": "recovery.inputs.targets",
     "audit_target": "audit.pipeline",
     "check": "recovery.check",
     "clipped": "learners.one_head.clipped",
-    "defend": "audit.defend",
+    "defend": "audit.defences.defend",
     "equivalent": "models",
-    "find_vocabulary": "recovery.vocabulary",
+    "find_vocabulary": "recovery.inputs.vocabulary",
     "fit": "recovery.fit",
     "from_labels": "learners.one_head.labels",
     "from_torch": "models",
@@ -133,9 +133,9 @@ if TYPE_CHECKING:  # the same names again, for type checkers
 
     from unsoftmax.answers import Finding as Finding
     from unsoftmax.answers import identify as identify
-    from unsoftmax.audit.defence_table import Defences as Defences
-    from unsoftmax.audit.defences import Defence as Defence
-    from unsoftmax.audit.defend import defend as defend
+    from unsoftmax.audit.defences.defend import defend as defend
+    from unsoftmax.audit.defences.table import Defences as Defences
+    from unsoftmax.audit.defences.wrappers import Defence as Defence
     from unsoftmax.audit.pipeline import Audit as Audit
     from unsoftmax.audit.pipeline import audit_target as audit_target
     from unsoftmax.audit.report import write_report as write_report
@@ -233,14 +233,14 @@ if TYPE_CHECKING:  # the same names again, for type checkers
     from unsoftmax.recovery.check import Check as Check
     from unsoftmax.recovery.check import check as check
     from unsoftmax.recovery.fit import fit as fit
+    from unsoftmax.recovery.inputs.targets import as_oracle as as_oracle
+    from unsoftmax.recovery.inputs.vocabulary import find_vocabulary as find_vocabulary
     from unsoftmax.recovery.network import recover_network as recover_network
     from unsoftmax.recovery.plan import Cost as Cost
     from unsoftmax.recovery.plan import Plan as Plan
     from unsoftmax.recovery.plan import plan as plan
     from unsoftmax.recovery.recover import recover as recover
     from unsoftmax.recovery.result import Result as Result
-    from unsoftmax.recovery.targets import as_oracle as as_oracle
-    from unsoftmax.recovery.vocabulary import find_vocabulary as find_vocabulary
     from unsoftmax.solvers import Solution as Solution
     from unsoftmax.solvers import Solver as Solver
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax.audit.defence_table import DefenceRow, Defences
-from unsoftmax.audit.defences import Defence
+from unsoftmax.audit.defences.table import DefenceRow, Defences
+from unsoftmax.audit.defences.wrappers import Defence
 
 HEAD = unsoftmax.random_single_head(16, seed=0)
 

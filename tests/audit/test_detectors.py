@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from unsoftmax.audit.defence_table import DefenceRow, Defences
-from unsoftmax.audit.defences import honest_sequences
-from unsoftmax.audit.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
-from unsoftmax.audit.similar_neurons import with_similar_neurons
+from unsoftmax.audit.defences.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
+from unsoftmax.audit.defences.similar_neurons import with_similar_neurons
+from unsoftmax.audit.defences.table import DefenceRow, Defences
+from unsoftmax.audit.defences.wrappers import honest_sequences
 
 HEAD = unsoftmax.random_single_head(4, seed=0)
 DETECTORS = {"prada": Prada, "structured": StructuredRows}

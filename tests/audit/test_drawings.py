@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unsoftmax.audit.defend import defend
+from unsoftmax.audit.defences.defend import defend
 from unsoftmax.audit.drawings.figures import _numbers, draw_curve, draw_defences, draw_phases
 from unsoftmax.audit.drawings.labels import Box, place_labels
 from unsoftmax.models import random_residual_stack

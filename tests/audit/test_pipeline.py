@@ -12,7 +12,7 @@ import torch
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
-from unsoftmax.audit.defences import LimitedLength
+from unsoftmax.audit.defences.wrappers import LimitedLength
 from unsoftmax.audit.facts import facts_of
 from unsoftmax.audit.planning import AuditPlan
 from unsoftmax.audit.report import render

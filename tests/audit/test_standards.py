@@ -15,7 +15,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 import unsoftmax
 from tests.audit.sarif_schema import SARIF
 from unsoftmax.audit.policy import Policy
-from unsoftmax.audit.standards import entries_for
+from unsoftmax.audit.standards.taxonomies import entries_for
 
 CASES: dict[str, tuple[Any, dict[str, Any]]] = {
     "recovered": ("demo:single-head?d=4&r=2", {"price_per_thousand": 2.0, "currency": "EUR"}),
@@ -47,7 +47,7 @@ def test_files_for_other_tools_pass_their_schemas(
 
 def test_the_transcribed_schema_refuses_what_the_standard_refuses(audits: dict[str, unsoftmax.Audit]) -> None:
     from unsoftmax.audit.facts import facts_of
-    from unsoftmax.audit.sarif import sarif_of
+    from unsoftmax.audit.standards.sarif import sarif_of
 
     done = audits["recovered"]
     checker = jsonschema.Draft202012Validator(SARIF)

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unsoftmax.cli.app import app
-from unsoftmax.cli.schema import _Command
+from unsoftmax.cli.commands.schema import _Command
 from unsoftmax.schemas import COMMANDS, schema_of
 
 HEAD = "demo:single-head?d=3&r=1"

@@ -10,7 +10,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.meters.several_heads.isolated_head import IsolatedHeadMeter
 from unsoftmax.meters.several_heads.isolating_rows import Isolation
 from unsoftmax.meters.several_heads.other_heads import SaturatedBackground
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.solvers import Columns, RangeFinder
 
 

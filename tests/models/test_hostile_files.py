@@ -11,7 +11,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax.errors import UsageError
-from unsoftmax.recovery.known_rows import read_embeddings
+from unsoftmax.recovery.inputs.known_rows import read_embeddings
 
 NAME = "model.embed_tokens.weight"
 

@@ -12,9 +12,9 @@ import numpy as np
 from unsoftmax import __version__
 from unsoftmax.answers import Labels, Subject
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.audit.endpoint_settings import settings_of
+from unsoftmax.audit.defences.endpoint_settings import settings_of
 from unsoftmax.audit.pipeline import Audit
-from unsoftmax.audit.standards import entries_for
+from unsoftmax.audit.standards.taxonomies import entries_for
 from unsoftmax.families import Family
 from unsoftmax.learners import Assumption, Claim
 from unsoftmax.models import SingleHead

@@ -17,9 +17,9 @@ from unsoftmax.audit.drawings.figures import (
     draw_spectra,
 )
 from unsoftmax.audit.facts import facts_of
-from unsoftmax.audit.ml_bom import ml_bom_of
 from unsoftmax.audit.pipeline import Audit
-from unsoftmax.audit.sarif import sarif_of
+from unsoftmax.audit.standards.ml_bom import ml_bom_of
+from unsoftmax.audit.standards.sarif import sarif_of
 from unsoftmax.models.heads import heads_of
 
 if TYPE_CHECKING:

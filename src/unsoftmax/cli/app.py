@@ -11,20 +11,20 @@ from typing import Annotated
 import typer
 
 from unsoftmax import __version__
-from unsoftmax.cli.audit import audit
-from unsoftmax.cli.check import check
-from unsoftmax.cli.compare import compare
-from unsoftmax.cli.defend import defend
-from unsoftmax.cli.demo import demo
+from unsoftmax.cli.commands.audit import audit
+from unsoftmax.cli.commands.check import check
+from unsoftmax.cli.commands.compare import compare
+from unsoftmax.cli.commands.defend import defend
+from unsoftmax.cli.commands.demo import demo
+from unsoftmax.cli.commands.ledger import ledger_app
+from unsoftmax.cli.commands.plan import plan
+from unsoftmax.cli.commands.recover import recover
+from unsoftmax.cli.commands.reproduce import reproduce
+from unsoftmax.cli.commands.schema import schema
+from unsoftmax.cli.commands.serve import serve
+from unsoftmax.cli.commands.sweep import sweep
 from unsoftmax.cli.failures import failure_of
-from unsoftmax.cli.ledger import ledger_app
 from unsoftmax.cli.output import say
-from unsoftmax.cli.plan import plan
-from unsoftmax.cli.recover import recover
-from unsoftmax.cli.reproduce import reproduce
-from unsoftmax.cli.schema import schema
-from unsoftmax.cli.serve import serve
-from unsoftmax.cli.sweep import sweep
 
 __all__ = ["app", "run"]
 

@@ -22,7 +22,7 @@ def opened(target: str, servers: Servers, outputs: int | None = None) -> Iterato
     before, wherever the target's own code went.
     """
     from unsoftmax.oracles.time_limit import TimeLimited
-    from unsoftmax.recovery.targets import as_oracle
+    from unsoftmax.recovery.inputs.targets import as_oracle
 
     here = _working_directory()
     http = servers.http()

@@ -38,7 +38,7 @@ def model_behind(target: str, asking: Asking, ledger: Path | None) -> Behind:
     """The target's own model where its file is at hand, else the one recovered from it."""
     import unsoftmax
     from unsoftmax.answers import Labels
-    from unsoftmax.audit.defend import model_of
+    from unsoftmax.audit.defences.defend import model_of
 
     if holds_model(target):
         model = model_of(target)

@@ -14,7 +14,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.lab.workers import Crew, first_done
 from unsoftmax.oracles import Oracle, OracleSpec, checked_answers, identity, retries_of
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["SharedOracle"]
 

@@ -106,7 +106,7 @@ def _serve(target: str) -> None:
     os.dup2(2, 1)
     questions = sys.stdin.buffer
     from unsoftmax.errors import UnsoftmaxError
-    from unsoftmax.recovery.targets import as_oracle
+    from unsoftmax.recovery.inputs.targets import as_oracle
 
     oracle = as_oracle(target)
     width, outputs = (-1 if part is None else part for part in (oracle.spec.width, oracle.spec.outputs))

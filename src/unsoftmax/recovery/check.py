@@ -24,10 +24,10 @@ from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.moderate_rows import moderate_rows
 from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
 from unsoftmax.recovery.plan import plan_for
-from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.recovery.tokens import LONGEST
 
 __all__ = ["Check", "check"]

@@ -12,9 +12,9 @@ from unsoftmax.learners.smooth_network.any_network import NetworkLearner
 from unsoftmax.ledger import Progress
 from unsoftmax.models import GatedNetwork, Network, ReluNetwork
 from unsoftmax.oracles import FunctionOracle, OracleSpec
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["recover_network", "rows_oracle"]
 

@@ -10,7 +10,7 @@ from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner, Size
 from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["Cost", "Plan", "plan", "plan_for", "usual_size"]
 

@@ -22,15 +22,15 @@ from unsoftmax.oracles.logits import Logits
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
-from unsoftmax.recovery.known_rows import read_embeddings
+from unsoftmax.recovery.inputs.known_rows import read_embeddings
+from unsoftmax.recovery.inputs.own_ids import checked_id_sequences
+from unsoftmax.recovery.inputs.own_sequences import checked_sequences
+from unsoftmax.recovery.inputs.targets import as_oracle
+from unsoftmax.recovery.inputs.token_targets import with_vocabulary
+from unsoftmax.recovery.inputs.vocabulary import vocabulary_of
 from unsoftmax.recovery.moderate_rows import ModerateRows, moderate_rows
-from unsoftmax.recovery.own_ids import checked_id_sequences
-from unsoftmax.recovery.own_sequences import checked_sequences
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
-from unsoftmax.recovery.targets import as_oracle
-from unsoftmax.recovery.token_targets import with_vocabulary
-from unsoftmax.recovery.vocabulary import vocabulary_of
 
 __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
 

@@ -32,9 +32,9 @@ from unsoftmax.models import Model, TokenHeads
 from unsoftmax.models.tokens.hidden_pairs import hidden_share
 from unsoftmax.oracles import Ids, TokenFrame, identity, pins_content
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
-from unsoftmax.recovery.known_rows import checked_embeddings
+from unsoftmax.recovery.inputs.known_rows import checked_embeddings
+from unsoftmax.recovery.inputs.token_targets import with_padding
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.token_targets import with_padding
 
 __all__ = ["LONGEST", "recover_tokens"]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array
-from unsoftmax.audit.defences import DefenceKind
+from unsoftmax.audit.defences.wrappers import DefenceKind
 from unsoftmax.audit.drawings.labels import place_labels
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from unsoftmax.learners.several_heads.head_switches import draw_circle, find_sta
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["draw_staircase"]
 

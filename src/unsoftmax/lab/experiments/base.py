@@ -14,7 +14,7 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.models import Model, SingleHead
 from unsoftmax.oracles import Oracle
 from unsoftmax.outcomes import Stop
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = [
     "Chart",

@@ -9,7 +9,7 @@ from unsoftmax.lab.experiments import base
 from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Noisy
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 

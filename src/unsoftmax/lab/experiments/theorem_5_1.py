@@ -13,8 +13,8 @@ from unsoftmax.learners.paper.theorem_5_1 import theorem_5_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.meters.paper.two_rows import TwoRowMeter
 from unsoftmax.models import SingleHead, random_single_head
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.recover import recover
-from unsoftmax.recovery.targets import as_oracle
 from unsoftmax.solvers import NuclearNorm
 
 __all__ = ["EXPERIMENT", "why_not"]

@@ -11,8 +11,8 @@ from unsoftmax.learners.paper.theorem_6_1 import theorem_6_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import FunctionOracle, OracleSpec, WithinTolerance
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.recover import recover
-from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 

@@ -11,8 +11,8 @@ from unsoftmax.learners.paper.theorem_b_1 import theorem_b_1
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import SingleHead
 from unsoftmax.oracles import Labels
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.recover import recover
-from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["EXPERIMENT"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.audit.defences import Defence
+from unsoftmax.audit.defences.wrappers import Defence
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.lab.sweep.learners import learner_named
@@ -27,10 +27,10 @@ from unsoftmax.models import (
     random_transformer,
 )
 from unsoftmax.oracles import Clipped, FlippedLabels, Oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.network import rows_oracle
 from unsoftmax.recovery.recover import recover
 from unsoftmax.recovery.result import Result
-from unsoftmax.recovery.targets import as_oracle
 
 __all__ = ["AXES", "FAILED", "FAMILIES", "RESULTS", "Cell", "run_cell"]
 

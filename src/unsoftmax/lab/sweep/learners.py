@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.audit.defences import parts_of
+from unsoftmax.audit.defences.wrappers import parts_of
 from unsoftmax.errors import UnsoftmaxError, UsageError
 from unsoftmax.importing import import_attribute
 from unsoftmax.learners import Learner

@@ -11,7 +11,7 @@ from unsoftmax.answers import Finding
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import FunctionOracle, Oracle, TokenFrame, TokenIds
-from unsoftmax.recovery.targets import as_oracle
+from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["find_vocabulary", "vocabulary_of"]
 

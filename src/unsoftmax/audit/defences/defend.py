@@ -11,9 +11,11 @@ from typing import cast
 import numpy as np
 
 from unsoftmax.arrays import Array, read_npy
-from unsoftmax.audit.adapted_attack import attack_adapted
-from unsoftmax.audit.defence_table import DefenceRow, Defences
-from unsoftmax.audit.defences import (
+from unsoftmax.audit.defences.adapted_attack import attack_adapted
+from unsoftmax.audit.defences.endpoint import advice_for, attack_endpoint, parsed_settings, usual_settings
+from unsoftmax.audit.defences.similar_neurons import with_similar_neurons
+from unsoftmax.audit.defences.table import DefenceRow, Defences
+from unsoftmax.audit.defences.wrappers import (
     Defence,
     DefenceKind,
     bounds_on_rows,
@@ -21,8 +23,6 @@ from unsoftmax.audit.defences import (
     honest_sequences,
     usual_defences,
 )
-from unsoftmax.audit.endpoint_defences import advice_for, attack_endpoint, parsed_settings, usual_settings
-from unsoftmax.audit.similar_neurons import with_similar_neurons
 from unsoftmax.child_processes import WorkerPool
 from unsoftmax.errors import UsageError
 from unsoftmax.models import (
@@ -37,7 +37,7 @@ from unsoftmax.models import (
 )
 from unsoftmax.oracles import TokenIds
 from unsoftmax.outcomes import Status
-from unsoftmax.recovery.targets import as_oracle, demo_model
+from unsoftmax.recovery.inputs.targets import as_oracle, demo_model
 
 __all__ = ["attack", "defend", "errors_of", "model_of", "read_sequences"]
 

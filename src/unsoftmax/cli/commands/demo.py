@@ -61,7 +61,7 @@ def demo(
     """Recover a model hidden in another process and compare it with the truth."""
     import unsoftmax
     from unsoftmax.oracles.separate_process import SeparateProcess
-    from unsoftmax.recovery.demos import demo_model
+    from unsoftmax.recovery.inputs.demos import demo_model
 
     folder = writable_folder(out)
     target = _target(name, hidden, seed)

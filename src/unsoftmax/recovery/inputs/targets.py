@@ -20,8 +20,8 @@ from unsoftmax.oracles.answer_row import AnswerRow, Row, check_row
 from unsoftmax.oracles.base import TellsOutputs
 from unsoftmax.oracles.logits import Logits
 from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
-from unsoftmax.recovery.demos import demo_model
-from unsoftmax.recovery.token_targets import of_token_model, of_token_module, with_vocabulary
+from unsoftmax.recovery.inputs.demos import demo_model
+from unsoftmax.recovery.inputs.token_targets import of_token_model, of_token_module, with_vocabulary
 
 __all__ = ["as_oracle", "demo_model"]
 

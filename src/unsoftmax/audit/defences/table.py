@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from unsoftmax.audit.defences import DefenceKind
+from unsoftmax.audit.defences.wrappers import DefenceKind
 from unsoftmax.html_tables import facts_table, table
 
 __all__ = ["DefenceRow", "Defences"]

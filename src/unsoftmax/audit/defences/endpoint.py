@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import rms
-from unsoftmax.audit.defences import honest_ids, number_of, parts_of
+from unsoftmax.audit.defences.wrappers import honest_ids, number_of, parts_of
 from unsoftmax.errors import UsageError
 from unsoftmax.learners.language_model.token_prompts import ColumnSpace, TokenPromptLearner
 from unsoftmax.learners.language_model.unembedding import Unembedding, UnembeddingLearner

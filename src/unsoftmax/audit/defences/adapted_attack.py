@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
-from unsoftmax.audit.defences import Defence
-from unsoftmax.audit.detectors import Watched
+from unsoftmax.audit.defences.detectors import Watched
+from unsoftmax.audit.defences.wrappers import Defence
 from unsoftmax.errors import OracleFault
 from unsoftmax.oracles import Oracle, OracleSpec
 from unsoftmax.recovery.recover import recover

@@ -58,7 +58,7 @@ class _Defences:
     ] = None
 
 
-@command("unsoftmax.serve", "unsoftmax.recovery.targets")
+@command("unsoftmax.serve", "unsoftmax.recovery.inputs.targets")
 def serve(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model file, or any other target.", show_default=False)
@@ -82,7 +82,7 @@ def serve(
 ) -> None:
     """Serve MODEL on loopback by the Open Inference Protocol, for practice."""
     from unsoftmax.oracles import FunctionOracle
-    from unsoftmax.recovery.targets import as_oracle
+    from unsoftmax.recovery.inputs.targets import as_oracle
     from unsoftmax.serve import Faults, ModelServer, defended
 
     token = os.environ.get("UNSOFTMAX_HTTP_TOKEN", "").strip() if place.need_token else None

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.models import Model, random_multi_head, random_single_head, random_transformer
-from unsoftmax.recovery.token_targets import demo_tokens
+from unsoftmax.recovery.inputs.token_targets import demo_tokens
 
 __all__ = ["demo_model"]
 

@@ -19,7 +19,7 @@ from unsoftmax.cli.progress import counting_bar
 from unsoftmax.cli.stand_in import holds_model, model_behind
 
 if TYPE_CHECKING:
-    from unsoftmax.audit.defence_table import Defences
+    from unsoftmax.audit.defences.table import Defences
 
 __all__ = ["bar", "defend", "describe", "n_workers"]
 
@@ -45,7 +45,7 @@ class _Trial:
     ] = None
 
 
-@command("unsoftmax.audit.defend", "unsoftmax.audit.drawings.figures")
+@command("unsoftmax.audit.defences.defend", "unsoftmax.audit.drawings.figures")
 def defend(
     target: Target,
     asking: Asking,
@@ -58,7 +58,7 @@ def defend(
     as_json: Json = False,
 ) -> None:
     """Attack TARGET behind each defence, and say what honest users would pay."""
-    from unsoftmax.audit import defend as room
+    from unsoftmax.audit.defences import defend as room
     from unsoftmax.audit.drawings.figures import draw_defences
 
     folder = None if out is None else writable_folder(out)

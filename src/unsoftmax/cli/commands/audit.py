@@ -201,8 +201,8 @@ def _with_defences(done: Audit, wanted: str, seed: int) -> Audit:
         or (wanted == "auto" and model.parameters > _MOST_FOR_DEFENCES)
     ):
         return done
-    from unsoftmax.audit.defend import defend
-    from unsoftmax.cli.defend import bar, n_workers
+    from unsoftmax.audit.defences.defend import defend
+    from unsoftmax.cli.commands.defend import bar, n_workers
 
     workers = n_workers() if model.parameters > _WORTH_A_POOL else 1
     with bar() as progress:

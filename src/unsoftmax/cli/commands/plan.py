@@ -49,8 +49,8 @@ def plan(
     """Say what recovering TARGET costs, before the first query."""
     from unsoftmax.learners import Size
     from unsoftmax.oracles import check_width
+    from unsoftmax.recovery.inputs.targets import as_oracle
     from unsoftmax.recovery.plan import plan as make_plan
-    from unsoftmax.recovery.targets import as_oracle
 
     size = None
     if known.heads is not None or known.rank is not None or known.neurons:
@@ -101,7 +101,7 @@ def plan(
 
 def _of_this_target(target: str) -> tuple[str, Cost] | None:
     """Family and cost of a target whose model is at hand; None for one that only answers."""
-    from unsoftmax.audit.defend import model_of
+    from unsoftmax.audit.defences.defend import model_of
     from unsoftmax.errors import UnsoftmaxError
     from unsoftmax.learners import Size
     from unsoftmax.outcomes import Stop

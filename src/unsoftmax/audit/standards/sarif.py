@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from unsoftmax import __version__
-from unsoftmax.audit.standards import Entry, Taxonomy, entries_for
+from unsoftmax.audit.standards.taxonomies import Entry, Taxonomy, entries_for
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
 

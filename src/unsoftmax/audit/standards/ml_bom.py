@@ -6,7 +6,7 @@ import uuid
 from typing import Any
 
 from unsoftmax import __version__
-from unsoftmax.audit.standards import entries_for
+from unsoftmax.audit.standards.taxonomies import entries_for
 from unsoftmax.recovery.result import Result
 
 __all__ = ["ml_bom_of"]

@@ -10,7 +10,7 @@ from enum import StrEnum
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
-from unsoftmax.audit.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
+from unsoftmax.audit.defences.detectors import Detector, Prada, StructuredRows, Watched, false_alarms
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles import (
     BoundedInputs,

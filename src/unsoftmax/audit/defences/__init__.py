@@ -1,0 +1,1 @@
+"""What would have stopped the attack, and what that costs honest users."""

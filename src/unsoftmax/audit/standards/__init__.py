@@ -1,0 +1,1 @@
+"""An audit in the words and formats of the trade."""

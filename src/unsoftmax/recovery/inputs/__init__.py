@@ -1,0 +1,1 @@
+"""What a user may point at and tell: targets, rows and sequences of their own."""
