@@ -41,7 +41,11 @@ def test_our_own_results_say_what_they_assume_and_where_they_are_tested() -> Non
             assert part in result.replace("\n", " "), (result.splitlines()[0], part)
 
 
-def test_the_theory_map_names_files_that_exist() -> None:
-    text = (ROOT / "docs" / "theory-map.md").read_text()
-    for name in set(re.findall(r"`((?:\w+/)+\w+\.py)`", text)):
-        assert (ROOT / name).exists() or (ROOT / "src" / "unsoftmax" / name).exists(), name
+def test_files_and_scripts_that_are_named_exist() -> None:
+    sources = [path for room in ("src", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
+    for page in [*PAGES, *sources]:
+        text = page.read_text()
+        for name in set(re.findall(r"`((?:\w+/)+\w+\.py)`", text)):
+            assert (ROOT / name).exists() or (ROOT / "src" / "unsoftmax" / name).exists(), (page.name, name)
+        for name in set(re.findall(r"(?:-m |`)benchmarks\.(\w+)", text)):
+            assert (ROOT / "benchmarks" / f"{name}.py").exists(), (page.name, name)
