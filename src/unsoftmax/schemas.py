@@ -148,7 +148,7 @@ COMMANDS: dict[str, dict[str, Any]] = {
         gap=_or_null(_NUMBER),
         rounding=_or_null(_NUMBER),
     ),
-    "serve": _object(url=_TEXT, width=_COUNT, datatype=_TEXT),
+    "serve": _object(url=_TEXT, width=_or_null(_COUNT), vocabulary=_or_null(_COUNT), datatype=_TEXT),
     "reproduce": _object(
         holds=_YES,
         checks=_list(_object(theorem=_TEXT, claim=_TEXT, measured=_TEXT, holds=_YES)),

@@ -52,9 +52,7 @@ def _version(wanted: bool) -> None:
 def _options(
     version: Annotated[
         bool,
-        typer.Option(
-            "--version", "-V", help="Print the version and leave.", callback=_version, is_eager=True
-        ),
+        typer.Option("--version", "-V", help="Print the version and exit.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     pass

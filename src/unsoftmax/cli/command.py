@@ -24,8 +24,8 @@ __all__ = ["command", "flags_of"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Tell phases and retries on standard error.")]
-_Debug = Annotated[bool, typer.Option("--debug", help="Tell everything, and show the traceback of an error.")]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show phases and retries on standard error.")]
+_Debug = Annotated[bool, typer.Option("--debug", help="Show everything, and the traceback of an error.")]
 
 
 def command(*needs: str, interrupted: str = "") -> Callable[[Function], Function]:
@@ -82,7 +82,7 @@ def _left_behind(flags: Mapping[str, str]) -> str:
     """What an interrupt leaves of a command that kept nothing yet."""
     if "ledger" not in flags:
         return "nothing was written"
-    return "nothing was written. With --ledger PATH a run can be stopped and go on"
+    return "nothing was written. With --ledger PATH a stopped run can be continued"
 
 
 def _told(failure: Failure, message: str, as_json: bool) -> int:

@@ -14,7 +14,7 @@ __all__ = ["Config"]
 
 
 def _load(context: typer.Context, value: Path | None) -> Path | None:
-    """Makes the values of the file the defaults of this command; what is on the command line goes before."""
+    """Makes the values of the file the defaults of this command; what is on the command line wins."""
     if value is None or context.resilient_parsing:
         return value
     try:
@@ -67,7 +67,7 @@ Config = Annotated[
         "--config",
         metavar="FILE",
         envvar="UNSOFTMAX_CONFIG",
-        help="Options in a TOML file, named as here without dashes; the command line goes before.",
+        help="Options in a TOML file, named as here without dashes; options on the command line win.",
         show_default=False,
         is_eager=True,
         callback=_load,

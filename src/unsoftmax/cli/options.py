@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
@@ -14,6 +14,7 @@ __all__ = [
     "Asking",
     "Budget",
     "Family",
+    "InputBound",
     "Inputs",
     "Json",
     "LedgerPath",
@@ -23,6 +24,7 @@ __all__ = [
     "Shape",
     "Target",
     "Tokens",
+    "Vocabulary",
     "Width",
 ]
 
@@ -56,7 +58,21 @@ Width = Annotated[
     int | None,
     typer.Option("--width", help="Input width d, if the target does not report it.", show_default=False),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="All randomness comes from it.", min=0)]
+Vocabulary = Annotated[
+    int | None,
+    typer.Option(
+        "--vocabulary",
+        help="Number of token ids, for a target that takes ids.",
+        min=1,
+        show_default=False,
+        rich_help_panel=_TOKENS,
+    ),
+]
+InputBound = Annotated[
+    float | None,
+    typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
+]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.", min=0)]
 Budget = Annotated[
     int | None, typer.Option("--budget", help="Largest number of queries.", min=0, show_default=False)
 ]
@@ -64,7 +80,7 @@ LedgerPath = Annotated[
     Path | None,
     typer.Option(
         "--ledger",
-        help="File that keeps every answer; a run that was stopped goes on from it.",
+        help="File that keeps every answer; a run that was stopped continues from it.",
         show_default=False,
     ),
 ]
@@ -72,7 +88,9 @@ Price = Annotated[
     float | None,
     typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0.0, show_default=False),
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output, nothing else there.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
+]
 
 
 @dataclass(frozen=True)
@@ -84,12 +102,17 @@ class Shape:
         int | None,
         typer.Option(
             "--outputs",
-            help="Numbers in an answer, if the target does not report it.",
+            help="Numbers in an answer, if the target does not report them.",
             min=1,
             show_default=False,
         ),
     ] = None
-    family: Annotated[Family, typer.Option("--family", help="The family, when it is known.")] = "auto"
+    family: Annotated[
+        Family,
+        typer.Option(
+            "--family", metavar="NAME", help=f"The family, if known: {', '.join(get_args(Family))}."
+        ),
+    ] = "auto"
 
 
 @dataclass(frozen=True)
@@ -100,15 +123,12 @@ class Asking(Shape):
         float | None,
         typer.Option(
             "--tolerance",
-            help="How far an answer may be off. Default: it is measured.",
+            help="How far an answer may be off. Default: measured.",
             min=0.0,
             show_default=False,
         ),
     ] = None
-    input_bound: Annotated[
-        float | None,
-        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
-    ] = None
+    input_bound: InputBound = None
     seed: Seed = 0
     budget: Budget = None
 
@@ -129,16 +149,7 @@ class Asking(Shape):
 class Tokens:
     """What is known of a target that takes token ids."""
 
-    vocabulary: Annotated[
-        int | None,
-        typer.Option(
-            "--vocabulary",
-            help="Number of token ids, for a target that takes ids.",
-            min=1,
-            show_default=False,
-            rich_help_panel=_TOKENS,
-        ),
-    ] = None
+    vocabulary: Vocabulary = None
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -190,7 +201,7 @@ class Tokens:
         int | None,
         typer.Option(
             "--longest",
-            help="Most tokens of a sequence, fixed ones too.",
+            help="Largest number of tokens in a sequence, --prefix and --suffix included.",
             min=1,
             show_default=False,
             rich_help_panel=_TOKENS,
@@ -214,7 +225,7 @@ class Inputs(Tokens):
 
     row: Annotated[
         Literal["last", "first", "mean", "all"] | None,
-        typer.Option("--row", help="Row to read of a target that answers every row.", show_default=False),
+        typer.Option("--row", help="Row to read, if the target answers every row.", show_default=False),
     ] = None
     readout: Annotated[
         Path | None,
@@ -273,7 +284,7 @@ class Servers:
         int | None,
         typer.Option(
             "--concurrency",
-            help="Most requests at a time.",
+            help="Largest number of requests at a time.",
             min=1,
             show_default=False,
             rich_help_panel=_SERVERS,
@@ -281,7 +292,9 @@ class Servers:
     ] = None
     rate: Annotated[
         float | None,
-        typer.Option("--rate", help="Most queries a second.", show_default=False, rich_help_panel=_SERVERS),
+        typer.Option(
+            "--rate", help="Largest number of queries a second.", show_default=False, rich_help_panel=_SERVERS
+        ),
     ] = None
     headers: Annotated[
         Path | None,

@@ -41,7 +41,7 @@ class _Spending:
         int | None,
         typer.Option("--confirm-above", help="Ask before more queries than this.", min=0, show_default=False),
     ] = None
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask; spend what it takes within the budget.")] = (
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before spending; --budget still holds.")] = (
         False
     )
     currency: Annotated[
@@ -59,7 +59,7 @@ class _Spending:
         float | None,
         typer.Option(
             "--max-price",
-            help="With --fail-on: spend no more than this; what costs more does not count.",
+            help="With --fail-on: spend no more than this; a leak that costs more does not count.",
             min=0.0,
             show_default=False,
         ),

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from unsoftmax.cli.command import command
 from unsoftmax.cli.failures import NOT_RECOVERED
-from unsoftmax.cli.options import Json, Seed, Servers, Target, Width
+from unsoftmax.cli.options import InputBound, Json, Seed, Servers, Target, Vocabulary, Width
 from unsoftmax.cli.output import in_paragraph, print_json
 from unsoftmax.cli.reach import opened
 
@@ -20,19 +18,12 @@ def check(
     target: Target,
     reach: Servers,
     width: Width = None,
-    vocabulary: Annotated[
-        int | None,
-        typer.Option("--vocabulary", help="Number of token ids, for a target that takes ids.", min=1),
-    ] = None,
-    input_bound: Annotated[
-        float | None,
-        typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
-    ] = None,
+    vocabulary: Vocabulary = None,
+    input_bound: InputBound = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Say what TARGET is, what can be recovered from it, and what to do next: about 60 queries."""
-
     from unsoftmax.recovery.check import check as look_at
 
     with opened(target, reach) as oracle:

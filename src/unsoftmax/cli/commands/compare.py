@@ -19,19 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["compare"]
 
-Side = Annotated[
-    str,
-    typer.Argument(
-        help="demo:..., a .safetensors file, or any target of recover, which is then recovered first",
-        show_default=False,
-    ),
-]
+_HELP = "demo:..., a .safetensors file, or any target of recover, which is then recovered first."
+_First = Annotated[str, typer.Argument(metavar="FIRST", help=_HELP, show_default=False)]
+_Second = Annotated[str, typer.Argument(metavar="SECOND", help=_HELP, show_default=False)]
 
 
 @command("unsoftmax.audit.compare")
 def compare(
-    first: Side,
-    second: Side,
+    first: _First,
+    second: _Second,
     asking: Asking,
     rtol: Annotated[
         float, typer.Option("--rtol", help="Relative difference of parameters that counts as none.", min=0)

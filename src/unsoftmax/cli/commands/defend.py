@@ -94,23 +94,23 @@ def describe(table: Defences) -> str:
     """The table for people."""
     wide = max(len("defence"), *(len(row.label) for row in table.rows))
     lines = [
-        f"{'defence':<{wide}} {'attack ended':<13}{'queries':>9} {'parameters':>10} {'answers':>8} "
+        f"{'defence':<{wide}} {'attack ended':<16}{'queries':>9} {'parameters':>10} {'answers':>8} "
         f"{'users lose':>10} {'refused':>7}"
     ]
     for row in table.ranked:
-        ended = row.status.lower().replace("_", " ") if row.attacked else "not attacked"
+        ended = row.status.lower().replace("_", " ") if row.attacked else "no attack known"
         numbers = [
             "-" if value is None else f"{value:.1e}" for value in (row.parameter_error, row.functional_error)
         ]
         lines.append(
-            f"{row.label:<{wide}} {ended:<13}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
+            f"{row.label:<{wide}} {ended:<16}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
             f"{row.distortion:>10.1e} {row.refused:>7.1%}"
         )
     notes = [f"{row.label}: the attack adapted by {row.adapted}" for row in table.ranked if row.adapted]
     if any(not row.attacked for row in table.rows):
         notes.append(
-            "not attacked: there is no attack on such answers of such a model here, which is no evidence of "
-            "safety"
+            "no attack known: this library has no attack on such answers of such a model, which is no "
+            "evidence of safety"
         )
     notes += [
         "parameters, answers: relative errors of the attacker; users lose: distortion of honest answers, "

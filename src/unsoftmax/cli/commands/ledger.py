@@ -31,7 +31,7 @@ def show(
     price: Price = None,
     as_json: Json = False,
 ) -> None:
-    """Say what was asked, when, by phase, and what it cost."""
+    """Say what was asked, by phase, and what it cost."""
     from unsoftmax.ledger import read_statement
 
     statement = read_statement(path, price_per_thousand=price)

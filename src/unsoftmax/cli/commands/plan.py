@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unsoftmax.cli.command import command
-from unsoftmax.cli.options import Budget, Json, Seed, Shape, Target
+from unsoftmax.cli.options import Budget, Json, Seed, Shape, Target, Vocabulary
 from unsoftmax.cli.output import in_paragraph, print_json
 from unsoftmax.cli.stand_in import holds_model
 from unsoftmax.families import Family
@@ -25,15 +25,16 @@ class _Size:
     """The size of a target, when it is known."""
 
     heads: Annotated[
-        int | None,
-        typer.Option("--heads", help="Number of heads, when it is known.", min=1, show_default=False),
+        int | None, typer.Option("--heads", help="Number of heads, if known.", min=1, show_default=False)
     ] = None
     rank: Annotated[
         int | None,
-        typer.Option("--rank", help="Rank of W of each head, when known.", min=0, show_default=False),
+        typer.Option("--rank", help="Rank of W of each head, if known.", min=0, show_default=False),
     ] = None
-    neurons: Annotated[int, typer.Option("--neurons", help="Neurons of the network, when known.", min=0)] = 0
-    biases: Annotated[bool, typer.Option("--biases", help="With --heads, --rank or --neurons.")] = False
+    neurons: Annotated[int, typer.Option("--neurons", help="Neurons of the network, if known.", min=0)] = 0
+    biases: Annotated[
+        bool, typer.Option("--biases", help="The model has biases; goes with --heads, --rank or --neurons.")
+    ] = False
 
 
 @command("unsoftmax.recovery.plan")
@@ -41,6 +42,7 @@ def plan(
     target: Target,
     shape: Shape,
     known: _Size,
+    vocabulary: Vocabulary = None,
     seed: Seed = 0,
     budget: Budget = None,
     out: Annotated[Path | None, typer.Option("--out", hidden=True)] = None,
@@ -54,12 +56,20 @@ def plan(
 
     size = None
     if known.heads is not None or known.rank is not None or known.neurons:
-        d = check_width(shape.width if shape.width is not None else as_oracle(target).spec.width)
+        told = shape.width if vocabulary is None else vocabulary
+        d = check_width(told if told is not None else as_oracle(target).spec.width)
         each = (
             known.rank if known.rank is not None else d if known.heads is None else max(1, d // known.heads)
         )
         size = Size(d, (each,) * (known.heads or 1), known.neurons, biased=known.biases)
-    planned = make_plan(target, width=shape.width, family=shape.family, outputs=shape.outputs, size=size)
+    planned = make_plan(
+        target,
+        width=shape.width,
+        family=shape.family,
+        outputs=shape.outputs,
+        size=size,
+        vocabulary=vocabulary,
+    )
     mine = _of_this_target(target) if size is None and shape == Shape() else None
     affordable = [cost for cost in planned.costs if budget is not None and cost.total <= budget]
     if as_json:

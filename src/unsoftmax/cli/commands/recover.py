@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -27,7 +27,6 @@ __all__ = ["describe", "recover"]
 # those that need no fact about the target
 _Learner = Literal["default", "theorem-4.1", "theorem-4.1-structured"]
 
-
 _ENDINGS = {
     "EXACT": "all parameters were recovered, up to rounding",
     "WITHIN_BOUND": "all parameters were recovered, within the error below",
@@ -42,7 +41,7 @@ class _Reach(Servers):
         str | None,
         typer.Option(
             "--dask",
-            help="Ask from Dask workers: 'local', the address of a scheduler, or 'here' for none.",
+            help="Ask from Dask workers: 'local', or the address of a scheduler. 'here': none.",
             show_default=False,
         ),
     ] = None
@@ -53,7 +52,12 @@ class _Method(Inputs):
     """What is known of the inputs, and who learns."""
 
     learner: Annotated[
-        _Learner, typer.Option("--learner", help="A theorem of the paper instead of the usual learner.")
+        _Learner,
+        typer.Option(
+            "--learner",
+            metavar="NAME",
+            help=f"A theorem of the paper instead of the usual learner: {', '.join(get_args(_Learner)[1:])}.",
+        ),
     ] = "default"
 
 

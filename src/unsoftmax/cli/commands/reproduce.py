@@ -24,7 +24,7 @@ __all__ = ["reproduce"]
 def reproduce(
     theorem: Annotated[
         list[str] | None,
-        typer.Option("--theorem", help="Only this one, such as 4.1; may be repeated.", show_default=False),
+        typer.Option("--theorem", help="Only this statement, such as 4.1; repeatable.", show_default=False),
     ] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Small grids: about a minute.")] = False,
     seed: Seed = 0,
@@ -34,7 +34,7 @@ def reproduce(
     workers: Annotated[int, typer.Option("--workers", help="Processes that share the experiments.")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Hold every statement of the paper against measurements; exit status 0 when all checks hold."""
+    """Check every statement of the paper by measurement (exit status 0 if all hold)."""
     from unsoftmax.lab.reproduce import reproduce as run
 
     folder = writable_folder(out)

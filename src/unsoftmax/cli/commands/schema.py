@@ -34,7 +34,7 @@ def schema(
     name: Annotated[_Command, typer.Argument(metavar="COMMAND", help="Whose output.", show_default=False)],
     as_json: Json = True,  # it prints nothing else
 ) -> None:
-    """Print the JSON Schema of what COMMAND prints with --json ('error': what any prints when it fails)."""
+    """Print the JSON Schema of what COMMAND prints with --json ('error': what all print on failure)."""
     from unsoftmax.schemas import schema_of
 
     typer.echo(json.dumps(schema_of(name), indent=2))

@@ -30,9 +30,11 @@ class _Place:
     datatype: Annotated[
         Literal["FP64", "FP32"], typer.Option("--datatype", help="Datatype of inputs and answers.")
     ] = "FP64"
-    binary: Annotated[bool, typer.Option("--binary/--no-binary", help="Offer tensors as bytes.")] = True
+    binary: Annotated[
+        bool, typer.Option("--binary/--no-binary", help="Accept and send tensors as bytes.")
+    ] = True
     need_token: Annotated[
-        bool, typer.Option("--need-token", help="Ask for the token in UNSOFTMAX_HTTP_TOKEN.")
+        bool, typer.Option("--need-token", help="Require the token in UNSOFTMAX_HTTP_TOKEN.")
     ] = False
 
 
@@ -42,7 +44,7 @@ class _Defences:
 
     decimals: Annotated[
         int | None,
-        typer.Option("--round", help="Defence: round answers to so many decimals.", show_default=False),
+        typer.Option("--round", help="Defence: round answers to this many decimals.", show_default=False),
     ] = None
     noise: Annotated[
         float | None,
@@ -54,7 +56,8 @@ class _Defences:
         typer.Option("--input-bound", help="Defence: refuse rows longer than this.", show_default=False),
     ] = None
     rate_limit: Annotated[
-        float | None, typer.Option("--rate-limit", help="Defence: most queries a second.", show_default=False)
+        float | None,
+        typer.Option("--rate-limit", help="Defence: largest number of queries a second.", show_default=False),
     ] = None
 
 
@@ -74,14 +77,13 @@ def serve(
         ),
     ] = None,
     delay: Annotated[
-        float,
-        typer.Option("--delay", help="Seconds that every answer takes longer, as over a network.", min=0.0),
+        float, typer.Option("--delay", help="Seconds added to every answer, as on a network.", min=0.0)
     ] = 0.0,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
     """Serve MODEL on loopback by the Open Inference Protocol, for practice."""
-    from unsoftmax.oracles import FunctionOracle
+    from unsoftmax.oracles import FunctionOracle, TokenIds
     from unsoftmax.recovery.inputs.targets import as_oracle
     from unsoftmax.serve import Faults, ModelServer, defended
 
@@ -114,10 +116,13 @@ def serve(
         delay=delay,
         faults=plan,
     ) as server:
+        ids = isinstance(server.domain, TokenIds)
+        size = {"width": None if ids else server.width, "vocabulary": server.width if ids else None}
         if as_json:
-            print_json("serve", {"url": server.url, "width": server.width, "datatype": place.datatype})
+            print_json("serve", {"url": server.url, **size, "datatype": place.datatype})
         else:
             typer.echo(server.url)
-        say(f"serving {model}, width {server.width}; Ctrl-C ends it")
+        inputs = f"token ids below {server.width:,}" if ids else f"rows of width {server.width:,}"
+        say(f"serving {model}, which takes {inputs}; Ctrl-C ends it")
         ended.wait()
         say(f"{server.requests:,} requests with {server.queries:,} queries were answered")

@@ -28,7 +28,8 @@ class _Work:
     """Who computes the cells, and what is written."""
 
     workers: Annotated[
-        int | None, typer.Option("--workers", help="Processes. Default: one per core.", show_default=False)
+        int | None,
+        typer.Option("--workers", help="Processes. Default: one per processor.", show_default=False),
     ] = None
     dask: Annotated[
         str | None,
@@ -38,7 +39,7 @@ class _Work:
         bool, typer.Option("--parquet", help="Write table.parquet instead of table.csv (needs pyarrow).")
     ] = False
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Run cells again that ended in an error.")
+        bool, typer.Option("--retry-failed", help="Run the cells that ended in an error again.")
     ] = False
 
 
@@ -49,7 +50,7 @@ class _Drawing:
     x: Annotated[
         str | None, typer.Option("--x", help="Draw a table: the horizontal axis.", show_default=False)
     ] = None
-    y: Annotated[str, typer.Option("--y", help="Draw a table: the figure shown.")] = "error"
+    y: Annotated[str, typer.Option("--y", help="Draw a table: the vertical axis.")] = "error"
     by: Annotated[
         str | None,
         typer.Option("--by", help="Draw a table: one line for each value of this axis.", show_default=False),
@@ -74,7 +75,7 @@ def sweep(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Run a grid of recoveries as one table, resumable; or draw the table of a finished one."""
+    """Run a grid of recoveries into one table; or draw the table of a finished sweep."""
     from unsoftmax.lab.sweep import Plot, plot_table, read_spec, read_table
     from unsoftmax.lab.sweep import sweep as run
 

@@ -73,5 +73,5 @@ class Attempts:
             )
         return OracleFault(
             f"{self._shown} gave no answer in {attempt + 1} attempts: {again.reason}. Is the server running? "
-            "What was answered is kept in the ledger, if there is one: run again with the same"
+            "A ledger keeps what was answered: run again with the same ledger"
         )

@@ -85,7 +85,8 @@ def _numbers(readout: object) -> Array:
     try:
         return np.asarray(read_npy(readout), dtype=np.float64)
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the readout {readout}: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot read the readout {readout}: {reason}") from error
 
 
 def _any_oracle(target: object, outputs: int | None, http: Mapping[str, Any] | None) -> Oracle:
