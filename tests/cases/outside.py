@@ -45,11 +45,6 @@ def positional_term(d: int, seed: int) -> Box:
     return lambda X: attend(X + 0.01 * np.arange(X.shape[1])[:, None])
 
 
-def first_row_asks(d: int, seed: int) -> Box:
-    *_, attend = _parts(d, seed)
-    return lambda X: attend(X[:, ::-1])
-
-
 def hard_max(d: int, seed: int) -> Box:
     W, v, _ = _parts(d, seed)
 
@@ -260,7 +255,7 @@ def shifted_beyond_sixty_four_rows(d: int, seed: int) -> Box:
 BOXES: dict[str, Callable[[int, int], Box]] = {
     box.__name__: box
     for box in (
-        max_pooling, tanh_on_top, positional_term, first_row_asks, hard_max, small_sine, tiny_sine,
+        max_pooling, tanh_on_top, positional_term, hard_max, small_sine, tiny_sine,
         scale_grows_with_length, scale_changes_beyond_two_rows, temperature_changes_beyond_three_rows,
         sees_last_sixteen_rows,
         drifts, scale_drifts, cache_by_rounded_input, cache_by_first_row, repeats_answered_worse,

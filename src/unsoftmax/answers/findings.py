@@ -20,6 +20,7 @@ class Subject(StrEnum):
     BATCHES = "batches"
     CONSTANT = "constant"
     ORDER = "order of rows"
+    ASKING = "row that asks"
     COPIES = "copies of a row"
     SINGLE_ROWS = "single rows"
     SKIP = "skip connection"

@@ -16,7 +16,7 @@ from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
 from unsoftmax.ledger.journal import Entry, Journal, MemoryJournal, same_sketch, sketch
 from unsoftmax.ledger.replay import Replay
 from unsoftmax.ledger.views import HasViews
-from unsoftmax.oracles import Oracle, checked_answers, counts_retries, domain_of
+from unsoftmax.oracles import Oracle, Reversed, checked_answers, counts_retries, domain_of
 from unsoftmax.outcomes import BudgetSpent, Unresolved
 
 __all__ = ["Ledger"]
@@ -112,6 +112,12 @@ class Ledger(HasViews):
             yield
         finally:
             self._phase = before
+
+    def reverse_rows(self) -> None:
+        """From now on every sequence is sent with its rows in reverse, on the same bill."""
+        self.oracle = Reversed(self.oracle)
+        self._early.clear()
+        self._kept.clear()
 
     def watch(self, observer: Callable[[str, Array, Array], None]) -> None:
         """Calls `observer(phase, batch, answers)` after every batch, replayed ones included."""

@@ -1,5 +1,6 @@
 """What may hide behind an oracle."""
 
+from unsoftmax.models.asking_row import AskingRow
 from unsoftmax.models.base import Model, softmax
 from unsoftmax.models.conversions.encoder_blocks import (
     block_from_state,
@@ -8,7 +9,7 @@ from unsoftmax.models.conversions.encoder_blocks import (
     from_torch,
     to_torch,
 )
-from unsoftmax.models.encoder_block import AskingRow, EncoderBlock
+from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
 from unsoftmax.models.files.storage import load
 from unsoftmax.models.language_model import LanguageModel, random_gpt2, random_language_model

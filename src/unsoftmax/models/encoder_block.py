@@ -5,33 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from copy import copy
-from enum import StrEnum
 from typing import ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, UsageError
+from unsoftmax.models.asking_row import AskingRow
 from unsoftmax.models.base import Model, as_batch, check_finite
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.networks.gated_network import GatedNetwork
 from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm, RMSNorm
 
-__all__ = ["AskingRow", "BlockNetwork", "EncoderBlock"]
+__all__ = ["BlockNetwork", "EncoderBlock"]
 
 BlockNetwork: TypeAlias = Network | GatedNetwork
 # tensors of a file that belong to no part
 _FLAGS = ("norm_first", "norm_last", "no_skip", "first_row", "mean_row", "readout")
 Part = TypeVar("Part")
-
-
-class AskingRow(StrEnum):
-    """Which row of a sequence is answered: one of them, or the mean over all, each of which asks once."""
-
-    LAST = "last"
-    FIRST = "first"
-    MEAN = "mean"
 
 
 class EncoderBlock(Model):

@@ -1,9 +1,10 @@
 """Several heads that add up: f(X) = c + Σ_h Σ_i α_i^h (x_i·v_h), α^h = softmax_i(x_iᵀ(W_h x_N + w0_h)). A
-skip connection adds x_N·o."""
+skip connection adds x_N·o. x_N is the last row, or the first where that one asks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import ClassVar, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import UsageError
+from unsoftmax.models.asking_row import AskingRow
 from unsoftmax.models.base import WithConstant, as_batch, check_finite, softmax
 from unsoftmax.models.head_sums import constant_distance, matched_heads, numbered_heads
 from unsoftmax.models.matrices import Factors, difference_norm
@@ -19,6 +21,7 @@ from unsoftmax.models.single_head import SingleHead
 __all__ = ["MultiHead", "same_scores"]
 
 _SAME = 64 * EPS  # scores that differ by less are equal up to rounding
+_FIRST_ROW = "first_row"  # an empty tensor of a file whose heads are asked by the first row
 _CHUNK = 1 << 21  # numbers held at a time while a large batch is answered
 
 
@@ -26,7 +29,8 @@ class MultiHead(WithConstant):
     """A sum of heads and a constant. The heads' own constants belong to the sum: `c` is all of it.
 
     heads: `SingleHead`s of one width, all with v (d,), or all with v (d, m) for vector answers. c: a number,
-    or (m,). skip: what the asking row adds by itself, of the shape of v; None where it adds nothing.
+    or (m,). skip: what the asking row adds by itself, of the shape of v; None where it adds nothing. asking:
+    the row that asks, the last one unless `asked_by` told another.
 
     >>> head = SingleHead(np.eye(2), np.ones(2))
     >>> both = MultiHead([head, head])
@@ -60,6 +64,25 @@ class MultiHead(WithConstant):
         self._c: Array = np.asarray(
             constant + sum(np.asarray(head.c) for head in self.heads), dtype=np.float64
         )
+        self.asking = AskingRow.LAST
+
+    def asked_by(self, row: AskingRow) -> Self:
+        """The same heads, asked by the first row of a sequence, or by the last."""
+        if row is AskingRow.MEAN:
+            raise UsageError("heads are asked by the first row or the last, not by all of them")
+        model = copy(self)
+        model.asking = row
+        return model
+
+    @property
+    def first_row(self) -> bool:
+        """Whether the first row asks."""
+        return self.asking is AskingRow.FIRST
+
+    def _asking_last(self, batch: object) -> Array:
+        """The sequences with the row that asks at their end."""
+        X = as_batch(batch, self.width)
+        return X[:, ::-1] if self.first_row else X
 
     @property
     def width(self) -> int:
@@ -114,7 +137,8 @@ class MultiHead(WithConstant):
 
     def scores(self, batch: Array) -> Array:
         """Scores of every head, shape (B, N, H)."""
-        return self._scores(as_batch(batch, self.width))
+        scores = self._scores(self._asking_last(batch))
+        return scores[:, ::-1] if self.first_row else scores
 
     def _scores(self, X: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
@@ -133,7 +157,7 @@ class MultiHead(WithConstant):
             return scores + X @ biases if biases.any() else scores
 
     def __call__(self, batch: Array, /) -> Array:
-        X = as_batch(batch, self.width)
+        X = self._asking_last(batch)
         outputs = () if self.outputs is None else (self.outputs,)
         answers = np.empty((len(X), *outputs))
         widest = max(self.width, sum(self.ranks_held), self._readouts[1].shape[1])
@@ -158,7 +182,7 @@ class MultiHead(WithConstant):
         ]
 
     def sensitivity(self, batch: Array) -> Array:
-        X = as_batch(batch, self.width)
+        X = self._asking_last(batch)
         beside = 0.0 if self.skip is None else np.linalg.norm(X[:, -1], axis=1) * np.linalg.norm(self.skip)
         return np.asarray(sum(head.sensitivity(X) for head in self.heads) + beside)
 
@@ -196,7 +220,7 @@ class MultiHead(WithConstant):
             d = self.width
             merged = [SingleHead(np.zeros((d, d)), np.zeros_like(self.heads[0].v))]
         merged.sort(key=_order)
-        return type(self)(merged, self._c, self.skip)
+        return type(self)(merged, self._c, self.skip).asked_by(self.asking)
 
     def distance(self, other: Self) -> float:
         """Largest relative difference over heads matched best, at least 1 when their numbers differ;
@@ -207,6 +231,8 @@ class MultiHead(WithConstant):
         0.0
         """
         self._same_family(other)
+        if self.asking is not other.asking:
+            return 1.0
         mine, theirs = self.canonical(), other.canonical()
         costs = np.array([[a.distance(b) for b in theirs.heads] for a in mine.heads])
         values = [head.v for head in mine.heads]
@@ -216,18 +242,22 @@ class MultiHead(WithConstant):
 
     def tensors(self) -> dict[str, Array]:
         parts: dict[str, Array] = {"c": self._c} | ({} if self.skip is None else {"skip": self.skip})
+        if self.first_row:
+            parts[_FIRST_ROW] = np.zeros(0)
         for index, head in enumerate(self._without_constants):
             parts |= {f"heads.{index}.{name}": part for name, part in head.tensors().items() if name != "c"}
         return parts
 
     @classmethod
     def from_tensors(cls, tensors: dict[str, Array]) -> Self:
-        heads = numbered_heads({name: part for name, part in tensors.items() if name != "skip"}, "multi-head")
+        numbered = {name: part for name, part in tensors.items() if name not in ("skip", _FIRST_ROW)}
+        heads = numbered_heads(numbered, "multi-head")
         constant = tensors.get("c", 0.0)
-        return cls([SingleHead.from_tensors(head) for head in heads], constant, tensors.get("skip"))
+        model = cls([SingleHead.from_tensors(head) for head in heads], constant, tensors.get("skip"))
+        return model.asked_by(AskingRow.FIRST) if _FIRST_ROW in tensors else model
 
     def __repr__(self) -> str:
-        beside = "" if self.skip is None else ", skip"
+        beside = ("" if self.skip is None else ", skip") + (", first row asks" if self.first_row else "")
         return f"MultiHead(width={self.width}, heads={len(self.heads)}, ranks {self.ranks}{beside})"
 
 

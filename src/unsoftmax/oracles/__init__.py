@@ -22,6 +22,7 @@ from unsoftmax.oracles.wrappers import (
     Labels,
     LowPrecision,
     Noisy,
+    Reversed,
     Rounded,
     WithinTolerance,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "Noisy",
     "Oracle",
     "OracleSpec",
+    "Reversed",
     "Rounded",
     "Space",
     "TokenFrame",

@@ -20,6 +20,7 @@ __all__ = [
     "Labels",
     "LowPrecision",
     "Noisy",
+    "Reversed",
     "Rounded",
     "WithinTolerance",
 ]
@@ -185,6 +186,19 @@ class Noisy(_Wrapper):
 
     def _change(self, batch: Array, answers: Array) -> Array:
         return answers + self.sigma * self._rng.standard_normal(answers.shape)
+
+
+class Reversed(_Wrapper):
+    """Sends every sequence with its rows in reverse: a target whose first row asks is one whose last row
+    does.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> Reversed(FunctionOracle(lambda X: X[:, 0, 0]))(np.array([[[1.0], [2.0]]]))
+    array([2.])
+    """
+
+    def __call__(self, batch: Array, /) -> Array:
+        return self.inner(batch[:, ::-1].copy())
 
 
 class BoundedInputs(_Wrapper):

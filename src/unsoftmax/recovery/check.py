@@ -24,6 +24,7 @@ from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
+from unsoftmax.recovery.first_row import reverse_for_first_row
 from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.moderate_rows import moderate_rows
 from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
@@ -237,7 +238,14 @@ def _tokens(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
 def _rows(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
     """A target of rows."""
     known, look = _look(ledger, rng)
-    return replace(_judged(ledger, known, look, command, rng), findings=look.findings)
+    asking = None
+    if look.value(Subject.ORDER) == Seen.MATTERS and not bends(known, look):
+        asking = reverse_for_first_row(ledger, replace(known, answers=look.answers), rng)
+    if asking is None:
+        return replace(_judged(ledger, known, look, command, rng), findings=look.findings)
+    known, look = _look(ledger, rng)
+    found = _judged(ledger, known, look, command, rng)
+    return replace(found, looks_like=f"{found.looks_like}, first row asks", findings=(asking, *look.findings))
 
 
 def _look(ledger: Ledger, rng: np.random.Generator) -> tuple[Known, FirstLook]:

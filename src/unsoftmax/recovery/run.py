@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import IDENTIFY, Computed, identify
+from unsoftmax.answers import IDENTIFY, Computed, Finding, identify
 from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import identify_cast_rows
 from unsoftmax.families import Family
@@ -18,6 +18,7 @@ from unsoftmax.outcomes import Status, Stop
 from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import explain
+from unsoftmax.recovery.first_row import asked_by_first_row, reverse_for_first_row
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.skip import look_for_skip
 
@@ -42,17 +43,44 @@ def run(
     streams = Streams(seed)
     if learner is not None:
         return _result(ledger, Attempt(ledger, known, family, streams).with_learner(learner), family)
-    outcome = Attempt(ledger, known, family, streams).run(prepare)
-    if outcome.failed and not (outcome.known.told or outcome.known.identified):
-        outcome = _reconsidered(ledger, outcome, family, streams)
+    outcome = _tried(ledger, known, family, streams, prepare)
     if outcome.failed and family in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
-        outcome = _beside_a_skip(ledger, outcome, family, streams)
+        seen = reverse_for_first_row(ledger, outcome.known, streams(8))
+        if seen is not None:
+            return _of_first_row(run(ledger, told, family, None, seed, prepare), seen)
     rounds = isinstance(outcome.known.answers, Computed)  # a first look takes lines for exact ones
     if outcome.failed and isinstance(ledger.domain, Space) and not rounds:
         outcome = _explained(ledger, outcome, family, streams(5))
     if family is None and _taken_for_one_head(outcome):
         outcome = _as_several_heads(ledger, outcome, streams)
     return _result(ledger, outcome, family)
+
+
+def _tried(
+    ledger: Ledger, known: Known, family: Family | None, streams: Streams, prepare: Prepare | None
+) -> Outcome:
+    """The attempts before a failure is explained."""
+    outcome = Attempt(ledger, known, family, streams).run(prepare)
+    if outcome.failed and not (outcome.known.told or outcome.known.identified):
+        outcome = _reconsidered(ledger, outcome, family, streams)
+    if outcome.failed and family in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
+        outcome = _beside_a_skip(ledger, outcome, family, streams)
+    return outcome
+
+
+def _of_first_row(result: Result, seen: Finding) -> Result:
+    """What was learnt from reversed rows, of the target as the user knows it."""
+    model = asked_by_first_row(result.model)
+    result = replace(result, model=model, findings=(seen, *result.findings))
+    if model is not None or not result.status.recovered:
+        return result if model is None else replace(result, family=model.family)
+    return replace(
+        result,
+        status=Status.UNRESOLVED,
+        error_bound=None,
+        reason=f"the first row asks, and the model found with rows in reverse is a {result.family}, which no "
+        "model here is with its first row asking; send the rows in reverse",
+    )
 
 
 def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams: Streams) -> Outcome:

@@ -23,7 +23,8 @@ class Parts:
     """answers = network(constant + Σ heads + residual·x_N + x_N·skip), without a network where it is None;
     `scalar`: one number a query.
 
-    Heads have v (d, m), as has skip, and their own constants are in `constant` (m,).
+    Heads have v (d, m), as has skip, and their own constants are in `constant` (m,). first_row: whether x_N
+    is the first row.
     """
 
     heads: tuple[SingleHead, ...]
@@ -32,6 +33,7 @@ class Parts:
     network: ReluNetwork | None
     scalar: bool
     skip: Array | None = None
+    first_row: bool = False
 
 
 def parts_of(model: Model) -> Parts:
@@ -47,7 +49,8 @@ def parts_of(model: Model) -> Parts:
         constant = np.broadcast_to(np.asarray(model.c, dtype=np.float64), columns[0].v.shape[1:]).copy()
         skip = model.skip if isinstance(model, MultiHead) else None
         beside = None if skip is None else skip.reshape(model.width, -1)
-        return Parts(columns, constant, 0.0, None, model.outputs is None, beside)
+        first = isinstance(model, MultiHead) and model.first_row
+        return Parts(columns, constant, 0.0, None, model.outputs is None, beside, first)
     if isinstance(model, Transformer):
         rows = SingleHead(model.matrix, np.eye(model.width), model.w0)
         return Parts((rows,), np.zeros(model.width), model.residual, model.network, True)

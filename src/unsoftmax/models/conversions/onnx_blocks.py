@@ -12,8 +12,9 @@ from onnx import TensorProto, helper
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
+from unsoftmax.models.asking_row import AskingRow
 from unsoftmax.models.conversions.onnx_graph import Graph, finished
-from unsoftmax.models.encoder_block import AskingRow, EncoderBlock
+from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm
 from unsoftmax.models.single_head import SingleHead

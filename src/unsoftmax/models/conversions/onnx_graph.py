@@ -67,7 +67,7 @@ def onnx_model(model: Model) -> Any:
     m)."""
     parts = parts_of(model)
     graph = Graph()
-    last = graph.add("Gather", "sequences", graph.constant(np.array(-1)), axis=1)
+    last = graph.add("Gather", "sequences", graph.constant(np.array(0 if parts.first_row else -1)), axis=1)
     total = [graph.head(head, last) for head in parts.heads]
     if parts.residual:
         total.append(graph.add("Mul", last, graph.constant(np.array([parts.residual]))))

@@ -61,6 +61,7 @@ class Composite(nn.Module):
     def __init__(self, parts: Parts) -> None:
         super().__init__()
         self.scalar = parts.scalar
+        self.first_row = parts.first_row
         self.heads = nn.ModuleList(Head(head) for head in parts.heads)
         self.constant = _parameter(parts.constant)
         self.residual = parts.residual
@@ -69,6 +70,8 @@ class Composite(nn.Module):
 
     def forward(self, sequences: Tensor) -> Tensor:
         """Answers to a batch."""
+        if self.first_row:
+            sequences = sequences.flip(1)
         total = self.constant.expand(len(sequences), -1)
         for head in self.heads:
             total = total + head(sequences)

@@ -28,6 +28,7 @@ _SHAPES: dict[
     "c": ("m",),
     "residual": (),
     "clip": ("limits",),
+    "first_row": ("none",),
 }
 
 
