@@ -14,6 +14,7 @@ from unsoftmax.answers import Labels, Subject
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.defences.endpoint_settings import settings_of
 from unsoftmax.audit.pipeline import Audit
+from unsoftmax.audit.planning import money
 from unsoftmax.audit.standards.taxonomies import entries_for
 from unsoftmax.families import Family
 from unsoftmax.learners import Assumption, Claim
@@ -68,15 +69,6 @@ def facts_of(done: Audit) -> dict[str, Any]:
     }
 
 
-def _money(amount: float, currency: str | None) -> str:
-    """A price for people.
-
-    >>> _money(1234.5, "EUR"), _money(2.0, None)
-    ('1,234.50 EUR', '2.00')
-    """
-    return f"{amount:,.2f}" + (f" {currency}" if currency else "")
-
-
 def _bill_of(done: Audit) -> list[dict[str, Any]]:
     """What each finding cost; the items add up to the bill."""
     rate = done.price_per_thousand
@@ -96,7 +88,7 @@ def verdict(done: Audit) -> str:
     result = done.result
     bill = f"{result.queries.total:,} queries"
     if done.cost is not None:
-        bill += f", at a price of {_money(done.cost, done.currency)}"
+        bill += f", at a price of {money(done.cost, done.currency)}"
     if result.model is not None:
         found = result.model
         ranks = ", ".join(map(str, sorted(set(found.ranks))))

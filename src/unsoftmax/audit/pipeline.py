@@ -45,6 +45,7 @@ class _Preparation:
 
     family: Family | None
     price_per_thousand: float | None
+    currency: str | None
     approve: Callable[[AuditPlan], bool]
     look: FirstLook | None = None
     plan: AuditPlan | None = None
@@ -70,6 +71,7 @@ class _Preparation:
             ledger.width,
             paid,
             price_per_thousand=self.price_per_thousand,
+            currency=self.currency,
             seconds_per_query=rate,
         )
         self.approved = self.approve(plan)
@@ -193,7 +195,7 @@ def audit_target(
             place = Path(folder) / "audit.ledger"
         while True:
             limited = not gate.open
-            preparation = _Preparation(job.family, price, gate.approves(on_plan))
+            preparation = _Preparation(job.family, price, currency, gate.approves(on_plan))
             recorder = Recorder()
             result = recover_from(
                 oracle,

@@ -11,7 +11,7 @@ from unsoftmax.learners import Claim, Known
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.plan import Plan, plan_for
 
-__all__ = ["AuditPlan", "cheapest", "checked_price", "duration", "make_plan"]
+__all__ = ["AuditPlan", "cheapest", "checked_price", "duration", "make_plan", "money"]
 
 _UNKNOWN: dict[str, str] = {
     Family.MULTI_HEAD: "the number of heads",
@@ -32,6 +32,7 @@ class AuditPlan:
     paid: int
     price_per_thousand: float | None
     seconds_per_query: float | None
+    currency: str | None = None
 
     @property
     def claim(self) -> Claim:
@@ -65,7 +66,8 @@ class AuditPlan:
             f"depending on {_UNKNOWN.get(self.family, 'the rank')}"
         )
         if self.price_per_thousand is not None:
-            text += f", for {self.price(total_low):,.2f} to {self.price(total_high):,.2f}"
+            low, high = (self.price_per_thousand * total / 1000.0 for total in (total_low, total_high))
+            text += f", for {low:,.2f} to {money(high, self.currency)}"
         if self.seconds_per_query is not None:
             text += f", in up to {duration(self.seconds_per_query * self.at_most)} more"
         return text
@@ -95,13 +97,14 @@ def make_plan(
     *,
     price_per_thousand: float | None = None,
     seconds_per_query: float | None = None,
+    currency: str | None = None,
 ) -> AuditPlan:
     """The plan for the learner that is chosen by what the first look knows, and by what the user asks for."""
     learner = next(choose(known, family)).learner
     found = None if known.look is None else known.look.value("query bias")
     biased = {"present": True, "none": False}.get(found or "")
     planned = plan_for(learner, width, known.outputs, biased=biased)
-    return AuditPlan(str(learner.family), planned, paid, price_per_thousand, seconds_per_query)
+    return AuditPlan(str(learner.family), planned, paid, price_per_thousand, seconds_per_query, currency)
 
 
 def cheapest(width: int) -> int:
@@ -115,6 +118,15 @@ def checked_price(price: float | None) -> float | None:
     if price is not None and not 0.0 <= price < float("inf"):
         raise UsageError(f"the price of a thousand queries must be a number >= 0, not {price!r}")
     return price
+
+
+def money(amount: float, currency: str | None) -> str:
+    """A price for people.
+
+    >>> money(1234.5, "EUR"), money(2.0, None)
+    ('1,234.50 EUR', '2.00')
+    """
+    return f"{amount:,.2f}" + (f" {currency}" if currency else "")
 
 
 def duration(seconds: float) -> str:

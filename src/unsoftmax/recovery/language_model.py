@@ -105,12 +105,13 @@ def _certify(
         if found.error_bound is None or found.error_bound > model.exact_at:
             allowed = max(allowed, _ROUNDINGS * _own_rounding(ledger, model, lengths, rng))
         for length in lengths:
+            kind = "one row" if length == 1 else f"{length} rows"
             sizes = rng.choice(_SIZES, (_FRESH, 1, 1))
             batch = in_float32(sizes * rng.standard_normal((_FRESH, length, ledger.width)))
             off = np.abs(ledger.ask(batch) - model(batch)).max(axis=1)
             worst = max(worst, float(off.max()))
-            by_kind[f"{length} rows"] = float((off / model.sensitivity(batch)).max())
-            relative = max(relative, by_kind[f"{length} rows"])
+            by_kind[kind] = float((off / model.sensitivity(batch)).max())
+            relative = max(relative, by_kind[kind])
     passed = relative <= allowed
     n_queries = _FRESH * len(lengths)
     return Certificate(

@@ -50,12 +50,17 @@ def draw_result(result: Result) -> Figure:
 
 
 def _matrices_of(model: Model | None) -> dict[str, np.ndarray]:
-    """The first matrices of the model by name: W of its heads, then what its file holds."""
-    matrices = {name: W for name, W, _ in heads_of(model)}
-    if model is not None and not isinstance(model, TokenHeads | SingleHead | MultiHead):
-        held = {name: array for name, array in model.tensors().items() if array.ndim == 2}
-        matrices |= {" ".join(name.split(".")[-2:]): array for name, array in held.items() if name != "W"}
-    return dict(list(matrices.items())[:_MOST_MATRICES])
+    """The first matrices of the model by name: W of its heads, its network, or else what its file holds."""
+    heads = {name: W for name, W, _ in heads_of(model)}
+    if model is None or isinstance(model, TokenHeads | SingleHead | MultiHead):
+        held = {}
+    else:
+        held = {
+            " ".join(name.split(".")[-2:]): array
+            for name, array in model.tensors().items()
+            if array.ndim == 2 and (not heads or name.startswith("network"))
+        }
+    return dict(list((heads | held).items())[:_MOST_MATRICES])
 
 
 def _spectra_of(model: Model | None) -> tuple[str, dict[str, np.ndarray]]:

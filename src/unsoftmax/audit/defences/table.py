@@ -119,11 +119,13 @@ def _advice(table: Defences) -> str:
     price = (
         f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest "
         "sequences"
+        if best.distortion + best.refused
+        else "it costs honest users nothing"
     )
     stopped = [row for row in rows if row.leak >= _SAFE]
     if best.leak >= _SAFE:
         left = (
-            "ends with nothing that it can vouch for"
+            "recovers no model that it can certify"
             if best.parameter_error is None
             else "recovers nothing useful"
         )

@@ -342,7 +342,7 @@ def _label(kind: str, value: float | str) -> str:
         DefenceKind.INPUT_BOUND: f"rows of norm ≤ {number:.4g}",
         DefenceKind.MAX_LENGTH: f"at most {number:.0f} rows",
         DefenceKind.BUDGET: f"at most {number:,.0f} queries",
-        DefenceKind.ACCOUNTS: f"against {number:,.0f} accounts",
+        DefenceKind.ACCOUNTS: f"{number:,.0f} pooled accounts",
         DefenceKind.PRADA: f"PRADA at {number:g}",
         DefenceKind.STRUCTURED_ROWS: f"alarm above {number:.0%} structured queries",
         DefenceKind.SIMILAR_NEURONS: f"neurons made similar by {number:g}",

@@ -153,6 +153,11 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     axes = figure.add_subplot()
     floor = 1e-9
     groups = _grouped(rows, floor)
+    if not groups:
+        axes.set(xscale="log", yscale="log", ylim=(floor, 3.0))
+        axes.text(
+            0.5, 0.5, "no attack known for any of these defences", transform=axes.transAxes, ha="center"
+        )
     for stopped, colour, name in (
         (True, _COLOURS[2], "nothing recovered"),
         (False, _COLOURS[0], "recovered"),
@@ -164,7 +169,8 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     axes.set_xlim(floor / 3, 3)
     axes.set_xlabel("what honest users lose, relative (left edge: nothing)")
     axes.set_ylabel("relative error of the attacker")
-    figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False, labelcolor=_INK)
+    if groups:
+        figure.legend(loc="outside lower center", ncols=2, fontsize=10, frameon=False, labelcolor=_INK)
     _label_groups(figure, axes, groups)
     drawn = _svg(figure, "defences", "error of the attacker against distortion for honest users, by defence")
     return _standing_alone(drawn) if alone else drawn
