@@ -1,7 +1,7 @@
 """Audits of 200 seeded boxes: are the findings right, and is anything wrongly reported as recovered? Then the
 table of defences.
 
-Run: python -m benchmarks.audit [--boxes 200] [--defences 16]
+Run: python -m benchmarks.audit [--first 0] [--boxes 200] [--defences 16]
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Box:
     model: Model | None
 
 
-def boxes(n: int) -> Iterator[Box]:
+def boxes(first: int, n: int) -> Iterator[Box]:
     """Demo targets of every family behind every answer model, and one box in eight outside the known
     families."""
     outside = list(BOXES.items())
-    for index in range(n):
+    for index in range(first, first + n):
         seed = index // 4
         rng = np.random.default_rng([7, index])
         if index % 8 == 7:
@@ -134,6 +134,7 @@ def alike(found: Result, audited: Result) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--boxes", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0, help="the first box")
     parser.add_argument(
         "--defences", type=int, default=16, help="width of the head that is defended; 0 for none"
     )
@@ -144,7 +145,8 @@ def main() -> None:
     identify: list[int] = []
     started = time.perf_counter()
     differently = 0
-    for index, (box, twin) in enumerate(zip(boxes(options.boxes), boxes(options.boxes), strict=True)):
+    both = zip(boxes(options.first, options.boxes), boxes(options.first, options.boxes), strict=True)
+    for index, (box, twin) in enumerate(both, options.first):
         done = audit_target(box.target, width=box.width, seed=index)
         found = unsoftmax.recover(twin.target, width=twin.width, seed=index)
         if not alike(found, done.result):
