@@ -20,7 +20,7 @@ bench: .venv/dev.ready  ## writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
 docs: .venv/docs.ready  ## the site, strictly: a broken link ends the build
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open out/site/index.html"
 
 notebooks: .venv/dev.ready  ## run docs/notebooks and store their outputs
