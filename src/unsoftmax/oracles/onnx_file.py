@@ -45,7 +45,9 @@ class OnnxOracle:
             import onnx
             import onnxruntime  # type: ignore[import-untyped]
         except ImportError as error:
-            raise UsageError("an .onnx file needs onnx and onnxruntime; install unsoftmax[onnx]") from error
+            raise UsageError(
+                "an .onnx file needs onnx and onnxruntime; pip install 'unsoftmax[onnx]'"
+            ) from error
         source = Path(path)
         if not source.is_file():
             raise UsageError(f"there is no file {source}")

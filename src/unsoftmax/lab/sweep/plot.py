@@ -30,6 +30,7 @@ MEASURES: dict[
     "max_deviation": lambda row: row["max_deviation"],
 }
 _FEW = 8  # labels that fit under an axis
+_LEVEL = 4  # names that fit there without being turned
 _MEANS = {"recovered"}  # rates are averaged; everything else is shown by its median
 
 
@@ -86,47 +87,58 @@ def plot_table(rows: Iterable[dict[str, Any]], plot: Plot, path: str | Path) -> 
     lines, lost = _lines(table, plot)
     if not lines:
         raise NothingToDraw(f"no row of the table has a figure for {plot.y!r}; choose another y")
-    figure = Figure(figsize=(7, 4.4), layout="constrained", dpi=130)
+    figure = Figure(figsize=(7, 4.8), layout="constrained", dpi=130)
     FigureCanvasAgg(figure)
-    axes = figure.subplots()
+    # a line a row of the strip below: failures never lie on figures
+    heights = [10.0, 0.7 * len(lost)] if lost else [10.0]
+    axes, *below = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     places, ticks = _places({row[plot.x] for row in table})
-    for index, name in enumerate(sorted(lines, key=lambda key: tuple(map(_order, key)))):
-        points = lines[name]
-        xs = sorted(points, key=lambda x: places[x])
-        middle = [_middle(points[x], mean=plot.y in _MEANS) for x in xs]
-        (line,) = axes.plot(
-            [places[x] for x in xs],
-            middle,
-            marker="o",
-            markersize=4,
-            label=", ".join(
-                f"{axis} = {value}" for axis, value in zip(_axes(plot, table), name, strict=True)
-            ),
-        )
-        for x, failed in lost.get(name, {}).items():
-            _mark_failures(axes, places[x], index, f"{failed} failed", line.get_color())
-        if plot.y not in _MEANS:
-            low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
-            axes.fill_between([places[x] for x in xs], low, high, alpha=0.15, color=line.get_color())
+    colours = {}
+    for name in sorted(lines, key=_order_of_line):
+        colours[name] = _draw_line(axes, lines[name], places, plot, _named(name, plot, table))
+    for strip in below:
+        _show_failures(strip, lost, places, colours)
     positive = all(value > 0 for points in lines.values() for values in points.values() for value in values)
     if plot.y not in _MEANS and positive:
         axes.set_yscale("log")
-    if ticks is None:
-        if all(place > 0 for place in places.values()) and max(places.values()) > 8 * min(places.values()):
-            axes.set_xscale("log")
-        if len(places) <= _FEW:  # the values of the grid, not round numbers between them
-            axes.set_xticks(sorted(places.values()), [f"{place:g}" for place in sorted(places.values())])
-            axes.set_xticks([], minor=True)
-    else:
-        axes.set_xticks(range(len(ticks)), ticks, rotation=20)
-    axes.set_xlabel(plot.x)
+    lowest = below[-1] if below else axes
+    _set_places(lowest, places, ticks)
+    lowest.set_xlabel(plot.x)
     axes.set_ylabel(f"{plot.y} ({'mean' if plot.y in _MEANS else 'median, and range'})")
     axes.grid(alpha=0.3)
     if _axes(plot, table):
-        axes.legend(fontsize=8)
+        figure.legend(loc="outside upper center", ncols=2, fontsize=8, frameon=False)
     content = BytesIO()
     figure.savefig(content, format="png", metadata={"Software": None})
     return write_atomically(Path(path), content.getvalue())
+
+
+def _draw_line(
+    axes: Any, points: dict[Any, list[float]], places: dict[Any, float], plot: Plot, label: str
+) -> Any:
+    """Medians with the range of all seeds behind them, or means; gives the colour."""
+    mean = plot.y in _MEANS
+    xs = sorted(points, key=lambda x: places[x])
+    at = [places[x] for x in xs]
+    middle = [_middle(points[x], mean=mean) for x in xs]
+    (line,) = axes.plot(at, middle, marker="o", markersize=4, label=label)
+    if not mean:
+        low, high = [min(points[x]) for x in xs], [max(points[x]) for x in xs]
+        axes.fill_between(at, low, high, alpha=0.15, color=line.get_color())
+    return line.get_color()
+
+
+def _set_places(axes: Any, places: dict[Any, float], ticks: list[str] | None) -> None:
+    """The values of the grid under the axis; in logarithms where they span much."""
+    if ticks is not None:
+        axes.set_xticks(range(len(ticks)), ticks, rotation=20 if len(ticks) > _LEVEL else 0)
+        axes.margins(x=0.1)
+        return
+    if all(place > 0 for place in places.values()) and max(places.values()) > 8 * min(places.values()):
+        axes.set_xscale("log")
+    if len(places) <= _FEW:  # the values of the grid, not round numbers between them
+        axes.set_xticks(sorted(places.values()), [f"{place:g}" for place in sorted(places.values())])
+        axes.set_xticks([], minor=True)
 
 
 Key = tuple[Any, ...]  # the values that tell a line from the others
@@ -158,11 +170,26 @@ def _lines(
     return (lines, lost) if any(lines.values()) else ({}, {})
 
 
-def _mark_failures(axes: Any, place: float, line: int, text: str, colour: Any) -> None:
-    """A word at the lower edge, the lines above one another."""
-    at = (place, 0.02 + 0.05 * line)
-    style = {"fontsize": 7, "color": colour, "ha": "center", "va": "bottom"}
-    axes.text(*at, f"× {text}", transform=axes.get_xaxis_transform(), **style)
+def _show_failures(
+    strip: Any, lost: dict[Key, dict[Any, int]], places: dict[Any, float], colours: dict[Key, Any]
+) -> None:
+    """How many cells failed at each place, a line for each line above."""
+    names = sorted(lost, key=_order_of_line)
+    for row, name in enumerate(names):
+        for x, failed in lost[name].items():
+            style = {"fontsize": 8, "color": colours[name], "ha": "center", "va": "center"}
+            strip.text(places[x], row, f"× {failed}", **style)
+    strip.set(ylim=(len(names) - 0.5, -0.5), yticks=[])
+    strip.set_ylabel("failed", rotation=0, ha="right", va="center")
+
+
+def _named(name: Key, plot: Plot, rows: list[dict[str, Any]]) -> str:
+    """A line in the legend."""
+    return ", ".join(f"{axis} = {value}" for axis, value in zip(_axes(plot, rows), name, strict=True))
+
+
+def _order_of_line(name: Key) -> tuple[tuple[int, float, str], ...]:
+    return tuple(map(_order, name))
 
 
 def _middle(values: list[float], *, mean: bool) -> float:

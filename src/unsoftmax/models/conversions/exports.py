@@ -26,7 +26,7 @@ def to_torch(model: Model) -> nn.Module:
     try:
         from unsoftmax.models.conversions.torch_parts import Composite
     except ImportError as error:
-        raise UsageError("a torch module needs torch; install unsoftmax[torch]") from error
+        raise UsageError("a torch module needs torch; pip install 'unsoftmax[torch]'") from error
     return Composite(parts_of(model))
 
 
@@ -51,7 +51,7 @@ def save_onnx(model: Model, path: str | Path, *, external_data: bool = False) ->
         from unsoftmax.models.conversions.onnx_graph import onnx_model
         from unsoftmax.models.conversions.onnx_tokens import token_onnx_model
     except ImportError as error:
-        raise UsageError("an .onnx file needs onnx; install unsoftmax[onnx]") from error
+        raise UsageError("an .onnx file needs onnx; pip install 'unsoftmax[onnx]'") from error
     target = _named(path, ".onnx")
     match model:
         case TokenHeads():

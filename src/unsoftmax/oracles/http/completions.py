@@ -155,7 +155,9 @@ def _tensor_text(rows: Array) -> str:
     try:
         import torch
     except ImportError as error:
-        raise UsageError("prompts of embeddings travel as torch tensors; install unsoftmax[torch]") from error
+        raise UsageError(
+            "prompts of embeddings travel as torch tensors; pip install 'unsoftmax[torch]'"
+        ) from error
     with np.errstate(over="ignore"):
         short = np.asarray(rows, dtype=np.float32)
     if not np.isfinite(short).all():

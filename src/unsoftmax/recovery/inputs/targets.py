@@ -162,9 +162,7 @@ def _called(target: str, http: Mapping[str, Any] | None, outputs: int | None) ->
     try:
         from unsoftmax.oracles.grpc import grpc_oracle
     except ImportError as error:
-        raise UsageError(
-            f"{target!r} needs grpcio and protobuf; install them with pip install unsoftmax[grpc]"
-        ) from error
+        raise UsageError(f"{target!r} needs grpcio and protobuf; pip install 'unsoftmax[grpc]'") from error
     from unsoftmax.oracles.http import HttpOptions
 
     return grpc_oracle(target, HttpOptions(**(http or {})), outputs=outputs)
