@@ -157,7 +157,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         if answers.ndim == 3 and len(answers) == n_queries:
             seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
         elif outputs is not None and answers.shape == (n_queries,):
-            seen += "; its answers are single numbers: leave outputs out"
+            seen += "; its answers are single numbers: leave out outputs"
         raise OracleFault(seen)
     bad = ~np.isfinite(answers)
     if bad.any():

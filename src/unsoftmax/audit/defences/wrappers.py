@@ -54,6 +54,7 @@ class DefenceKind(StrEnum):
     SIMILAR_NEURONS = "similar-neurons"
 
 
+_HONEST, _HONEST_ROWS = 256, 8  # sequences and their rows: a share refused is known to 3 % or better
 _ROW_BOUNDS = (1e6, 1e4, 3e3, 1e3, 500.0, 300.0, 100.0, 30.0, 1.0)  # over the longest honest row
 _WHOLE = (DefenceKind.DECIMALS, DefenceKind.MAX_LENGTH, DefenceKind.BUDGET, DefenceKind.ACCOUNTS, "top-k")
 DETECTORS: dict[str, Callable[[float], Detector]] = {
@@ -242,17 +243,19 @@ def bounds_on_rows(honest: Array) -> list[Defence]:
     return [Defence(), *(Defence(((DefenceKind.INPUT_BOUND, bound),)) for bound in bounds)]
 
 
-def honest_sequences(width: int, seed: int = 0, *, n: int = 256, length: int = 8) -> Array:
+def honest_sequences(width: int, seed: int = 0) -> Array:
     """Sequences of standard normal rows, where no others are given."""
-    return np.random.default_rng([0x40E5, seed]).standard_normal((n, length, width))
+    return np.random.default_rng([0x40E5, seed]).standard_normal((_HONEST, _HONEST_ROWS, width))
 
 
-def honest_ids(vocabulary: int, longest: int | None, seed: int = 0, *, n: int = 256, length: int = 8) -> Ids:
+def honest_ids(vocabulary: int, longest: int | None, seed: int = 0) -> Ids:
     """Sequences of token ids, each as frequent as words are, where no others are given."""
     rng = np.random.default_rng([0x40E5, seed])
     share = 1.0 / (1.0 + np.arange(vocabulary))
-    size = length if longest is None else min(length, longest)
-    return np.asarray(rng.permutation(vocabulary)[rng.choice(vocabulary, (n, size), p=share / share.sum())])
+    size = _HONEST_ROWS if longest is None else min(_HONEST_ROWS, longest)
+    return np.asarray(
+        rng.permutation(vocabulary)[rng.choice(vocabulary, (_HONEST, size), p=share / share.sum())]
+    )
 
 
 def _norms(sequences: Array) -> Array:

@@ -14,15 +14,17 @@ from unsoftmax.recovery.inputs.targets import as_oracle
 
 __all__ = ["draw_staircase"]
 
+_SEED = 4  # of the circle that is drawn
 
-def draw_staircase(model: MultiHead, path: str | Path, *, seed: int = 4) -> int:
+
+def draw_staircase(model: MultiHead, path: str | Path) -> int:
     """Draws the staircase of a model (asking the model itself, nobody else) and returns the number of its
     steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     respond = Responses(Ledger(as_oracle(model)), model.v)
-    stairs = find_staircase(respond, draw_circle(respond, np.random.default_rng(seed)))
+    stairs = find_staircase(respond, draw_circle(respond, np.random.default_rng(_SEED)))
     angles = np.linspace(0.0, np.pi, 1200)
     size = float(np.linalg.norm(stairs.circle.a))
     figure = Figure(figsize=(7.0, 3.2), layout="constrained", dpi=130)

@@ -18,7 +18,7 @@ from unsoftmax.outcomes import NotIdentifiable
 
 __all__ = ["WithoutPrefix", "last_token_asks"]
 
-_SEQUENCES = 6
+_SEQUENCES = 6  # what moves every other sequence escapes six once in 64 times
 _FEWEST = 4  # free tokens: a pair, twice
 _ALIKE = 2e-5  # of the answers: float32 arithmetic moves equal ones by less
 _ROUNDING = 16.0  # units of the last place, within which two answers count as equal

@@ -31,7 +31,7 @@ def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
         raise UsageError(f"vocabulary {size}, but the target has {told.vocabulary} tokens; pass at most that")
     if oracle.spec.width is not None:
         raise UsageError(
-            f"the target takes rows of {oracle.spec.width} numbers, not token ids; leave vocabulary out"
+            f"the target takes rows of {oracle.spec.width} numbers, not token ids; leave out vocabulary"
         )
     return FunctionOracle(oracle, replace(oracle.spec, domain=TokenIds(size)))
 

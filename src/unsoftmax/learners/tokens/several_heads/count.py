@@ -16,7 +16,7 @@ __all__ = ["HeadCount", "count_heads"]
 
 MOST_HEADS = 4  # sums of more sigmoids cannot be told apart in float64
 _ASKERS, _TOKENS = 4, 4
-_PATTERNS = 2 * MOST_HEADS + 3
+_PATTERNS = 2 * MOST_HEADS + 3  # a sigmoid has two unknowns and the sum a constant; two contradict
 _FITS = 10.0  # units of noise
 _APART = 100.0  # errors between what heads add up to and what tokens alone show
 _MOST_MISSES = 2  # of 16 pairs: a fit may miss its minimum

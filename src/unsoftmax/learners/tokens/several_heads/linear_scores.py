@@ -13,7 +13,7 @@ from unsoftmax.solvers.tokens.sums_of_sigmoids import fit_known_weights
 __all__ = ["LinearScores"]
 
 _SOFT = 5.0  # error bar of a score that could not be read
-_SHARPEST = 1e-12
+_SHARPEST = 1e-12  # least error bar: a logit of a float64 sum of weights has no more digits
 
 
 @dataclass(frozen=True, eq=False)
