@@ -90,6 +90,8 @@ def _drawn(case: Case, model: Model, certificate: Certificate, rng: np.random.Ge
         sequences = token_sequences(model.vocabulary, max(certificate.lengths), rng)
         return [cast(Array, ids) for _, ids in sequences]
     bound = case.options.get("input_bound")
+    if case.options.get("probabilities") is True:  # the rows whose logits are moderate were found out
+        bound = max(certificate.sizes)
     domain = Ball(model.width, float(bound)) if isinstance(bound, float) else Space(model.width)
     longest = 1 if certificate.lengths == (1,) else None
     return draw_sample(model, domain, rng, max_length=longest).batches

@@ -14,6 +14,7 @@ from tests.cases import (
     heads,
     honesty_families,
     honesty_hostile,
+    honesty_near,
     honesty_short_floats,
     multi_heads,
     networks,
@@ -369,12 +370,14 @@ KINDS: dict[str, Maker] = {
     **honesty_families.KINDS,
     **honesty_short_floats.KINDS,
     **honesty_hostile.KINDS,
+    **honesty_near.KINDS,
 }
 # one to three seconds each, where others take a tenth
 SLOW = (
     honesty_families.SLOW
     | honesty_short_floats.SLOW
     | honesty_hostile.SLOW
+    | honesty_near.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

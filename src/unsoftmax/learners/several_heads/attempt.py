@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["DependentOutputs", "Restart", "SharedStep", "TooClose"]
+__all__ = ["DependentOutputs", "Restart", "SharedStep", "TooClose", "Unexplained"]
 
 
 class Restart(Exception):
@@ -19,3 +19,7 @@ class TooClose(Restart):
 
 class DependentOutputs(Restart):
     """The outputs of the heads span fewer dimensions than they have together: no attempt tells them apart."""
+
+
+class Unexplained(Restart):
+    """No number of heads explains the answers to copies of rows at any pair that was tried."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.several_heads.attempt import Restart
+from unsoftmax.learners.several_heads.attempt import Restart, Unexplained
 from unsoftmax.learners.several_heads.head_switches import Circle, draw_circle, find_saturation
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_patterns, fit_heads, follow_heads
@@ -142,9 +142,11 @@ def _best_pair(
     found: list[tuple[int, float, Array, Array, Array, Array]] = []
     everything = list(range(len(PATTERNS)))
     length = float(np.linalg.norm(circle.a))
+    explained = False  # by any number of heads, whatever their scores
     for candidate in range(_CANDIDATES):
-        if candidate >= _CANDIDATES // 3 and any(
-            item[0] == max(other[0] for other in found) and item[1] > 0.8 for item in found
+        if candidate >= _CANDIDATES // 3 and (
+            not explained
+            or any(item[0] == max(other[0] for other in found) and item[1] > 0.8 for item in found)
         ):
             break
         a = rng.standard_normal(respond.width)
@@ -157,6 +159,7 @@ def _best_pair(
         seen = fit_heads(ask_patterns(respond, a, b, everything)[0], size)
         if seen is None:
             continue
+        explained = True
         scores, heights = seen
         if np.abs(scores).max() > 6.0 or np.abs(heights).min() < 1e-4 * size:
             continue
@@ -171,6 +174,8 @@ def _best_pair(
                 heights,
             )
         )
+    if not explained:
+        raise Unexplained("the answers to copies of rows are not those of up to six heads at any pair")
     if not found:
         raise Restart("the answers to copies of rows are not those of up to six heads")
     _, _, a, b, scores, heights = max(found, key=lambda item: item[:2])

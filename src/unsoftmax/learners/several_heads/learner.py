@@ -12,7 +12,7 @@ from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.checks import check_repeatable
 from unsoftmax.learners.readouts.exact import read_values
-from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose
+from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClose, Unexplained
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies, polished
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias, largest_score
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
@@ -133,6 +133,8 @@ class MultiHeadLearner:
                 if (isinstance(reason, SharedStep) or short) and small and copies == 0:
                     copies = _COPIES
                 reasons.append(str(reason))
+                if isinstance(reason, Unexplained):
+                    break  # whatever the pairs are
                 continue
             model = heads.model(respond)
             deviation = fresh_deviation(asker, model, rng)
@@ -149,7 +151,7 @@ class MultiHeadLearner:
         # what short rows leave open looks like another function, and is none
         strict = too_close or asker.input_bound is not None
         if best is None or best[0] > (max(1e-9, 1e3 * rounding) if strict else 1e-3):
-            told = f"the answers are those of several heads as far as tested, but {self.attempts} attempts "
+            told = f"the answers are those of several heads as far as tested, but {attempt + 1} attempts "
             told += f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
             if asker.input_bound is not None:
                 told = _short_rows(asker.input_bound, largest_score(asker, v, c, rng)) + told

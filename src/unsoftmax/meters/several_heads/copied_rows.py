@@ -21,6 +21,9 @@ PATTERNS: list[tuple[int, int]] = [(1, 1), *((n, 1) for n in _COUNTS), *((1, n) 
 SHIFTS: Array = np.log(np.array([n / m for n, m in PATTERNS]))
 _MOST = 6  # heads that the copies of one pair can tell apart in float64
 _FITS = 3e-12  # largest residual, relative to the response, of a fit that explains everything
+# singular value of the answers' Loewner matrix beyond the m-th, against the first, from which m heads explain
+# them nowhere near `_FITS`; their own rounding is below 1e-14
+_LEFT_OVER = 1e-9
 
 
 def ask_patterns(respond: Responses, A: Array, B: Array, which: list[int]) -> Array:
@@ -51,6 +54,8 @@ def fit_heads(values: Array, size: float) -> tuple[Array, Array] | None:
     for m in range(1, _MOST + 1):
         if values_[m - 1] < 1e-15 * values_[0]:
             return None
+        if values_[m] > _LEFT_OVER * values_[0]:
+            continue
         poles = np.linalg.eigvals((left[:, :m].T @ shifted @ right[:m].T) / values_[:m, None])
         start = np.clip(-np.log(np.maximum(np.abs(poles), 1e-8)), -8.0, 8.0)
         found = _polish(np.sort(start), None, y, SHIFTS[order])
