@@ -108,9 +108,7 @@ def _near(make: Callable[[int, int], _Member], short: bool, d: int, seed: int) -
         target = unsoftmax.FunctionOracle(box, spec)
     elif isinstance(member.model, TokenHeads) and member.model.longest is not None:
         domain = TokenIds(member.model.vocabulary)
-        target = unsoftmax.FunctionOracle(
-            box, OracleSpec(domain=domain, max_length=member.model.longest)
-        )
+        target = unsoftmax.FunctionOracle(box, OracleSpec(domain=domain, max_length=member.model.longest))
     shown = _of_single_rows(function) if member.alone else function
     return Case(target, member.width, shown, exact=False, options=dict(member.options))
 
@@ -133,9 +131,7 @@ def _head(d: int, seed: int) -> _Member:
 
 def _heads(vectors: bool, d: int, seed: int) -> _Member:
     outputs = d + seed % 2 if vectors else None
-    return _with_outputs(
-        unsoftmax.random_multi_head(d, 2, seed=seed, outputs=outputs, biases=seed % 2 == 1)
-    )
+    return _with_outputs(unsoftmax.random_multi_head(d, 2, seed=seed, outputs=outputs, biases=seed % 2 == 1))
 
 
 def _bounded(make: Callable[[int, int], _Member], d: int, seed: int) -> _Member:
@@ -227,9 +223,7 @@ def _probabilities(vectors: bool, d: int, seed: int) -> _Member:
             for head in model.heads
         ]
         model = MultiHead(heads, np.asarray(model.c) - np.mean(model.c))
-    return _Member(
-        model, _softmax if vectors else _sigmoid, d, options={"probabilities": True}
-    )
+    return _Member(model, _softmax if vectors else _sigmoid, d, options={"probabilities": True})
 
 
 _MAKERS: dict[str, Callable[[int, int], _Member]] = {
@@ -258,10 +252,7 @@ _MAKERS: dict[str, Callable[[int, int], _Member]] = {
 }
 KINDS: dict[str, Maker] = {
     **{f"near: {name}": partial(_near, make, False) for name, make in _MAKERS.items()},
-    **{
-        f"near: {name}, float32": partial(_near, _MAKERS[name], True)
-        for name in _MAKERS
-    },
+    **{f"near: {name}, float32": partial(_near, _MAKERS[name], True) for name in _MAKERS},
 }
 SLOW = frozenset(
     kind for kind in KINDS if any(word in kind for word in ("block", "mean of rows", "tokens", "float32"))

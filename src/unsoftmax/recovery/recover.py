@@ -277,7 +277,7 @@ def recover_from(
         left = None if job.budget is None else max(0, job.budget - EVERY_ROW_QUERIES)
         job = replace(job, row="last", budget=left)
         result = recover_from(target, job, prepare, kind, watch)
-        return held_against_every_row(result, job.oracle(target), int(job.seed))
+        return held_against_every_row(result, job.oracle(target), int(job.seed), job.input_bound)
     try:
         return _recover(target, job, prepare, kind, watch)
     except VectorAnswers as vectors:
