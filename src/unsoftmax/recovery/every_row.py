@@ -78,7 +78,7 @@ def held_against_every_row(
             result, status=Status.OUTSIDE_CLASS, reason=reason, model=None, error_bound=None, queries=bill
         )
     evidence = (
-        f"up to {_ROWS} rows each of {asked} sequences, drawn as those of the certificate, are off by at most "
+        f"up to {_ROWS} rows each of {asked} sequences, drawn as the certificate's, are off by at most "
         f"{max(off, ruler.last):.1e} relative"
     )
     finding = Finding(_PHASE, sees.value, evidence, asked)
