@@ -21,6 +21,7 @@ ROOMS = [
     "float_formats",
     "errors",
     "foreign_code",
+    "replaced_names",
     "importing",
     "text_files",
     "html_tables",

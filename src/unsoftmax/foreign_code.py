@@ -11,6 +11,8 @@ from typing import NoReturn
 
 __all__ = ["foreign_code"]
 
+_pid = os.getpid  # the code may replace that one too
+
 
 @contextmanager
 def foreign_code() -> Iterator[None]:
@@ -24,10 +26,10 @@ def foreign_code() -> Iterator[None]:
     >>> with foreign_code():
     ...     print("not a result")
     """
-    process, streams, leave = os.getpid(), (sys.stdout, sys.stderr), os._exit
+    process, streams, leave = _pid(), (sys.stdout, sys.stderr), os._exit
 
     def refuse(status: int) -> NoReturn:
-        if os.getpid() != process:
+        if _pid() != process:
             leave(status)
         raise SystemExit(status)
 
@@ -38,7 +40,7 @@ def foreign_code() -> Iterator[None]:
     try:
         yield
     finally:
-        if os.getpid() != process:
+        if _pid() != process:
             leave(0)
         if ours:
             sys.stdout, sys.stderr = streams

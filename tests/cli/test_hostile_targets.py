@@ -101,6 +101,28 @@ def test_what_a_target_does_to_this_process_is_no_result(tmp_path: Path, first: 
     assert json.loads(done.stdout)["status"] == "EXACT"
 
 
+@pytest.mark.parametrize(
+    "name", ["numpy.max", "numpy.linalg.svd", "json.dumps", "os.getpid", "builtins.len", "random.random"]
+)
+def test_what_a_target_replaces_is_put_back_and_told(tmp_path: Path, name: str) -> None:
+    module, _, part = name.rpartition(".")
+    replaces = f"import builtins, json, random, numpy; {name} = lambda *a, **k: 7"
+    (tmp_path / "box.py").write_text(_HEAD.format(first=replaces))
+    before = getattr(sys.modules[module], part)
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert getattr(sys.modules[module], part) is before
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert f"the target replaced {name}" in done.stderr
+
+
+def test_a_recursion_limit_that_a_target_lowers_is_put_back(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first="sys.setrecursionlimit(sys.getrecursionlimit() - 1)"))
+    before = sys.getrecursionlimit()
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert (done.exit_code, sys.getrecursionlimit()) == (3, before)
+    assert "the recursion limit" in done.stderr
+
+
 MODULES: dict[str, tuple[str, int, str]] = {
     "exits at import": ("import sys; sys.exit(0)", 3, "importing the target 'box' tried to end the program"),
     "exits with text": ("raise SystemExit('bye')", 3, "sys.exit('bye')"),

@@ -137,7 +137,7 @@ def _lengths(limit: int, rng: np.random.Generator) -> dict[int, int]:
     counts |= dict.fromkeys((17, 33, 64, between), _EACH_TO_64)
     counts[beyond] = _BEYOND_64
     kept = {length: count for length, count in sorted(counts.items()) if length <= limit}
-    times = 1 if limit == 1 else max(1, _QUERIES // sum(kept.values()))
+    times = max(1, _QUERIES // sum(kept.values()))
     return {length: times * count for length, count in kept.items()}
 
 

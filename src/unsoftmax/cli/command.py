@@ -19,6 +19,7 @@ from unsoftmax.cli.config import Config
 from unsoftmax.cli.failures import NOT_RECOVERED, Failure, failure_of
 from unsoftmax.cli.flags import with_flags
 from unsoftmax.cli.output import print_json, say
+from unsoftmax.replaced_names import replaced_names
 
 __all__ = ["command", "flags_of"]
 
@@ -51,7 +52,8 @@ def command(*needs: str, interrupted: str = "") -> Callable[[Function], Function
                 _allow_interrupts()
                 for name, (kind, names) in groups.items():
                     options[name] = kind(**{part: options.pop(part) for part in names})
-                return function(**options)
+                with replaced_names():
+                    return function(**options)
             except (typer.Exit, typer.Abort):
                 raise
             except BrokenPipeError:

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError
-from unsoftmax.float_formats import decimals_of
+from unsoftmax.float_formats import decimals_of, smallest_format
 from unsoftmax.oracles.base import Oracle, OracleSpec, TellsOutputs
 
 __all__ = ["Logits"]
 
-_ADDED_UP = 1e-2  # how far a sum of probabilities may be from 1: bfloat16 keeps each to 4e-3 of it
+_FORMAT_UNITS = 8.0  # of the last place of a short format by which its own sum of probabilities may be off
+_SUM_UNITS = 64.0  # of float64 for every probability
 
 
 class Logits:
@@ -97,12 +98,30 @@ class Logits:
             return np.asarray(np.log(probabilities) - np.log1p(-probabilities))
 
     def _add_up(self, probabilities: Array) -> bool:
-        """Whether probabilities of a vector add up to 1; what the first answers do, all must do."""
-        added = np.abs(probabilities.sum(axis=1) - 1.0) <= _ADDED_UP
+        """Whether probabilities of a vector add up to 1, as far as their rounding lets them; what the first
+        answers do, all must do, because a factor that all share does not show in the logits of a softmax. One
+        answer alone may add up to 1 by chance."""
+        sums = probabilities.sum(axis=1)
+        off = np.abs(sums - 1.0)
+        added = bool((off <= _explained(probabilities)).all())
         if self._shares is None:
-            self._shares = bool(added.all())
-        if self._shares and not added.all():
+            if len(probabilities) == 1:
+                return added
+            self._shares = added
+        if self._shares and not added:
             raise OracleFault(
-                "the probabilities of the first answers added up to 1, and those of a later one do not"
+                "the probabilities of the first answers added up to 1, and those of a later one add up to "
+                f"{float(sums[off.argmax()]):.10g}, which rounding does not explain; leave probabilities out"
             )
         return self._shares
+
+
+def _explained(probabilities: Array) -> float:
+    """How far rounding may bring the sum of a vector of probabilities from 1: by the decimals that they are
+    told in, or by the format that they are stored in."""
+    n = probabilities.shape[1]
+    decimals = decimals_of(probabilities)
+    if decimals is not None:
+        return 0.5 * n * 10.0**-decimals + _SUM_UNITS * EPS * n
+    short = smallest_format(probabilities)
+    return _SUM_UNITS * EPS * n if short is None else (_FORMAT_UNITS + np.sqrt(n)) * short.unit

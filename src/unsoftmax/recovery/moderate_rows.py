@@ -53,12 +53,13 @@ def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.rando
     rows = rng.standard_normal((_DIRECTIONS, 1, width))
     rows /= np.linalg.norm(rows, axis=2, keepdims=True)
     answers = [oracle.probabilities(np.zeros((1, 1, width)))]
-    middle = oracle.logits_of(answers[0])
     length = 1.0 if bound is None else bound
     found = 0.0
     for _ in range(_ROUNDS):
         answers.append(oracle.probabilities(length * rows))
-        size = _size(oracle.logits_of(answers[-1]) - middle, width)
+        logits = oracle.logits_of(np.concatenate([answers[0], answers[-1]]))  # one alone tells no sum
+        middle = logits[:1]
+        size = _size(logits[1:] - middle, width)
         short = _rounding(np.concatenate([each.ravel() for each in answers]))
         largest = _LARGEST_SHARE if oracle.adds_up else _LARGEST if short is None else _LARGEST_SHORT
         if size <= 1.001 * largest:

@@ -31,6 +31,7 @@ from unsoftmax.recovery.inputs.vocabulary import vocabulary_of
 from unsoftmax.recovery.moderate_rows import ModerateRows, moderate_rows
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
+from unsoftmax.replaced_names import replaced_names
 
 __all__ = ["Job", "Options", "checked_tolerance", "job_of", "recover", "recover_from"]
 
@@ -269,6 +270,17 @@ def recover_from(
     """`recover` for a job. prepare: what else to find out before learning; see `recovery.run`. watch: sees
     every batch; see `Ledger.watch`. A target whose first answers are vectors, though nobody said so, is begun
     again with as many outputs as they have."""
+    with replaced_names():
+        return _recover_rows(target, job, prepare, kind, watch)
+
+
+def _recover_rows(
+    target: object,
+    job: Job,
+    prepare: Prepare | None,
+    kind: str,
+    watch: Callable[[str, Array, Array], None] | None,
+) -> Result:
     if job.row == "all":
         from unsoftmax.recovery.every_row import EVERY_ROW_QUERIES, held_against_every_row
 
@@ -276,7 +288,7 @@ def recover_from(
             raise UsageError("probabilities are read of one row; pass row='last' with them")
         left = None if job.budget is None else max(0, job.budget - EVERY_ROW_QUERIES)
         job = replace(job, row="last", budget=left)
-        result = recover_from(target, job, prepare, kind, watch)
+        result = _recover_rows(target, job, prepare, kind, watch)
         return held_against_every_row(result, job.oracle(target), int(job.seed), job.input_bound)
     try:
         return _recover(target, job, prepare, kind, watch)

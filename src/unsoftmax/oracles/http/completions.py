@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import threading
 import weakref
 from collections.abc import Mapping
@@ -37,6 +38,8 @@ _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanw
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
 _BYTES_A_REPLY = 1 << 20  # beside its log-probabilities
 _MARK = "token_id:"
+# log-probabilities beyond are none: one that is rounded to bfloat16 may be a little above 0
+_BELOW, _ABOVE = -1e30, 1e-2
 
 
 @dataclass(frozen=True)
@@ -142,12 +145,18 @@ class _Dialect:
                 found[choice["index"]] = {
                     int(name.removeprefix(_MARK)): float(value) for name, value in told.items()
                 }
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError) as error:
             raise OracleFault(
                 f"the server's reply holds no log-probabilities by token id: {error}"
             ) from error
         if any(not each for each in found):
             raise OracleFault(f"the server answered {len(choices)} of {n_queries} prompts")
+        for value in (end(each.values()) for each in found for end in (min, max)):
+            if value > _ABOVE or -math.inf < value < _BELOW:
+                raise OracleFault(
+                    f"the server told {value:.6g}, which is no log-probability (vLLM tells these with "
+                    "--logprobs-mode raw_logprobs)"
+                )
         return found
 
 
