@@ -64,6 +64,6 @@ class replaced_names:  # noqa: N801 - used like a function, as contextlib's are
         if replaced and not isinstance(error, KeyboardInterrupt):
             more = f" and {len(replaced) - _TOLD} more" if len(replaced) > _TOLD else ""
             raise OracleFault(
-                f"the target replaced {', '.join(replaced[:_TOLD])}{more} in this process, where others use it; "
-                "let it put back what it replaces, or ask it through SeparateProcess or unsoftmax serve"
+                f"the target replaced {', '.join(replaced[:_TOLD])}{more} in this process, where others use "
+                "it; let it put back what it replaces, or ask it through SeparateProcess or unsoftmax serve"
             ) from error

@@ -372,7 +372,7 @@ KINDS: dict[str, Maker] = {
     **honesty_hostile.KINDS,
     **honesty_near.KINDS,
 }
-# one to three seconds each, where others take a tenth
+# half a second to three seconds each, where others take a tenth
 SLOW = (
     honesty_families.SLOW
     | honesty_short_floats.SLOW
@@ -384,6 +384,13 @@ SLOW = (
         "outside: vector, another W",
         "outside: a faint head changes",
         "outside: bounded rows, another W",
+        "outside: network, float32_answers",
+        "outside: cache_by_first_row",
+        "answers: labels",
+        "answers: flipped labels",
+        "heads: bounded rows",
+        "network: gated",
+        "language model: one layer",
     }
 )
 
@@ -404,13 +411,14 @@ LIARS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def liar(name: str, threshold: float, usual: Model, other: Model) -> Function:
-    """The model, and another one for sequences of three and more rows whose number is above the threshold."""
+def liar(name: str, threshold: float, usual: Model, other: Model, shortest: int = 3) -> Function:
+    """The model, and another one for sequences of so many and more rows whose number is above the
+    threshold."""
 
     def box(X: Array) -> Array:
         found = np.array(usual(X))
         picked = LIARS[name](X) > threshold
-        if X.shape[1] > 2 and picked.any():
+        if X.shape[1] >= shortest and picked.any():
             found[picked] = other(X[picked])
         return found
 
@@ -418,28 +426,41 @@ def liar(name: str, threshold: float, usual: Model, other: Model) -> Function:
 
 
 def lying_on_a_share(name: str, d: int, seed: int) -> tuple[Case, float]:
-    """A head, a layer with vector answers or a Transformer that is another one on a part of the certificate's
-    distribution; and the share of that."""
+    """A head, a layer with vector answers, a Transformer or a network of single rows that is another one on a
+    part of the certificate's distribution; and the share of that."""
     rng = _rng(d, seed, 815)
     wanted = float(np.exp(rng.uniform(np.log(0.005), np.log(0.5))))
     factor = 1.0 + float(np.exp(rng.uniform(np.log(1e-4), np.log(3.0))))
-    usual = (_as_hard, _vectors, _transformer_without_biases)[int(rng.integers(3))](d, seed)
+    usual = (_as_hard, _vectors, _transformer_without_biases, _network_of_rows)[int(rng.integers(4))](d, seed)
+    alone = isinstance(usual, ReluNetwork)
     other: Model
-    if isinstance(usual, Transformer):
+    if isinstance(usual, ReluNetwork):
+        other = ReluNetwork(factor * usual.A, usual.u, usual.b, usual.c, usual.linear)
+    elif isinstance(usual, Transformer):
         other = Transformer(factor * usual.W, usual.network, usual.w0, usual.residual)
     else:
         other = SingleHead(factor * usual.W, usual.v, usual.w0, usual.c)
     numbers = np.concatenate(
         [
-            LIARS[name](batch) if batch.shape[1] > 2 else np.full(len(batch), -np.inf)
+            LIARS[name](batch) if alone or batch.shape[1] > 2 else np.full(len(batch), -np.inf)
             for draw in range(12)
-            for batch in draw_sample(usual, Space(d), np.random.default_rng([seed, draw])).batches
+            for batch in draw_sample(
+                usual, Space(d), np.random.default_rng([seed, draw]), max_length=1 if alone else None
+            ).batches
         ]
     )
     threshold = float(np.quantile(numbers, 1.0 - wanted))
-    box = liar(name, threshold, usual, other)
+    share = float(np.mean(numbers > threshold))
+    box = liar(name, threshold, usual, other, shortest=1 if alone else 3)
+    if alone:
+        oracle = unsoftmax.FunctionOracle(box, OracleSpec(width=d, max_length=1))
+        return Case(oracle, d, lambda rows: box(rows[:, None]), options={"family": "relu-network"}), share
     outputs = {} if usual.outputs is None else {"outputs": usual.outputs}
-    return Case(box, d, box, options=dict(outputs)), float(np.mean(numbers > threshold))
+    return Case(box, d, box, options=dict(outputs)), share
+
+
+def _network_of_rows(d: int, seed: int) -> ReluNetwork:
+    return unsoftmax.random_relu_network(d, 2 + seed % 4, seed=seed, biases=seed % 2 == 1)
 
 
 def _as_hard(d: int, seed: int) -> SingleHead:

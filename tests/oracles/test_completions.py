@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import unsoftmax
+from tests.oracles.hostile_server import hostile
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
@@ -204,6 +206,28 @@ def test_tokens_and_wrong_names_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
         completions_oracle("openai+http://127.0.0.1:1/v1")
     with pytest.raises(UsageError, match="unknown option"):
         completions_oracle("openai+http://127.0.0.1:1/v1?model=a&depth=3")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("1" + 400 * "0", "no log-probabilities by token id"),
+        ("-1e308", "is no log-probability"),
+        ("5.0", "is no log-probability"),
+    ],
+    ids=["an endless integer", "the smallest number", "a positive one"],
+)
+def test_what_is_no_log_probability_is_named(value: str, words: str) -> None:
+    told = (
+        '{"choices": [{"index": 0, "logprobs": {"top_logprobs": [{"token_id:0": -1.0, "token_id:1": %s}]}}]}'
+    )
+
+    def script(connection: socket.socket) -> None:
+        body = (told % value).encode()
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    with hostile(script) as url, pytest.raises(OracleFault, match=words):
+        completions_oracle(f"openai+{url}/v1?model=a", QUICK)
 
 
 def test_what_an_endpoint_offers_in_words() -> None:

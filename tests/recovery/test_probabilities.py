@@ -107,6 +107,24 @@ def test_another_head_for_longer_sequences_is_seen_through_a_sigmoid() -> None:
     assert not result.status.recovered
 
 
+def test_a_factor_that_all_probabilities_share_is_seen() -> None:
+    """It shows in no logit of a softmax, whose probabilities add up to 1."""
+    logits = attention(4, 3, seed=1)
+
+    def box(X: Array) -> Array:
+        return softmax(logits(X)) * (1.0 - 1e-6 * (X.shape[1] > 4))
+
+    with pytest.raises(OracleFault, match="which rounding does not explain"):
+        unsoftmax.recover(box, width=4, probabilities=True)
+
+
+def test_two_sigmoids_of_one_half_are_no_softmax() -> None:
+    """Rows of zeros are answered (0.5, 0.5) where there is no constant."""
+    heads = unsoftmax.random_multi_head(4, 1, outputs=2, seed=0)
+    result = unsoftmax.recover(lambda X: sigmoid(heads(X)), width=4, probabilities=True)
+    assert result.status is Status.EXACT, result.reason
+
+
 def test_who_does_not_say_so_is_told() -> None:
     head = unsoftmax.random_single_head(5, seed=1)
     result = unsoftmax.recover(lambda X: sigmoid(head(X)), width=5)
