@@ -32,6 +32,9 @@ class Model:
     stored_as: ClassVar[str] = ""  # the name in files, where a family has several models
     # relative error of the parameters up to which a float64 recovery counts as exact
     exact_at: ClassVar[float] = 1e-9
+    # whether learners of the family compare fresh rows with the model themselves, so that a certificate of
+    # single rows takes few more
+    compared_while_learning: ClassVar[bool] = False
 
     @property
     def width(self) -> int:
