@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 import unsoftmax
 from tests.cases.honesty_case import Case, Function, Maker
@@ -46,7 +47,8 @@ def _norms(X: Array) -> Array:
     return np.asarray(np.linalg.norm(X, axis=2))
 
 
-_PICKS: dict[str, Callable[[Array], Array]] = {
+_Pick = Callable[[Array], NDArray[np.bool_]]
+_PICKS: dict[str, _Pick] = {
     "three rows on": lambda X: np.full(len(X), X.shape[1] >= 3),
     "six rows on": lambda X: np.full(len(X), X.shape[1] >= 6),
     "even lengths": lambda X: np.full(len(X), X.shape[1] % 2 == 0),
@@ -57,7 +59,7 @@ _PICKS: dict[str, Callable[[Array], Array]] = {
     "two signs": lambda X: (X[:, 0, 0] > 0.0) & (X[:, -1, -1] < 0.0),
 }
 _ALONE = ("sign of an entry", "long asking row")
-_IDS: dict[str, Callable[[Array], Array]] = {
+_IDS: dict[str, _Pick] = {
     "three rows on": lambda ids: np.full(len(ids), ids.shape[1] >= 3),
     "six rows on": lambda ids: np.full(len(ids), ids.shape[1] >= 6),
     "even lengths": lambda ids: np.full(len(ids), ids.shape[1] % 2 == 0),
@@ -78,7 +80,7 @@ def _otherwise(model: Model, size: float, rng: np.random.Generator) -> Model:
     return type(model).from_tensors(tensors | {name: part})
 
 
-def _mixed(usual: Function, other: Function, pick: Callable[[Array], Array]) -> Function:
+def _mixed(usual: Function, other: Function, pick: _Pick) -> Function:
     def answer(X: Array) -> Array:
         found, picked = np.array(usual(X)), pick(X)
         if picked.any():

@@ -112,7 +112,7 @@ def test_a_factor_that_all_probabilities_share_is_seen() -> None:
     logits = attention(4, 3, seed=1)
 
     def box(X: Array) -> Array:
-        return softmax(logits(X)) * (1.0 - 1e-6 * (X.shape[1] > 4))
+        return np.asarray(softmax(logits(X)) * (1.0 - 1e-6 * (X.shape[1] > 4)))
 
     with pytest.raises(OracleFault, match="which rounding does not explain"):
         unsoftmax.recover(box, width=4, probabilities=True)

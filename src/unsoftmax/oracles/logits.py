@@ -122,6 +122,6 @@ def _explained(probabilities: Array) -> float:
     n = probabilities.shape[1]
     decimals = decimals_of(probabilities)
     if decimals is not None:
-        return 0.5 * n * 10.0**-decimals + _SUM_UNITS * EPS * n
+        return float(0.5 * n * 10.0**-decimals + _SUM_UNITS * EPS * n)
     short = smallest_format(probabilities)
-    return _SUM_UNITS * EPS * n if short is None else (_FORMAT_UNITS + np.sqrt(n)) * short.unit
+    return float(_SUM_UNITS * EPS * n if short is None else (_FORMAT_UNITS + np.sqrt(n)) * short.unit)
