@@ -83,6 +83,9 @@ def test_odd_files_in_the_place_of_ledger_and_lock_are_told(tmp_path: Path) -> N
     os.mkfifo(tmp_path / "b.ledger")  # opening it would wait for ever
     with pytest.raises(LedgerRefused, match=r"b.ledger is no regular file"):
         SqliteJournal(tmp_path / "b.ledger", BINDING)
+    (tmp_path / "loop.ledger").symlink_to(tmp_path / "loop.ledger")
+    with pytest.raises(LedgerRefused, match="cannot be written"):
+        SqliteJournal(tmp_path / "loop.ledger", BINDING)
     os.mkfifo(tmp_path / "c.ledger-lock")
     with pytest.raises(LedgerRefused, match=r"c.ledger-lock is no lock file"):
         SqliteJournal(tmp_path / "c.ledger", BINDING)

@@ -48,7 +48,9 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         written = path.with_name(path.name + "-wal").exists()
         mode = "mode=ro" if written else "mode=ro&immutable=1"
     try:
-        db = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=5.0, isolation_level=None)
+        db = sqlite3.connect(
+            f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=5.0, isolation_level=None
+        )
         try:
             if not read_only:
                 db.execute("PRAGMA journal_mode=WAL")
@@ -99,7 +101,7 @@ def read_binding(db: sqlite3.Connection, path: Path) -> dict[str, str] | None:
         _check_schema(db, path)
         return dict(db.execute("SELECT name, value FROM binding"))
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+        raise _unreadable(path, error) from error
 
 
 def _statements() -> list[str]:
@@ -137,7 +139,9 @@ def verify(db: sqlite3.Connection, path: Path) -> tuple[int, bytes]:
             head = chain(head, row[:-1])
             if row[0] != position or row[-1] != head or len(row[9]) != 8 * row[2] * (row[5] or 1):
                 raise _damaged(path, f"call {position} is not what was written")
-    except (sqlite3.DatabaseError, struct.error, TypeError, ValueError) as error:
+    except sqlite3.DatabaseError as error:
+        raise _unreadable(path, error) from error
+    except (struct.error, TypeError, ValueError) as error:
         raise error if isinstance(error, LedgerRefused) else _damaged(path, str(error)) from error
     return position + 1, head
 
@@ -160,6 +164,15 @@ def chain(head: bytes, row: tuple[Any, ...]) -> bytes:
     )
     digest.update(answers)
     return digest.digest()
+
+
+def _unreadable(path: Path, error: sqlite3.Error) -> LedgerRefused:
+    if reason_of(error) not in ("SQLITE_FULL", "SQLITE_IOERR"):
+        return _damaged(path, str(error))
+    return LedgerRefused(
+        f"the disk of the ledger {path} cannot be used ({error}), as when it is full; free some space, or "
+        "choose another place"
+    )
 
 
 def _damaged(path: Path, detail: str) -> LedgerRefused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -168,7 +169,8 @@ def _fingerprint(source: Path, onnx: Any) -> str:
         }
     )
     for location in beside:
-        if not (source.parent / location).resolve().is_relative_to(source.parent.resolve()):
+        place, folder = (os.path.realpath(each) for each in (source.parent / location, source.parent))
+        if not Path(place).is_relative_to(folder):
             raise ModelFileError(f"{source} keeps weights in {location!r}, outside its own folder; refused")
     for file in (source, *(source.parent / location for location in beside)):
         try:
