@@ -292,6 +292,13 @@ def _always_on_about_a_zero(layer: torch.nn.TransformerEncoderLayer) -> None:
     layer.linear2.bias.sub_(8.0 * layer.linear2.weight[:, :2].sum(dim=1))
 
 
+def _no_biases(layer: torch.nn.TransformerEncoderLayer) -> None:
+    """A row of zeros is answered where the second norm divides by the root of its eps."""
+    for name, parameter in layer.named_parameters():
+        if "bias" in name:
+            parameter.zero_()
+
+
 def _tiny_eps(layer: torch.nn.TransformerEncoderLayer) -> None:
     layer.norm1.eps = layer.norm2.eps = 1e-12
 
@@ -303,6 +310,7 @@ def _tiny_eps(layer: torch.nn.TransformerEncoderLayer) -> None:
         (_negative_first_gains, False),
         (_always_on, True),
         (_always_on_about_a_zero, False),
+        (_no_biases, True),
         (_tiny_eps, True),
     ],
 )

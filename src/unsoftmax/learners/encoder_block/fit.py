@@ -15,6 +15,7 @@ from unsoftmax.solvers.least_squares.joint_refinement import Linearisation
 __all__ = ["BlockFit", "Sequences"]
 
 _DIFFERENCE = 1e-6  # step of the two columns of log eps, by differences
+_EPS_STEP = 2.0  # of log eps: further away its slope tells nothing, and an eps would run to zero
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,9 @@ class BlockFit:
         return np.concatenate(parts)
 
     def moved(self, state: BlockState, step: Array, /) -> BlockState:
-        return state.moved(step)
+        moved = state.moved(step)
+        limited = np.clip(moved.log_eps, state.log_eps - _EPS_STEP, state.log_eps + _EPS_STEP)
+        return replace(moved, log_eps=limited)
 
     def linearise(self, state: BlockState, /) -> Linearisation:
         return BlockJacobian(tuple(self._group(state, group) for group in self.data), state)

@@ -20,7 +20,7 @@ from unsoftmax.learners.encoder_block.kind_of_block import (
     start_of,
 )
 from unsoftmax.learners.encoder_block.mean_heads import LONGEST_MEAN
-from unsoftmax.learners.encoder_block.refine_block import hardly_shows, parameter_error, refine_block
+from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
 from unsoftmax.learners.encoder_block.single_row_parts import (
     block_part,
     one_row_parts,
@@ -140,7 +140,8 @@ class EncoderBlockLearner:
             if roles.skips_zeros:
                 raise _padded(asks, model, error, rng)
             model = model.asked_by(roles.asking)
-            note = _note_on_eps(error, weights_error) if hardly_shows(state) else ""
+            by_eps = error > max(weights_error, EncoderBlock.exact_at)
+            note = _note_on_eps(error, weights_error) if by_eps else ""
             return Learned(model, self.claim, error_bound=error, answers_bound=weights_error, note=note)
         if isinstance(start, tuple) and start[0].norm_first and bound is None:
             with asker.phase("parts"):
@@ -153,7 +154,7 @@ class EncoderBlockLearner:
 
 
 def _note_on_eps(error: float, weights_error: float) -> str:
-    """What is known of eps so small that usual rows do not tell them, and of everything else."""
+    """What is known of eps that usual rows hardly tell, and of everything else."""
     if error < 1.0:
         return f"the eps of norms are known to {error:.1g}"
     return (

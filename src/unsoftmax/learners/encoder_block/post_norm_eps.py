@@ -6,8 +6,6 @@ root, the second one where the stream r of the last norm is, which the known net
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from unsoftmax.arrays import Array
@@ -54,11 +52,12 @@ def single_rows(shape: BlockShape, state: BlockState) -> PostNormRows:
 
 
 def _fitted(asks: AsksSequences, shape: BlockShape, state: BlockState, rows: Array, which: int) -> BlockState:
-    """One eps, all else held."""
+    """One eps, and for the first the constant of the heads, which shows best where y vanishes; all else
+    held."""
     single = rows[:, None]
-    free = replace(
-        state.unpacked(np.zeros(state.unknowns)), log_eps=np.where(np.arange(2) == which, 1.0, 0.0)
-    )
+    free = state.unpacked(np.zeros(state.unknowns))
+    free.log_eps[which] = 1.0
+    free.outputs[:, -1] = float(which == 0)
     data = Sequences(single, asks(single), np.ones(len(single)))
     return refine(Held(BlockFit(shape, (data,)), free.packed() > 0.0), state, _FIT).state
 

@@ -12,11 +12,11 @@ from unsoftmax.learners.encoder_block.far_neurons import beyond_rare_hyperplanes
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.forward_pass import forward_pass
 from unsoftmax.learners.encoder_block.post_norm_eps import single_rows, with_hidden_eps
-from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
+from unsoftmax.learners.encoder_block.vanishing_stream import vanishing_stream
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
-__all__ = ["hardly_shows", "parameter_error", "refine_block", "rows_that_tell"]
+__all__ = ["parameter_error", "refine_block", "rows_that_tell"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)
@@ -27,6 +27,7 @@ _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # products 1 s
 _DENSE = 4000
 _HIDDEN_EPS = 1e-9  # rows of size one show an eps to its part of rounding, 1e-7 of 1e-9
+_HIDDEN_ROUNDS = 2  # the second with rows that the constant of the first leads to
 _HIDES = 1e-9  # of the answers: residual from which on a block is none of the family, whatever its eps
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
@@ -57,37 +58,26 @@ def refine_block(
     if 0 < len(state.readout) < shape.width:  # a part of every V starts from a guess
         options = replace(options, iterations=_FROM_AFAR, improvement=_SLOWLY)
     held = BlockFit(shape, data, free_eps=False)
-    hidden = hardly_shows(state)
+    hidden = _hardly_shows(state)
     if hidden or rms(held.residual(state)) > _NEAR * scale:  # eps would run away
         state = refine(held, state, options).state
     if hidden and not shape.norm_first:
         off = float(np.abs(held.residual(state)).max()) / scale
         return (with_hidden_eps(asks, shape, state, rng) if off < _HIDES else state), off
-    fit = BlockFit(shape, (*data, *_where_eps_shows(asks, shape, state, rng)))
-    final = refine(fit, state, options).state
-    residual = fit.residual(final)
-    return final, float(np.abs(residual).max()) / scale
+    off = np.inf
+    for _ in range(_HIDDEN_ROUNDS if hidden else 1):
+        state = state.with_seen_constant(shape)
+        fit = BlockFit(shape, (*data, *vanishing_stream(asks, shape, state, rng, bound)))
+        state = refine(fit, state, options).state
+        off = float(np.abs(fit.residual(state)).max()) / scale
+        if off > _HIDES:
+            break
+    return state.with_seen_constant(shape), off
 
 
-def hardly_shows(state: BlockState) -> bool:
+def _hardly_shows(state: BlockState) -> bool:
     """Whether an eps is so small that usual rows do not tell it."""
     return bool(state.log_eps.min() < np.log(_HIDDEN_EPS))
-
-
-def _where_eps_shows(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
-) -> tuple[Sequences, ...]:
-    """Single rows whose residual stream is as small as the second norm's eps, where usual rows do not tell
-    it. Errors of the stream count for more there, the smaller it is, and weights for less."""
-    if not (shape.norm_first and hardly_shows(state)):
-        return ()
-    path = np.einsum("dhr,hrk->dk", state.outputs[:, :-1].reshape(shape.width, state.heads, -1), state.values)
-    eps = np.exp(state.log_eps)
-    rows = PreNormRows(shape, path, state.outputs[:, -1], float(eps[0]), float(eps[1]))
-    size = float(np.sqrt(eps[1]))
-    y = size * rng.standard_normal((2 * shape.width, len(shape.basis.T))) @ shape.basis.T
-    x = rows.all_rows_of(y, centre_row(rows, rng), rng)[:, None]
-    return (Sequences(x, asks(x), np.full(len(x), size)),)
 
 
 def _sequences(
@@ -175,8 +165,11 @@ def parameter_error(
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
-    apart = hardly_shows(state) and not shape.norm_first
-    data = (*_sequences(asks, shape, state, rng, lengths, bound), *_where_eps_shows(asks, shape, state, rng))
+    apart = _hardly_shows(state) and not shape.norm_first
+    data = (
+        *_sequences(asks, shape, state, rng, lengths, bound),
+        *vanishing_stream(asks, shape, state, rng, bound),
+    )
     step = RefinementOptions(
         iterations=1,
         damping=1e-12,

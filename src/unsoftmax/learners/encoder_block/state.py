@@ -3,7 +3,7 @@ model."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -109,6 +109,17 @@ class BlockState:
     def heads(self) -> int:
         """Number of heads."""
         return len(self.queries)
+
+    def with_seen_constant(self, shape: BlockShape) -> BlockState:
+        """The same function; what the second norm does not see of the heads' constant moves into the
+        network's: its digits would hide those of the rest."""
+        if not (shape.norm_first and shape.normed and len(self.inner)):
+            return self
+        outputs, outer = self.outputs.copy(), self.outer.copy()
+        unseen = outputs[:, -1] - shape.basis @ (shape.basis.T @ outputs[:, -1])
+        outputs[:, -1] = shape.basis @ (shape.basis.T @ outputs[:, -1])
+        outer[:, -1] += self.readout @ unseen if self.readout.size else unseen
+        return replace(self, outputs=outputs, outer=outer)
 
     def spare_neurons(self) -> bool:
         """Whether a neuron adds nothing, or an affine function, or two are one: then its weights are
