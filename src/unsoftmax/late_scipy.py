@@ -14,6 +14,7 @@ __all__ = [
     "csr_matrix",
     "gammaln",
     "least_squares",
+    "leastsq",
     "linear_sum_assignment",
     "lsqr",
     "lstsq",
@@ -38,6 +39,7 @@ cho_solve = _late("scipy.linalg", "cho_solve")
 csr_matrix = _late("scipy.sparse", "csr_matrix")
 gammaln = _late("scipy.special", "gammaln")
 least_squares = _late("scipy.optimize", "least_squares")
+leastsq = _late("scipy.optimize", "leastsq")
 linear_sum_assignment = _late("scipy.optimize", "linear_sum_assignment")
 lsqr = _late("scipy.sparse.linalg", "lsqr")
 lstsq = _late("scipy.linalg", "lstsq")

@@ -16,6 +16,7 @@ from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, TooClo
 from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_copies, polished
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias, largest_score
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
+from unsoftmax.learners.several_heads.fresh_answers import fresh_deviation
 from unsoftmax.learners.several_heads.isolate import isolate_heads
 from unsoftmax.learners.several_heads.one_column import heads_of_one_column
 from unsoftmax.ledger import VERIFICATION, Asker
@@ -23,7 +24,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["MultiHeadLearner", "fresh_deviation"]
+__all__ = ["MultiHeadLearner"]
 
 _COPIES = 4  # attempts by copies when steps are shared
 
@@ -137,13 +138,16 @@ class MultiHeadLearner:
                     break  # whatever the pairs are
                 continue
             model = heads.model(respond)
-            deviation = fresh_deviation(asker, model, rng)
-            if max(_SETTLED, 1e3 * rounding) < deviation < _NEARLY:
+            fresh = fresh_deviation(asker, model, rng)
+            if max(_SETTLED, 1e3 * rounding) < fresh.largest < _NEARLY:
                 model = polished(respond, heads, rng).model(respond)
-                deviation = fresh_deviation(asker, model, rng)
+                fresh = fresh_deviation(asker, model, rng)
+            deviation, limit = fresh.largest, max(1e-10, 1e3 * rounding)
+            if fresh.only_longer(limit):
+                return Learned(model.canonical(), self.claim)
             if best is None or deviation < best[0]:
                 best = (deviation, model)
-            if deviation <= max(1e-10, 1e3 * rounding):
+            if deviation <= limit:
                 break
             if deviation > 1e-6 and small and copies == 0:
                 copies = _COPIES
@@ -174,26 +178,3 @@ def _short_rows(bound: float, score: float) -> str:
         f"rows may be {bound:g} long, and then no score is above {score:.1g}: heads are told apart by "
         f"{score**2 / 12.0:.1g} of what a score changes, beside the rounding of the answers; "
     )
-
-
-def fresh_deviation(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float:
-    """Largest deviation on fresh sequences of 2 and 5 rows, at the sizes where the weakest, the usual and the
-    strongest head have moderate scores, and at the largest where rows are limited."""
-    strengths = np.array(
-        [head.score_strength() for head in model.heads if head.score_strength() > 0] or [1.0]
-    )
-    sizes = np.sqrt(2.0 / (np.quantile(strengths, [0.0, 0.5, 1.0]) * model.width))
-    if asker.input_bound is not None:
-        # and at the largest that may be sent: a wrong model may have moderate scores where answers show none
-        largest = asker.input_bound / (2 * np.sqrt(model.width))
-        sizes = np.append(np.minimum(sizes, largest), largest)
-    worst = 0.0
-    with asker.phase(VERIFICATION):
-        for size in sizes:
-            for length in (2, 5):
-                batch = size * np.clip(rng.standard_normal((4, length, model.width)), -2, 2)
-                answers = asker.ask(batch)
-                gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
-                unexplained = np.maximum(gap - model.rounding(batch), 0.0)
-                worst = max(worst, float((unexplained / model.sensitivity(batch)).max()))
-    return worst

@@ -14,7 +14,8 @@ from unsoftmax.learners.claims import Assumption, Claim
 from unsoftmax.learners.query_bias import bias_alone
 from unsoftmax.learners.several_heads.attempt import DependentOutputs, Restart
 from unsoftmax.learners.several_heads.class_tests import answer_rounding
-from unsoftmax.learners.several_heads.learner import MultiHeadLearner, fresh_deviation
+from unsoftmax.learners.several_heads.fresh_answers import fresh_deviation
+from unsoftmax.learners.several_heads.learner import MultiHeadLearner
 from unsoftmax.learners.vector_answers.by_readout import learn_by_readout
 from unsoftmax.learners.vector_answers.counts import QUERIES, usual_verification
 from unsoftmax.learners.vector_answers.finish import finish_together
@@ -81,7 +82,8 @@ class VectorOutputsLearner:
             head = _one_head(respond, rng)
             # several heads look like one where scores are small, as those of short rows are
             one = MultiHead([SingleHead(head.matrix, head.v, head.w0)], head.c)
-            if asker.input_bound is None or fresh_deviation(asker, one, rng) <= max(1e-9, 1e3 * rounding):
+            limit = max(1e-9, 1e3 * rounding)
+            if asker.input_bound is None or fresh_deviation(asker, one, rng).largest <= limit:
                 return Learned(head, self.claim)
         if not V.any() and not _answers_move(respond, rng):
             raise NotIdentifiable(
@@ -102,10 +104,10 @@ class VectorOutputsLearner:
             if asker.input_bound is not None:
                 with asker.phase("outputs"):
                     model = finish_together(respond, model, asker.input_bound, rng)
-            deviation = fresh_deviation(asker, model, rng)
-            if deviation <= max(1e-9, 1e3 * rounding):
+            fresh, limit = fresh_deviation(asker, model, rng), max(1e-9, 1e3 * rounding)
+            if fresh.largest <= limit or fresh.only_longer(limit):
                 return Learned(model.canonical(), self.claim)
-            reasons.append(f"fresh queries deviate by {deviation:.1g}")
+            reasons.append(f"fresh queries deviate by {fresh.largest:.1g}")
         return Learned(self._through_readouts(respond, reasons, rng).canonical(), self.claim)
 
     def _through_readouts(
@@ -118,12 +120,12 @@ class VectorOutputsLearner:
             except Unresolved as last:
                 tried = f"All heads at once: {'; '.join(dict.fromkeys(reasons))}. " if reasons else ""
                 raise Unresolved(f"{tried}One readout of the answers: {last.reason}") from None
-            deviation = fresh_deviation(respond.asker, model, rng)
-            if deviation <= max(_FAR, 1e3 * respond.rounding):
+            fresh, limit = fresh_deviation(respond.asker, model, rng), max(_FAR, 1e3 * respond.rounding)
+            if fresh.largest <= limit or fresh.only_longer(limit):
                 return model
         raise Unresolved(
-            f"the heads that were found deviate by {deviation:.1g} on fresh queries: they could not be told "
-            "apart; another seed, or longer rows (input_bound), may help"
+            f"the heads that were found deviate by {fresh.largest:.1g} on fresh queries: they could not be "
+            "told apart; another seed, or longer rows (input_bound), may help"
         )
 
 

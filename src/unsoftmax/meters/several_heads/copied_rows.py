@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unsoftmax.arrays import Array, expit
-from unsoftmax.late_scipy import least_squares
+from unsoftmax.late_scipy import leastsq
 from unsoftmax.meters.several_heads.excess_answers import Responses
 
 __all__ = ["PATTERNS", "SHIFTS", "ask_patterns", "fit_heads", "follow_heads"]
@@ -91,19 +91,11 @@ def _polish(
         slopes = weights * expit(-(x[:m] + shifts[:, None])) * (begin if fixed else x[m:])
         return slopes if fixed else np.hstack([slopes, weights])
 
-    try:
-        solved = least_squares(
-            residual,
-            t if fixed else np.concatenate([t, begin]),
-            jac=jacobian,
-            method="lm",
-            xtol=1e-15,
-            ftol=1e-15,
-            gtol=1e-15,
-            max_nfev=200,
-        )
-    except (ValueError, np.linalg.LinAlgError):
+    start = t if fixed else np.concatenate([t, begin])
+    if len(start) > len(y) or not np.isfinite(residual(start)).all():
         return None
-    found, heights = solved.x[:m], np.asarray(begin if fixed else solved.x[m:])
+    exact = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15}
+    x, _, seen, *_ = leastsq(residual, start, Dfun=jacobian, maxfev=200, full_output=True, **exact)
+    found, heights = x[:m], np.asarray(begin if fixed else x[m:])
     order = np.argsort(found) if sort else np.arange(m)
-    return np.asarray(found[order]), np.asarray(heights[order]), float(np.abs(solved.fun).max())
+    return np.asarray(found[order]), np.asarray(heights[order]), float(np.abs(seen["fvec"]).max())
