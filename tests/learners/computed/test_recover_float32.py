@@ -134,18 +134,19 @@ def test_readouts_a_hundredth_apart() -> None:
 
 
 def test_strong_scores_in_float16_are_an_outcome() -> None:
-    layer = random_layer(16, 2, 0, gain=100.0).to(torch.float16)
-    result = unsoftmax.recover(TorchOracle(layer, readout=np.ones(16)))
+    layer = random_layer(8, 2, 0, gain=100.0).to(torch.float16)
+    result = unsoftmax.recover(TorchOracle(layer, readout=np.ones(8)))
     if result.status is unsoftmax.Status.UNRESOLVED:
         assert "11-bit" in result.reason
         return
     assert result.status is unsoftmax.Status.WITHIN_BOUND
-    truth = FloatLayer(layer, torch.float16, np.ones(16)).truth()
+    truth = FloatLayer(layer, torch.float16, np.ones(8)).truth()
     assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
 
 
-def test_vectors_that_overflow_in_float16_are_an_outcome() -> None:
-    layer = random_layer(16, 2, 0, gain=30.0).to(torch.float16)
+@pytest.mark.parametrize(("d", "gain"), [(8, 30.0), (6, 1000.0)])
+def test_vectors_that_overflow_in_float16_are_an_outcome(d: int, gain: float) -> None:
+    layer = random_layer(d, 2, 0, gain=gain).to(torch.float16)
     result = unsoftmax.recover(TorchOracle(layer))
     if result.status is unsoftmax.Status.UNRESOLVED:
         assert "overflow" in result.reason
