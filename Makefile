@@ -1,7 +1,13 @@
 # Everything happens inside the checkout: .venv/ for tools, out/ for results.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
-INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile -c constraints.txt
+# Bytecode on all cores, where pip uses one; what is left out, or written for another Python, is compiled where
+# it is imported.
+COMPILE := $(BIN)/python -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' .venv/lib || true
+
+# Every command under test would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test check bench docs notebooks clean
 
@@ -34,12 +40,15 @@ clean:
 
 .venv/core.ready: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e .
+	$(COMPILE)
 	touch $@
 
 .venv/docs.ready: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e '.[docs]'
+	$(COMPILE)
 	touch $@
 
 .venv/dev.ready: pyproject.toml constraints.txt | .venv/bin/python
 	$(INSTALL) -e '.[torch,onnx,dask,fast,grpc,docs,dev]'
+	$(COMPILE)
 	touch $@ .venv/core.ready .venv/docs.ready
