@@ -58,7 +58,7 @@ def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path) -> None:
     config = transformers.GPT2Config(
         vocab_size=20, n_positions=16, n_embd=12, n_layer=1, n_head=2, n_inner=8, initializer_range=0.3
     )
-    transformers.set_seed(6)
+    transformers.set_seed(2)
     theirs = transformers.GPT2LMHeadModel(config).double().eval()
     result = unsoftmax.recover(theirs, seed=0)
     assert result.status.recovered, result.reason

@@ -99,11 +99,33 @@ def pre_norm_network(asks: AsksSequences, rows: PreNormRows, rng: np.random.Gene
 
 
 def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network:
-    """With kinks, if second differences vanish at most points; else smooth."""
+    """Without a linear part. With kinks, if second differences vanish at most points; else smooth."""
     smooth, steep, largest = is_smooth(network, rng)
     if smooth:
-        return find_network(network, rng).network
-    return find_relu_network(network, 1e-13 * largest, rng, faint=_BENT * steep).network
+        found = find_network(network, rng).network
+    else:
+        found = find_relu_network(network, 1e-13 * largest, rng, faint=_BENT * steep).network
+    return _without_linear(found, network.radius)
+
+
+def _without_linear(network: Network, radius: float) -> Network:
+    """A linear part as ReLU neurons that are on inside the whole ball, as many as its rank: a neuron of the
+    target whose kink lies outside the ball leaves one."""
+    if network.linear is None:
+        return network
+    if network.activation is not RELU:
+        raise Unresolved(f"a linear part is left beside neurons with {network.activation.name}")
+    left, sizes, right = np.linalg.svd(np.asarray(network.linear), full_matrices=False)
+    kept = sizes > _NO_RANK * max(float(sizes[0]), float(np.abs(network.U).max()))
+    A, U = left[:, kept].T, sizes[kept, None] * right[kept]
+    b = np.full(len(A), 2.0 * radius)
+    return Network(
+        np.vstack([network.A, A]),
+        np.vstack([network.U, U]),
+        np.concatenate([network.b, b]),
+        np.asarray(network.c) - b @ U,
+        activation=RELU,
+    )
 
 
 def is_smooth(network: FunctionAsks, rng: np.random.Generator) -> tuple[bool, float, float]:
@@ -149,27 +171,8 @@ def state_of(rows: PreNormRows, network: Network, heads: FoundHeads) -> BlockSta
     """Heads as factors of the common rank, the network as its two layers."""
     queries, keys, values, outputs = head_factors(heads.values, heads.scores, heads.rank)
     outputs = np.column_stack([outputs, rows.constant])
-    network = _without_linear(network, float(np.sqrt(rows.shape.width)))
     inner = np.column_stack([network.A, network.b])
     outer = np.column_stack([network.U.T, np.asarray(network.c)])
     eps = np.log(np.array([rows.eps, rows.second_eps]))
     readout = np.empty((0, 0)) if rows.readout is None else rows.readout
     return BlockState(queries, keys, values, outputs, inner, outer, eps, np.empty((3, 0)), readout)
-
-
-def _without_linear(network: Network, radius: float) -> Network:
-    """A linear part as ReLU neurons that are on inside the whole ball, as many as its rank: a neuron of the
-    target whose kink lies outside the ball leaves one."""
-    if network.linear is None or network.activation is not RELU:
-        return network
-    left, sizes, right = np.linalg.svd(np.asarray(network.linear), full_matrices=False)
-    kept = sizes > _NO_RANK * max(float(sizes[0]), float(np.abs(network.U).max()))
-    A, U = left[:, kept].T, sizes[kept, None] * right[kept]
-    b = np.full(len(A), 2.0 * radius)
-    return Network(
-        np.vstack([network.A, A]),
-        np.vstack([network.U, U]),
-        np.concatenate([network.b, b]),
-        np.asarray(network.c) - b @ U,
-        activation=RELU,
-    )

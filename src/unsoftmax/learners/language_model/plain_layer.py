@@ -17,9 +17,10 @@ from unsoftmax.learners.language_model.parts import PartCertificate
 from unsoftmax.learners.language_model.plain_fit import Answered, LastPositionFit, PlainFit, PlainState
 from unsoftmax.learners.language_model.plain_rows import COPIES, read_plain_rows
 from unsoftmax.learners.language_model.plain_start import find_plain_heads, find_plain_network, rows_of_state
+from unsoftmax.learners.language_model.small_states import rows_before_small_states
 from unsoftmax.learners.language_model.stages import LayerStages
 from unsoftmax.meters.language_model.last_stream import LastStream, measure_last_eps
-from unsoftmax.meters.language_model.position_rows import measure_position
+from unsoftmax.meters.language_model.position_rows import PRECISE_SIZES, ROUGH_SIZES, measure_position
 from unsoftmax.meters.language_model.precision import rows_are_rounded
 from unsoftmax.meters.language_model.seen_rows import SeenRows
 from unsoftmax.models.language_model import (
@@ -46,9 +47,7 @@ _LARGE_LAST = 5.0  # size of a row beside which its position is a small change, 
 _ATTEMPTS = 3  # starts of the network and of the heads, from other random rows
 _POSITION_PROMPTS = 2  # prompts for every further position: k numbers each, for k unknowns
 _SMALL = 16  # single rows with small streams before the network
-# rows with small states behind everything that are wanted, the starts that may be tried for them, and the
-# size of the states
-_FOUND, _TRIES, _SMALL_STATE = 4, 48, 0.5
+_FOUND = 16  # rows with small states behind everything, at most
 _RANK = 1e-7  # relative singular value of a head, after the fit, that counts as none
 _FITTED = 1e-9  # largest misfit of a state, whose size is one; float64 leaves 1e-13
 _WORST_CONDITION = 1e8  # of the unembedding
@@ -58,7 +57,6 @@ _SAFETY = 20.0  # of a step to fresh prompts alone, as a bound on the error
 _OPTIONS = RefinementOptions(
     iterations=30, damping=1e-6, least_damping=1e-14, improvement=0.5, dense_limit=9000
 )
-_NEWTON = RefinementOptions(iterations=60, damping=1e-6, least_damping=1e-14, improvement=0.0, enough=1e-4)
 _ONE_STEP = RefinementOptions(iterations=1, damping=1e-12, improvement=0.0, dense_limit=9000)
 
 
@@ -153,26 +151,15 @@ class PlainLayer(LayerStages):
         sizes = np.exp(0.5 * at.block.log_eps[1]) * np.exp(self.rng.uniform(-1.0, 3.0, (_SMALL, 1)))
         y = sizes * self.rng.standard_normal((_SMALL, state.width))
         before = rows.rows_of(y, np.broadcast_to(centre, y.shape))[0]
-        found = np.concatenate([before, self._before_small_states(shape, at)])
+        found = np.concatenate([before, rows_before_small_states(shape, at, _FOUND, self.rng)])
         return self._asked(state, at, (found - at.positions[0])[:, None])
 
-    def _before_small_states(self, shape: BlockShape, at: PlainState) -> Array:
-        """Rows (n, k) whose states are small. Many starts end elsewhere; n may be zero."""
-        k, eps = shape.width, float(np.exp(at.log_last_eps))
-        alone = replace(at, positions=at.positions[:0])
-        found: list[Array] = []
-        for target, start in self.rng.standard_normal((_TRIES, 2, k)):
-            wanted = Answered(np.zeros((1, 1, k)), _SMALL_STATE * target[None], eps)
-            fit = LastPositionFit(shape, alone, wanted)
-            row = refine(fit, start, _NEWTON).state
-            if float(np.abs(fit.residual(row) / wanted.weights).max()) < _SMALL_STATE:
-                found.append(row)
-            if len(found) == _FOUND:
-                break
-        return np.array(found).reshape(-1, k)
-
     def _positions(self, state: SeenRows, places: range) -> Array:
-        return np.array([measure_position(state, place, self.rng, _DEPTH_TEST) for place in places])
+        found = []
+        for place in places:  # near rows of zeros the first norm enlarges errors of the first one by 1/√eps
+            sizes = ROUGH_SIZES if place else PRECISE_SIZES
+            found.append(measure_position(state, place, self.rng, _DEPTH_TEST, sizes))
+        return np.array(found)
 
     def _all_lengths(self, state: SeenRows, at: PlainState) -> list[Answered]:
         return [self._answered(state, at, at.unknowns / len(_LENGTHS), length) for length in _LENGTHS]

@@ -17,6 +17,9 @@ from unsoftmax.solvers.least_squares.joint_refinement import Inverse, Linearisat
 __all__ = ["FoundNetwork", "NetworkFit", "ProjectedJacobian", "fit_network"]
 
 _PRECISE = 1e-10  # rms of the fit, relative to the answers, from which a network is taken as found
+# what reflections may leave of a linear part, relative to the neurons: points that are off by a thousandth
+# leave 3e-3. The fit without a linear part must then be about as good as the one with it
+_REFLECTED, _AS_GOOD = 0.05, 3.0
 
 
 Model = TypeVar("Model", bound=RowNetwork)
@@ -103,11 +106,19 @@ def fit_network(
     fit: NetworkFit, inner: Array, noise: float, options: RefinementOptions
 ) -> FoundNetwork[Network]:
     """Joint refinement with a linear part; then without, where reflected neurons explain it."""
+    with_skip = _refined(fit, inner, noise, options)
+    reflected = with_skip.network.without_linear(_REFLECTED)
+    if reflected is None:
+        return with_skip
+    plain = replace(fit, skip=False)
+    found = _refined(plain, plain.state(reflected), noise, options)
+    return found if found.precise or found.residual <= _AS_GOOD * with_skip.residual else with_skip
+
+
+def _refined(
+    fit: NetworkFit, inner: Array, noise: float, options: RefinementOptions
+) -> FoundNetwork[Network]:
     refined = refine(fit, inner, options)
-    plain = fit.network(refined.state).without_linear()
-    if plain is not None:
-        fit = replace(fit, skip=False)
-        refined = refine(fit, fit.state(plain), options)
     residual = refined.rms[-1] if np.isfinite(refined.rms[-1]) else np.inf
     return FoundNetwork(fit.network(refined.state), residual, noise, fit.points, fit.answers)
 

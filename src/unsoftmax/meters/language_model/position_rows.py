@@ -1,7 +1,9 @@
 """What learned positions add to rows, from prompts alone.
 
 A norm sees the direction of row + position, so answers do not change when that sum is scaled: with x the row
-of one place before the last and p what is added there, (x + p)·∇answer = 0, which is linear in p.
+of one place before the last and p what is added there, (x + p)·∇answer = 0, which is linear in p. The eps of
+the norm leaves w/|x + p|² on the right, w a function of the direction; rows of several sizes tell it, so that
+they may be short. Errors of p are shares of their size.
 """
 
 from __future__ import annotations
@@ -15,8 +17,9 @@ from unsoftmax.outcomes import OutsideClass, Test
 
 __all__ = ["measure_position"]
 
-# size of the rows: eps of the norm moves p by eps/size, rounding by 1e-10 of the size
-_SIZE = 1000.0
+# sizes of the rows. Of one size: eps of the norm moves p by eps/size, rounding by 1e-10 of the size. Of two:
+# rounding alone is left
+ROUGH_SIZES, PRECISE_SIZES = (1000.0,), (100.0, 200.0)
 _STEP = 2e-3  # of the size
 _POINTS = 2  # a gradient does not see the direction of its own row, so one is not enough
 _BEFORE = 1e6  # size of earlier rows, whose own positions are lost beside them
@@ -27,12 +30,15 @@ _MISFIT = 1e-4
 _TRIES = 3  # of four places of a layer with ReLU, one met a kink
 
 
-def measure_position(state: SeenRows, place: int, rng: np.random.Generator, test: Test) -> Array:
-    """p (k,) of a place (0 is the first), to 1e-6; 8·k queries. test: fails where rows of this place are not
-    seen as directions, whatever rows are around them: a difference may cross the kink of a ReLU."""
+def measure_position(
+    state: SeenRows, place: int, rng: np.random.Generator, test: Test, sizes: tuple[float, ...] = ROUGH_SIZES
+) -> Array:
+    """p (k,) of a place (0 is the first), to 1e-6 or, of two sizes, 1e-8; 8·k queries a size. test: fails
+    where rows of this place are not seen as directions, whatever rows are around them: a difference may cross
+    the kink of a ReLU."""
     misfits = []
     for _ in range(_TRIES):
-        found, misfit = _solved(state, place, rng)
+        found, misfit = _solved(state, place, rng, sizes)
         if misfit < _MISFIT:
             return found
         misfits.append(misfit)
@@ -43,7 +49,9 @@ def measure_position(state: SeenRows, place: int, rng: np.random.Generator, test
     )
 
 
-def _solved(state: SeenRows, place: int, rng: np.random.Generator) -> tuple[Array, float]:
+def _solved(
+    state: SeenRows, place: int, rng: np.random.Generator, sizes: tuple[float, ...]
+) -> tuple[Array, float]:
     """p, and the misfit of the relation."""
     k = state.width
     before, last = _BEFORE * rng.standard_normal((place, k)), _LAST * rng.standard_normal((1, k))
@@ -53,10 +61,18 @@ def _solved(state: SeenRows, place: int, rng: np.random.Generator) -> tuple[Arra
         around = [np.broadcast_to(part, (count, *part.shape)) for part in (before, last)]
         return state(np.concatenate([around[0], rows[:, None], around[1]], axis=1))
 
-    points = _SIZE * rng.standard_normal((_POINTS, k))
-    slopes = [jacobian(answers, point, _STEP * _SIZE) for point in points]
-    design = np.concatenate(slopes)
-    right = np.concatenate([-slope @ point for slope, point in zip(slopes, points, strict=True)])
-    found = np.linalg.lstsq(design, right, rcond=None)[0]
-    misfit = float(np.linalg.norm(design @ found - right) / (np.linalg.norm(design) * _SIZE))
-    return np.asarray(found), misfit
+    with_eps = len(sizes) > 1
+    designs, rights = [], []
+    for number, direction in enumerate(rng.standard_normal((_POINTS, k))):
+        for size in sizes:
+            slope = size * jacobian(answers, size * direction, _STEP * size)
+            design = np.zeros((k, k * (1 + with_eps * _POINTS)))
+            design[:, :k] = slope
+            if with_eps:  # w, in units of the shortest rows; slopes are taken times the size
+                design[:, k * (1 + number) :][:, :k] = -np.eye(k) * sizes[0] / size
+            designs.append(design)
+            rights.append(-slope @ (size * direction))
+    whole, right = np.concatenate(designs), np.concatenate(rights)
+    found = np.linalg.lstsq(whole, right, rcond=None)[0]
+    off = float(np.linalg.norm(whole @ found - right))
+    return np.asarray(found[:k]), off / float(np.linalg.norm(whole[:, :k]) * max(sizes))

@@ -150,11 +150,11 @@ class Network(RowNetwork):
             activation=self.activation,
         )
 
-    def without_linear(self) -> Self | None:
+    def without_linear(self, left: float = _LEFT) -> Self | None:
         """The same function without a linear part, some neurons reflected; None where none such is found.
 
         Least squares says which neurons to reflect, when there are at most as many as entries of the linear
-        part.
+        part. left: what reflections may leave of it, relative to what the neurons add.
         """
         if self.linear is None:
             return self
@@ -169,7 +169,7 @@ class Network(RowNetwork):
             design = np.einsum("jk,jm->kmj", slope * self.A, outer).reshape(linear.size, self.neurons)
             found, _, rank, _ = np.linalg.lstsq(design, linear.ravel(), rcond=1e-10)
             flips = (found > 0.5).astype(np.float64)
-            if rank < self.neurons or float(np.abs(linear.ravel() - design @ flips).max()) > _LEFT * scale:
+            if rank < self.neurons or float(np.abs(linear.ravel() - design @ flips).max()) > left * scale:
                 return None
         turn = 1.0 - 2.0 * flips
         c = self._c - (slope * flips * self.b) @ self.U
