@@ -50,4 +50,4 @@ def rows_before_small_states(shape: BlockShape, at: PlainState, most: int, rng: 
         damping = np.where(better, np.maximum(0.1 * damping, _LEAST_DAMPING), 10.0 * damping)
         fit, left = off(rows)
     good = np.abs(left / fit.data[0].weights).max(axis=1) < _SIZE
-    return rows[good][:most]
+    return np.asarray(rows[good][:most])
