@@ -55,8 +55,8 @@ _PROMPT_SIZES = 0.1, 3.0  # of rows of prompts: beside small ones what attention
 # starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
 # ends below a tenth, a wrong one as far off as states are large
 _STARTS, _ASTRAY = 2, 0.3
-# rms misfit of a state that only the right activation of gates leaves after the first fit, and the same in
-# units of the measured noise: GELU and its tanh form differ by 1e-4 of a state
+# rms misfit of a state that only the right activation of gates, or the right rotary planes, leave after the
+# first fit, and the same in units of the measured noise: GELU and its tanh form differ by 1e-4 of a state
 _RIGHT, _RIGHT_NOISE = 1e-6, 10.0
 _EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
 _ALIKE = 1e-2  # relative difference of the turns of neighbouring planes below which they mix freely
@@ -297,10 +297,11 @@ class _OneLayer(LayerStages):
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
-        if self.precision.short:  # scores that are rounded leave slow planes mixed
-            rough, last = settle_slow_planes(fits[0], first, _SETTLING), _SHORT_HEADS
-        else:
+        rough, last = first, _SHORT_HEADS
+        if not self.precision.short:
             rough, last = refine(fits[0], first, _FIRST).state, _LAST
+        if rms(fits[0].residual(rough)) > _RIGHT:  # rounded scores, or a large base, leave slow planes mixed
+            rough = settle_slow_planes(fits[0], rough, _SETTLING)
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:
