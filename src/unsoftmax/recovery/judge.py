@@ -355,8 +355,12 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
             f"what tells the heads apart; the parameters are known to a relative error of {known:.1g}; "
             f"longer rows (input_bound) would help; {certificate.statement}"
         )
+    told = (
+        f"the parameters are only known to a relative error of {known:.1g}"
+        if np.isfinite(known)
+        else "no error of the parameters explains how far fresh answers of all lengths are off"
+    )
     return Status.UNRESOLVED, (
-        f"the parameters are only known to a relative error of {known:.1g}, where rounding explains "
-        f"{most:.1g}; {certificate.statement}; exact answers, larger inputs (input_bound) or another seed "
-        "would help"
+        f"{told}, where rounding explains {most:.1g}; {certificate.statement}; exact answers, larger inputs "
+        "(input_bound) or another seed would help"
     )
