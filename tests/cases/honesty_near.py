@@ -63,6 +63,7 @@ _IDS: dict[str, _Pick] = {
     "three rows on": lambda ids: np.full(len(ids), ids.shape[1] >= 3),
     "six rows on": lambda ids: np.full(len(ids), ids.shape[1] >= 6),
     "even lengths": lambda ids: np.full(len(ids), ids.shape[1] % 2 == 0),
+    "five ids": lambda ids: np.full(len(ids), ids.shape[1] == 5),
     "even last id": lambda ids: ids[:, -1] % 2 == 0,
     "first id below the last": lambda ids: ids[:, 0] < ids[:, -1],
 }

@@ -15,8 +15,11 @@ from unsoftmax.oracles import Ids
 __all__ = ["TokenCertificate", "certify_tokens", "token_sequences"]
 
 _CONFIDENCE = 0.99  # with which the share of deviating sequences is stated
-_LENGTHS = (1, 2, 3, 4, 6, 9, 16, 33, 64)  # of fresh sequences, where the target takes them
-_EACH = 24  # sequences of each length and frequency
+# Lengths of fresh sequences, where the target takes them; one more is drawn between the last of the first and
+# each of the others, so that nobody knows all lengths that are compared.
+_EVERY, _LONG = 17, (33, 64)
+_SEQUENCES = 462  # of all lengths, half of uniform and half of frequent tokens
+_EACH = 24  # sequences of every kind that is made for the order of tokens
 
 
 class TokenCertificate(Certificate):
@@ -83,13 +86,13 @@ def token_sequences(
     """
     frequency = 1.0 / (1.0 + np.arange(vocabulary))
     frequency /= frequency.sum()
-    lengths = [length for length in _LENGTHS if length <= longest]
-    lengths += [longest] if longest not in lengths and longest <= 512 else []
+    lengths = _lengths(longest, rng)
+    each = max(1, _SEQUENCES // (2 * len(lengths)))
     for length in lengths:
-        yield f"uniform tokens, {_named(length)}", rng.integers(0, vocabulary, (_EACH, length))
+        yield f"uniform tokens, {_named(length)}", rng.integers(0, vocabulary, (each, length))
         yield (
             f"frequent tokens, {_named(length)}",
-            _renamed(rng.choice(vocabulary, (_EACH, length), p=frequency), vocabulary, rng),
+            _renamed(rng.choice(vocabulary, (each, length), p=frequency), vocabulary, rng),
         )
     if longest >= 4:
         base = rng.integers(0, vocabulary, (_EACH, 4))
@@ -101,6 +104,17 @@ def token_sequences(
         by_length.setdefault(len(sequence), []).append(np.asarray(sequence, dtype=np.int64))
     for _, sequences in sorted(by_length.items()):
         yield "the user's own sequences", np.stack(sequences)
+
+
+def _lengths(longest: int, rng: np.random.Generator) -> list[int]:
+    """All short ones, some long ones, and one drawn below each of these."""
+    lengths = set(range(1, min(longest, _EVERY) + 1))
+    shorter = _EVERY
+    for length in _LONG:
+        if length <= longest:
+            lengths |= {int(rng.integers(shorter + 1, length)), length}
+        shorter = length
+    return sorted(lengths | ({longest} if longest <= 512 else set()))
 
 
 def _renamed(ranks: Ids, vocabulary: int, rng: np.random.Generator) -> Ids:

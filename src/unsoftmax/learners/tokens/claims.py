@@ -15,8 +15,8 @@ _COUNTING = 16 * 11  # pairs and patterns by which heads are counted
 
 
 def _verification(size: Size) -> int:
-    """Every token once, and 24 sequences of 21 kinds."""
-    return size.width + 24 * 21
+    """Every token once, and up to 558 sequences."""
+    return size.width + 558
 
 
 def _usual(size: Size) -> int:
