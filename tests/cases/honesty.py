@@ -391,6 +391,12 @@ SLOW = (
         "heads: bounded rows",
         "network: gated",
         "language model: one layer",
+        "rows: six digits",
+        "outside: by hash, a tenth",
+        "heads: more than the width",
+        "heads: weights of eight bits",
+        "outside: quadratic_values",
+        "outside: float32, another W and a skip",
     }
 )
 
