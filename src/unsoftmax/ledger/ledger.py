@@ -273,11 +273,13 @@ class Ledger(HasViews):
     def _afford(self, n_queries: int) -> None:
         paid = sum(self._counts.values())
         if self.budget is not None and paid + n_queries > self.budget:
+            foreseen = self._foreseen()
+            whole = (
+                "" if foreseen is None else f"; the whole job needs about {max(foreseen, paid + n_queries):,}"
+            )
             raise BudgetSpent(
-                f"{paid} of {self.budget} queries are paid and the next batch needs {n_queries} more (phase "
-                f"'{self._phase}')"
-                + (f"; the whole job needs about {self._expected}" if self._expected is not None else "")
-                + "; raise the budget"
+                f"{paid:,} of {self.budget:,} queries are paid and the next batch needs {n_queries:,} more "
+                f"(phase '{self._phase}'){whole}; raise the budget"
             )
 
     def _count(self, n_queries: int) -> None:
