@@ -110,3 +110,13 @@ def test_what_is_nearly_a_skip_connection_is_not_recovered(bend: str) -> None:
         return np.asarray(heads(X) + beside)
 
     assert not unsoftmax.recover(box, width=5).status.recovered
+
+
+def test_a_target_that_reads_its_last_row_alone_has_no_attention_beside_a_skip() -> None:
+    def last_row(X: np.ndarray) -> np.ndarray:
+        return np.asarray(X[:, -1])
+
+    assert unsoftmax.check(last_row, width=3).ending is unsoftmax.Status.OUTSIDE_CLASS
+    result = unsoftmax.recover(last_row, width=3, outputs=3)
+    assert result.status is unsoftmax.Status.OUTSIDE_CLASS
+    assert "only the last row is read" in result.reason

@@ -137,8 +137,10 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             if not error <= _TELLING / 10:
                 break
             uneven = (
-                f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would share "
-                "nearly evenly there"
+                "a row before the last one moves no answer, so only the last row is read"
+                if np.abs(weights).max() <= _TELLING
+                else f"a row of norm {tiny:.0e} weighs {weights[0]:.4g} beside another: any softmax would "
+                "share nearly evenly there"
             )
             if np.abs(weights - 0.5).max() <= _TELLING:
                 uneven = ""

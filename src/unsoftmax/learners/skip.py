@@ -58,7 +58,7 @@ def shows_skip(asker: Asker, answers: Answers, rng: np.random.Generator) -> bool
     bend = float(np.abs(tried.alone + opposite - 2.0 * tried.c).max())
     nonlinear = float(np.abs(tried.skip[2] - 0.5 * (tried.skip[0] + tried.skip[1])).max())
     elsewhere = float(np.abs((up - down) - 0.5 * tried.shared).max())
-    if not max(bend, nonlinear, elsewhere) <= limit < float(np.abs(tried.skip).max()):
+    if not max(bend, nonlinear, elsewhere) <= limit < min(float(np.abs(tried.skip).max()), tried.moved):
         return False
     if asker.max_length is not None and asker.max_length < _LONGEST:
         return True
@@ -76,8 +76,8 @@ def _size(asker: Asker) -> float:
 
 
 class _Differences:
-    """What rows show alone and beside a row of zeros. shared: rows @ v. skip: rows @ o. largest: the size of
-    the answers."""
+    """What rows show alone and beside a row of zeros. shared: rows @ v. skip: rows @ o. moved: how far a row
+    moves the answer to a row of zeros after it. largest: the size of the answers."""
 
     def __init__(self, asker: Asker, rows: Array) -> None:
         beside = np.zeros_like(rows)
@@ -85,5 +85,6 @@ class _Differences:
         self.alone = asker.ask(rows[:, None])
         up, down = (asker.ask(np.stack([sign * rows, beside], axis=1)) for sign in (1.0, -1.0))
         self.shared = up - down
+        self.moved = float(max(np.abs(each - self.c).max() for each in (up, down)))
         self.skip = (self.alone - self.c) - self.shared
         self.largest = float(max(np.abs(each).max() for each in (self.c, self.alone, up, down)))
