@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -11,12 +12,14 @@ from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries,
 from unsoftmax.solvers.head_fits.head_factors import with_one
 from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
-__all__ = ["HeadScores", "ScoreTable", "read_scores", "rows_shown", "table_of_scores"]
+__all__ = ["HeadScores", "ScoreTable", "complete_table", "read_scores", "rows_shown", "table_of_scores"]
 
 _MOST_ROWS = 16  # of a sequence that shows its scores: with more, weights are small, their logarithms rough
 _OUTPUTS_A_WEIGHT = 0.6  # weights over outputs: the rest of the outputs keeps their system well conditioned
 _LEAST = 3e-3  # of a weight: below, its logarithm says more of the rounding than of the score
 _MEDIAN = 0.6745  # of the size of normal numbers, in standard deviations
+# halvings of an asking row that loses a score: enough for a score eight times the largest that weights tell
+_SHORTER_ROWS = 3
 _LEAST_NOISES = 1e3  # the same in fine arithmetic, in units of the noise
 
 
@@ -35,15 +38,23 @@ class HeadScores:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """scores (H, len(A), len(B)) of every first row with every asking row, and their expected errors. blocks:
-    what was asked.
+    """scores (H, len(A), len(B)) of every first row with every asking row, and their expected errors. lost
+    (len(B),): asking rows with a score that its weights do not tell. blocks: what was asked.
     """
 
     A: Array
     B: Array
     scores: Array
     errors: Array
-    block: SequenceBlock
+    lost: Array
+    blocks: tuple[SequenceBlock, ...]
+
+    def with_again(self, again: Array, other: Self) -> Self:
+        """With the asking rows of these numbers replaced by those of another table."""
+        B, scores, errors, lost = (part.copy() for part in (self.B, self.scores, self.errors, self.lost))
+        B[again], lost[again] = other.B, other.lost
+        scores[:, :, again], errors[:, :, again] = other.scores, other.errors
+        return type(self)(self.A, B, scores, errors, lost, self.blocks + other.blocks)
 
 
 def rows_shown(heads: int, outputs: int) -> int:
@@ -107,14 +118,30 @@ def table_of_scores(
     block = ask_sequences(queries, batch, group)
     wanted = block.answers.reshape(len(groups), len(B), -1) - baseline.c - B @ baseline.v_sum
     weights, wrong = _weights(groups, values, wanted, _cut(baseline))
-    scores, errors, _ = _scores_of(weights, wrong, baseline)
+    scores, errors, trust = _scores_of(weights, wrong, baseline)
 
     def arranged(part: Array) -> Array:
         """(groups, k, H, n) to (H, first rows, asking rows)."""
         return part.transpose(2, 0, 3, 1).reshape(len(values), len(A), len(B))
 
     scores, errors = _shrunk(arranged(scores), arranged(errors))
-    return ScoreTable(A, B, scores, errors, block)
+    return ScoreTable(A, B, scores, errors, (trust == 0.0).any(axis=(0, 2, 3)), (block,))
+
+
+def complete_table(
+    queries: TwoRowQueries, baseline: Baseline, values: Array, A: Array, B: Array, group: str
+) -> ScoreTable:
+    """The same, with asking rows that lose a score asked again at half their length: scores are linear in
+    [b; 1], and one that is lost spoils the matrix of its head. The table holds the rows that it keeps.
+    """
+    table = table_of_scores(queries, baseline, values, A, B, group)
+    for _ in range(_SHORTER_ROWS):
+        again = np.flatnonzero(table.lost & table.B.any(axis=1))
+        if not len(again):
+            break
+        shorter = table_of_scores(queries, baseline, values, table.A, table.B[again] / 2.0, group)
+        table = table.with_again(again, shorter)
+    return table
 
 
 def _shrunk(scores: Array, errors: Array) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from unsoftmax.learners.computed.two_row_queries import (
 from unsoftmax.learners.computed.vector_scores import (
     HeadScores,
     ScoreTable,
+    complete_table,
     read_scores,
     rows_shown,
     table_of_scores,
@@ -107,9 +108,9 @@ def start_scores(
     wanted = _whole(min(d, int(np.ceil(_OVERSAMPLING * max(ranks))) + 1), rows_shown(H, m))
     A = first * _directions(wanted, d, rng)
     B = np.concatenate([np.zeros((1, d)), last * random_basis(rng, d)])
-    rows = table_of_scores(queries, baseline, values, A, B, "rows of scores")
+    rows = complete_table(queries, baseline, values, A, B, "rows of scores")
     matrices = np.array([_from_both(found[h], ranks[h], rows, h) for h in range(H)])
-    return ScoreStart(matrices, ranks, [*blocks, rows.block], size)
+    return ScoreStart(matrices, ranks, [*blocks, *rows.blocks], size)
 
 
 def _whole(count: int, rows: int) -> int:
@@ -172,20 +173,21 @@ def _columns_until_the_ranks(
     parts: list[ScoreTable] = []
     while asked <= d:
         parts.append(
-            table_of_scores(queries, baseline, values, A, every[asked : asked + step], "columns of scores")
+            complete_table(queries, baseline, values, A, every[asked : asked + step], "columns of scores")
         )
         asked += step
         table = _joined(parts)
         found = np.array([np.linalg.lstsq(table.A, part, rcond=None)[0] for part in table.scores])
         if max(_ranks(table, found)) + _SPARE <= len(table.B) - 1:
             break
-    return table, [part.block for part in parts]
+    return table, list(table.blocks)
 
 
 def _joined(parts: list[ScoreTable]) -> ScoreTable:
     scores = np.concatenate([part.scores for part in parts], axis=2)
     errors = np.concatenate([part.errors for part in parts], axis=2)
-    return ScoreTable(parts[0].A, np.concatenate([part.B for part in parts]), scores, errors, parts[0].block)
+    B, lost = (np.concatenate(each) for each in zip(*[(part.B, part.lost) for part in parts], strict=True))
+    return ScoreTable(parts[0].A, B, scores, errors, lost, tuple(b for part in parts for b in part.blocks))
 
 
 def _ranks(table: ScoreTable, columns: Array) -> list[int]:
