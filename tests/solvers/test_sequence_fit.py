@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from unsoftmax.models import MultiHead, SingleHead
-from unsoftmax.solvers.head_fits.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
@@ -47,26 +49,23 @@ def test_products_agree_with_differences_and_with_each_other(seed: int) -> None:
     np.testing.assert_allclose(linear.normal(), jacobian.T @ jacobian, atol=1e-11)
 
 
-def test_with_values_held_the_jacobian_is_that_of_the_scores() -> None:
-    rng = np.random.default_rng(4)
-    heads, fit = _heads(rng), SequenceFit.of([_block(rng), _block(rng, length=2)])
-    whole, scores = fit.linearise(heads), ScoreFit(fit).linearise(heads)
-    step, y = rng.standard_normal(scores.unknowns), rng.standard_normal(fit.answers)
-    np.testing.assert_allclose(scores.forward(step), whole.forward(heads.of_scores(step)), atol=1e-12)
-    np.testing.assert_allclose(scores.backward(y), heads.scores_of(whole.backward(y)), atol=1e-12)
-
-
-def test_scores_are_refined_while_values_stay() -> None:
+def test_a_fit_with_even_weights_arrives_where_a_few_sequences_show_nearly_everything() -> None:
     rng = np.random.default_rng(5)
     truth = _heads(rng)
-    block = _block(rng, count=150)
-    block = SequenceBlock.of(block.rows, predict_sequences(truth, block), "some")
-    matrices = truth.matrices + 0.1 * rng.standard_normal(truth.matrices.shape)
+    block = _block(rng, count=200)
+    rows = block.rows * np.where(np.arange(200) < 20, 1.0, 0.1)[:, None, None]
+    block = SequenceBlock.of(rows, predict_sequences(truth, replace(block, rows=rows)), "some")
+    matrices = truth.matrices + 0.02 * rng.standard_normal(truth.matrices.shape)
     start = VectorHeads.of(list(matrices), list(truth.values), truth.c, truth.ranks, truth.value_ranks)
-    options = RefinementOptions(dense_limit=0, improvement=1e-6, inner_tolerance=1e-6, inner_iterations=300)
-    found = refine(ScoreFit(SequenceFit.of([block])), start, options).state
-    assert np.abs(found.matrices - truth.matrices).max() < 1e-7
-    np.testing.assert_allclose(found.values, truth.values, atol=1e-12)
+    fit = SequenceFit.of([block])
+    even = fit.evened(start)
+    shares, evened = (each.linearise(start).shares() for each in (fit, even))
+    assert evened.max() / np.median(evened) < 0.01 * shares.max() / np.median(shares)
+    options = RefinementOptions(
+        iterations=6, dense_limit=0, improvement=0.0, inner_tolerance=1e-8, inner_iterations=40
+    )
+    plain, found = (refine(each, start, options).state.matrices for each in (fit, even))
+    assert np.abs(found - truth.matrices).max() < 0.1 * np.abs(plain - truth.matrices).max()
 
 
 def test_rows_that_float32_holds_are_held_in_it() -> None:

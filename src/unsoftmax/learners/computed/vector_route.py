@@ -26,7 +26,7 @@ from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, st
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_fits.head_factors import spectrum
-from unsoftmax.solvers.head_fits.sequence_fit import ScoreFit, SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
@@ -60,9 +60,6 @@ _SHORT = RefinementOptions(
     inner_iterations=60,
     inner_tolerance=3e-2,
 )
-_SCORES = RefinementOptions(
-    iterations=8, damping=1e-4, dense_limit=_DENSE, improvement=0.6, inner_iterations=25, inner_tolerance=1e-1
-)
 _FIRST = RefinementOptions(
     iterations=30,
     damping=1e-4,
@@ -74,7 +71,15 @@ _FIRST = RefinementOptions(
 _LAST = RefinementOptions(
     damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=60, inner_tolerance=1e-2
 )
-
+# of a wide layer: conjugate gradients lose more when they begin again than they gain from a new Jacobian
+_WIDE = RefinementOptions(
+    iterations=12,
+    damping=1e-5,
+    improvement=0.5,
+    dense_limit=_DENSE,
+    inner_iterations=80,
+    inner_tolerance=2e-3,
+)
 # of a wide layer, whose parameters the first fit has brought to their rounding
 _WIDE_LAST = replace(_LAST, iterations=1, inner_tolerance=5e-2)
 
@@ -156,17 +161,14 @@ def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorH
 
 
 def _wide(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
-    """Scores first, with the values held, which plateaus have told to four digits: then their scores are
-    nearly a linear problem. At the ranks of the values, and at those that were seen where they do not do."""
+    """At the ranks of the values, and at those that were seen where they do not do."""
     unit = baseline.unit_rounding / float(np.sqrt(heads.outputs))
-    progress = report_steps("fit of all scores", _SCORES)
     for ranks in (heads.value_ranks, heads.ranks):
         found = heads.cut(list(ranks), list(heads.value_ranks))
-        found = refine(ScoreFit(fit), found, _SCORES, progress=progress).state
-        refined = refine(fit, found, _FIRST, progress=report_steps("fit of all parameters", _FIRST))
-        if refined.rms[-1] < _SETTLED * unit:
+        found = refine(fit.evened(found), found, _WIDE, progress=report_steps("fit of all", _WIDE)).state
+        if rms(fit.residual(found)) < _SETTLED * unit:
             break
-    return refined.state
+    return found
 
 
 def _with_lower_ranks(

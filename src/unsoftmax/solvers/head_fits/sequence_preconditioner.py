@@ -2,6 +2,7 @@
 
 JᵀJ of every factor is nearly a Kronecker product. Its side of heads and ranks is kept in full (heads share
 outputs, so they are not independent), its side of rows as a diagonal, because the rows asked are isotropic.
+Sums run over products of both sides: where a query is large a head has saturated, and its pull is small.
 """
 
 from __future__ import annotations
@@ -33,18 +34,29 @@ class Probed:
     pulls: Array
     weights: Array
 
+    def queries_by_pulls(self) -> Array:
+        """Σ q_h q_kᵀ (p_h · p_k) over the sequences, (Hr, Hr)."""
+        together = (self.pulls @ self.pulls.transpose(0, 2, 1)).astype(np.float64)
+        queries = self.queries.astype(np.float64)
+        return np.concatenate(
+            [
+                queries[:, h].T @ (together[:, h, :, None] * queries).reshape(len(queries), -1)
+                for h in range(queries.shape[1])
+            ]
+        )
+
 
 @dataclass(frozen=True)
 class HeadsPreconditioner:
-    """Sums over sequences. keys, queries, shown: (Hr, Hr) of K_h p, Q_h [x_N; 1], U_h z; pulls, mixed:
-    (H, H) of p and z, a coordinate; asking: squares of the coordinates of [x_N; 1].
+    """Sums over sequences. keys, queries, shown: (Hr, Hr) of K_h p times the size of [x_N; 1], of the queries
+    Q_h [x_N; 1] times the products of p, and of U_h z. mixed: (H, H) of z, a coordinate. asking: squares of
+    the coordinates of [x_N; 1].
     """
 
     heads: VectorHeads
     keys: Array
     queries: Array
     shown: Array
-    pulls: Array
     mixed: Array
     asking: Array
     mass: float
@@ -52,24 +64,22 @@ class HeadsPreconditioner:
     @classmethod
     def empty(cls, heads: VectorHeads) -> Self:
         H, n, s = heads.heads, heads.K.shape[0] * heads.K.shape[1], heads.U.shape[0] * heads.U.shape[1]
-        keys, queries, shown, pulls, mixed = (np.zeros((size, size)) for size in (n, n, s, H, H))
-        return cls(heads, keys, queries, shown, pulls, mixed, asking=np.zeros(heads.width + 1), mass=0.0)
+        keys, queries, shown, mixed = (np.zeros((size, size)) for size in (n, n, s, H))
+        return cls(heads, keys, queries, shown, mixed, asking=np.zeros(heads.width + 1), mass=0.0)
 
     def with_more(self, probed: Probed) -> Self:
         """With the sums over more sequences."""
         heads, count, d = self.heads, len(probed.asking), self.heads.width
         w = probed.weights[:, None]
         keys = np.matmul(probed.pulls.swapaxes(0, 1), heads.K.transpose(0, 2, 1)).swapaxes(0, 1)
-        queries = probed.queries.reshape(count, -1) * w
+        keys = keys.reshape(count, -1) * np.linalg.norm(probed.asking, axis=1, keepdims=True)
         shown = probed.shown.reshape(count, -1) * w
-        pulls = probed.pulls.swapaxes(0, 1).reshape(heads.heads, -1)
         mixed = (probed.mixed * w[:, :, None]).swapaxes(0, 1).reshape(heads.heads, -1)
         return replace(
             self,
-            keys=self.keys + _squares(keys.reshape(count, -1)),
-            queries=self.queries + _squares(queries),
+            keys=self.keys + _squares(keys) / (d + 1),
+            queries=self.queries + probed.queries_by_pulls() / d,
             shown=self.shown + _squares(shown),
-            pulls=self.pulls + _squares(pulls.T) / d,
             mixed=self.mixed + _squares(mixed.T) / d,
             asking=self.asking + ((probed.asking * w) ** 2).sum(axis=0),
             mass=self.mass + float((w.astype(np.float64) ** 2).sum()),
@@ -77,15 +87,14 @@ class HeadsPreconditioner:
 
     def _sides(self) -> tuple[Array, Array, Array, Array]:
         """JᵀJ on the side of heads and ranks of K, Q, U, T."""
-        r, s = self.heads.K.shape[1], self.heads.U.shape[1]
+        s = self.heads.U.shape[1]
         T = self.heads.T.reshape(-1, self.heads.outputs).astype(np.float64)
-        mass = max(self.mass, 1e-300)
-        return (
-            self.queries * np.kron(self.pulls / mass, np.ones((r, r))),
-            self.keys / mass,
-            (T @ T.T) * np.kron(self.mixed, np.ones((s, s))),
-            self.shown,
-        )
+        return (self.queries, self.keys, (T @ T.T) * np.kron(self.mixed, np.ones((s, s))), self.shown)
+
+    @property
+    def _asking(self) -> Array:
+        """Relative to their mean."""
+        return self.asking / max(float(self.asking.mean()), 1e-300)
 
     def diagonal(self) -> Array:
         """Of JᵀJ, nearly."""
@@ -98,7 +107,7 @@ class HeadsPreconditioner:
         ones = np.ones(d)
         return self.heads.joined(
             spread(K, ones),
-            spread(Q, self.asking),
+            spread(Q, self._asking),
             spread(U, ones),
             spread(T, np.ones(m)),
             np.full(m, self.mass),
@@ -108,7 +117,7 @@ class HeadsPreconditioner:
         """damping: relative, as it is added to JᵀJ."""
         heads, H = self.heads, self.heads.heads
         inverses = [_inverse(side, damping) for side in self._sides()]
-        asking = self.asking + (_RIDGE + damping) * self.asking.max()
+        asking = self._asking + (_RIDGE + damping) * self._asking.max()
 
         def apply(vector: Array) -> Array:
             *tensors, c = heads.split(vector)

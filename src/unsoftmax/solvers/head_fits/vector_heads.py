@@ -100,21 +100,6 @@ class VectorHeads(ScoreFactors):
         parts = np.concatenate([part.reshape(self.heads, -1) for part in (K, Q, U, T)], axis=1)
         return np.concatenate([parts.ravel(), c])
 
-    @property
-    def score_unknowns(self) -> int:
-        """Entries of K and Q."""
-        return int(self.K.size + self.Q.size)
-
-    def scores_of(self, step: Array) -> Array:
-        """Of a flat step, the changes of K and Q: all K, then all Q."""
-        K, Q, *_ = self.split(step)
-        return np.concatenate([K.ravel(), Q.ravel()])
-
-    def of_scores(self, step: Array) -> Array:
-        """The inverse of `scores_of`: values and constants stay."""
-        K, Q = step[: self.K.size].reshape(self.K.shape), step[self.K.size :].reshape(self.Q.shape)
-        return self.joined(K, Q, np.zeros_like(self.U), np.zeros_like(self.T), np.zeros_like(self.c))
-
     def moved(self, step: Array) -> Self:
         K, Q, U, T, c = self.split(step)
         return replace(self, K=self.K + K, Q=self.Q + Q, U=self.U + U, T=self.T + T, c=self.c + c)
