@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, ask_sequences
@@ -46,12 +47,13 @@ class ScoreTable:
     B: Array
     scores: Array
     errors: Array
-    lost: Array
+    lost: NDArray[np.bool_]
     blocks: tuple[SequenceBlock, ...]
 
-    def with_again(self, again: Array, other: Self) -> Self:
+    def with_again(self, again: NDArray[np.intp], other: Self) -> Self:
         """With the asking rows of these numbers replaced by those of another table."""
-        B, scores, errors, lost = (part.copy() for part in (self.B, self.scores, self.errors, self.lost))
+        B, scores, errors = (part.copy() for part in (self.B, self.scores, self.errors))
+        lost = self.lost.copy()
         B[again], lost[again] = other.B, other.lost
         scores[:, :, again], errors[:, :, again] = other.scores, other.errors
         return type(self)(self.A, B, scores, errors, lost, self.blocks + other.blocks)
@@ -141,6 +143,8 @@ def complete_table(
             break
         shorter = table_of_scores(queries, baseline, values, table.A, table.B[again] / 2.0, group)
         table = table.with_again(again, shorter)
+        if shorter.lost.all():  # because of the values, not of the length
+            break
     return table
 
 

@@ -186,7 +186,7 @@ def _columns_until_the_ranks(
 def _joined(parts: list[ScoreTable]) -> ScoreTable:
     scores = np.concatenate([part.scores for part in parts], axis=2)
     errors = np.concatenate([part.errors for part in parts], axis=2)
-    B, lost = (np.concatenate(each) for each in zip(*[(part.B, part.lost) for part in parts], strict=True))
+    B, lost = np.concatenate([part.B for part in parts]), np.concatenate([part.lost for part in parts])
     return ScoreTable(parts[0].A, B, scores, errors, lost, tuple(b for part in parts for b in part.blocks))
 
 
