@@ -44,14 +44,22 @@ def test_every_solver_conforms(name: str, facing: bool) -> None:
     check_solver(SOLVERS[name][1], facing=facing)
 
 
-@pytest.mark.parametrize("meter", METERS)
-@pytest.mark.parametrize("solver", SOLVERS)
+def _pairs() -> list[tuple[str, str]]:
+    """Meters and the solvers that can use them."""
+    meters = {name: make(4, None, 2).meter for name, (make, _) in METERS.items()}
+    return [
+        (name, solver)
+        for name in meters
+        for solver in SOLVERS
+        if isinstance(meters[name], SOLVERS[solver][0])
+    ]
+
+
+@pytest.mark.parametrize(("meter", "solver"), _pairs())
 def test_every_pair_that_claims_to_fit_finds_W(meter: str, solver: str) -> None:
     make, accuracy = METERS[meter]
-    fits, method, magnified = SOLVERS[solver]
+    _, method, magnified = SOLVERS[solver]
     case = make(4, None, 2)
-    if not isinstance(case.meter, fits):
-        pytest.skip(f"{solver} needs a {fits.__name__}")
     found = method.solve(case.meter, np.random.default_rng(0))
     error = float(np.linalg.norm(found.matrix.dense() - case.W)) / float(np.linalg.norm(case.W))
     assert error <= magnified * accuracy

@@ -95,7 +95,7 @@ def _far_key(model: LanguageModel):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("function", [_bent, _far_key, lambda model: lambda X: np.round(model(X), 6)])
 def test_what_is_no_such_layer_is_never_a_success(function) -> None:  # type: ignore[no-untyped-def]
-    model = random_gpt2(12, 8, heads=2, length=16, seed=4)
+    model = random_gpt2(12, 6, heads=2, length=10, seed=4)
     result = unsoftmax.recover(function(model), width=12, outputs=model.outputs, family="language-model")
     assert result.model is None
 
