@@ -7,6 +7,7 @@ import pytest
 
 import unsoftmax
 from tests.models.language_model.float64_llama import in_float64
+from unsoftmax.arrays import Array
 from unsoftmax.learners.claims import Size
 from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.ledger import Ledger
@@ -146,6 +147,25 @@ def test_a_model_wider_than_its_vocabulary_shows_no_rank() -> None:
     spec = OracleSpec(outputs=12, domain=TokenIds(12), log_probabilities=True)
     result = unsoftmax.recover(FunctionOracle(lambda ids: model(model.embed(ids)), spec))
     assert result.status is Status.UNRESOLVED
+    assert not result.parts
+
+
+@pytest.mark.parametrize(
+    ("moves", "says"), [(True, "when asked again"), (False, "the same log-probabilities")]
+)
+def test_answers_that_do_not_depend_on_the_prompt_show_no_unembedding(moves: bool, says: str) -> None:
+    """Drawn anew for every request, or one distribution for all prompts."""
+    rng = np.random.default_rng(1)
+    one = np.log(rng.dirichlet(np.ones(12)))
+    spec = OracleSpec(outputs=12, domain=TokenIds(12), log_probabilities=True, max_batch=32)
+
+    def answer(ids: Array) -> Array:
+        told = np.log(rng.dirichlet(np.ones(12))) if moves else one
+        return np.tile(told, (len(ids), 1))
+
+    result = unsoftmax.recover(FunctionOracle(answer, spec))
+    assert result.status is Status.UNRESOLVED
+    assert says in result.reason
     assert not result.parts
 
 

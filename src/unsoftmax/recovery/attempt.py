@@ -145,7 +145,7 @@ class Attempt:
             choices = (c for c in choose(self._known, self._family) if c.learner not in tried)
             learner = next((c.learner for c in choices if not stops or isinstance(stops[-1], c.after)), None)
             if learner is None:
-                raise _together(stops, self._known)
+                raise _together(stops, tried[0], self._known)
             tried.append(learner)
             self._learner = learner
             self._known = _with_readout(self._asker, self._known, learner, self._learning)
@@ -324,9 +324,10 @@ def _reads_values(learner: Learner) -> bool:
     return isinstance(learner, MultiHeadLearner)
 
 
-def _together(stops: list[Stop], known: Known) -> Stop:
-    """The last reason; beside it, where several heads are unresolved, why it is not one."""
+def _together(stops: list[Stop], first: Learner, known: Known) -> Stop:
+    """The last reason; beside it, where answers have errors, why it is not one head, if that was tried."""
     last = next((stop for stop in stops if stop.parts), stops[-1])
-    if len(stops) > 1 and isinstance(last, Unresolved) and not known.exact:
+    one_head = len(stops) > 1 and first.family is Family.SINGLE_HEAD
+    if one_head and isinstance(last, Unresolved) and not known.exact:
         return Unresolved(f"{last.reason}; as one head it {stops[0].reason}")
     return last

@@ -30,6 +30,7 @@ _SPARE = 16  # prompts beyond the rank
 _GAP = 30.0
 _VERIFICATION = 16
 _SAFETY = 4.0
+_ALIKE = 1e-9  # of the logits: answers to different prompts that differ by less do not depend on the prompt
 
 
 class TokenPrompts(Protocol):
@@ -64,7 +65,7 @@ class TokenPromptLearner:
     Claim: at most 1.25·(d + 16) + 64 queries, plus verification. Assumes: more tokens than hidden dimensions
     (checked: the rank is below both). Recovers: the hidden width, and the unembedding up to an invertible
     matrix of d×d. Fails when: hidden states of random prompts do not fill all dimensions clearly (no gap:
-    UNRESOLVED).
+    UNRESOLVED), or answers do not repeat or do not depend on the prompt (UNRESOLVED).
     """
 
     family: ClassVar[Family] = Family.LANGUAGE_MODEL
@@ -96,17 +97,27 @@ class TokenPromptLearner:
                     )
                 wanted = int(np.ceil(_GROWTH * len(logits)))
         rank, gap = found
+        if np.ptp(logits, axis=0).max() <= _ALIKE * np.abs(logits).max():
+            raise Unresolved(
+                "every prompt gets the same log-probabilities; does the target read its prompts?"
+            )
         basis = np.linalg.svd(logits, full_matrices=False)[2][:rank].T
         with prompts.phase("verification"):
             fresh = self._ask(prompts, rng, _VERIFICATION)
         off = np.abs(fresh - (fresh @ basis) @ basis.T).max()
+        certificate = PartCertificate(float(off), _VERIFICATION, float(np.abs(fresh).max()))
+        error = _SAFETY * max(1.0 / gap, certificate.relative)
+        if error >= 1.0:
+            raise Unresolved(
+                f"logits of {len(logits)} prompts span {rank} dimensions, and fresh prompts are answered "
+                "outside of them; does the target give the same answer when asked again?"
+            )
         affine = _rank(logits - logits.mean(axis=0))
         layer_norm = affine is not None and affine[0] == rank - 1
-        certificate = PartCertificate(float(off), _VERIFICATION, float(np.abs(fresh).max()))
         return RecoveredPart(
             "unembedding",
             ColumnSpace(basis, rank, layer_norm),
-            _SAFETY * max(1.0 / gap, certificate.relative),
+            error,
             "an invertible matrix of hidden coordinates, and a constant for each, added to all tokens",
             certificate,
             {"gap": gap},
