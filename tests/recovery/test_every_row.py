@@ -92,7 +92,7 @@ def test_a_row_that_differs_ends_without_a_model() -> None:
 
 
 def test_one_row_sequences_that_raise_elsewhere_say_so() -> None:
-    with pytest.raises(unsoftmax.OracleFault, match="row='last' is for targets that answer every row"):
+    with pytest.raises(unsoftmax.errors.UsageError, match="row='last' is for targets that answer every row"):
         unsoftmax.recover(lambda X: HIDDEN(X), width=5, row="all")
 
 

@@ -80,7 +80,7 @@ class AnswerRow:
         if self._row is not None and raw.ndim == 3:
             raw = _rows_of(raw, self._row)
         elif self._row is not None:
-            raise OracleFault(
+            raise UsageError(
                 f"row={self._row!r} is for targets that answer every row, (B, N, m); this one answered "
                 f"{raw.shape}; leave it out"
             )
