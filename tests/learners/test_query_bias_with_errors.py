@@ -176,8 +176,7 @@ def test_the_answers_are_identified_and_the_bias_is_found() -> None:
     ):
         result = unsoftmax.recover(oracle)
         assert result.status is Status.WITHIN_BOUND, result.reason
-        # the bound rests on what fresh sequences show, and varies with them by a factor of two
-    assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 2e-5
+        assert distance(head, result.unwrap()) <= (result.error_bound or 0.0) < 1e-5
 
 
 def test_short_rows_are_refused_with_advice() -> None:
