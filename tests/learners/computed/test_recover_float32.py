@@ -45,6 +45,18 @@ def test_a_default_layer_of_torch(d: int, heads: int, vector: bool) -> None:
         assert abs(planned.usual - result.queries.total) <= 0.2 * result.queries.total
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_fewer_outputs_than_show_every_head(outputs: int) -> None:
+    """A layer behind a classifier with few logits."""
+    readout = np.random.default_rng(4).standard_normal((12, outputs)) / 3.0
+    target = FloatLayer(random_layer(12, 3, 4), torch.float32, readout).stored()
+    result = unsoftmax.recover(lambda X: target.answer(X, torch.float32), width=12, outputs=outputs)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.error_bound is not None
+    assert result.unwrap().distance(target.truth()) <= result.error_bound < 2e-5
+    assert target.deviation_over_own(result.unwrap()) <= 1.5
+
+
 def test_every_step_in_float32_and_the_readout_too() -> None:
     target = FloatLayer.scalar(random_layer(16, 2, 5), 5)
     result = unsoftmax.recover(lambda X: target.answer(X, torch.float32), width=16)

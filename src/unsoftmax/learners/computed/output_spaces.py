@@ -10,6 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.plateau_line import PlateauLine, find_switches, saturating_scale
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis
+from unsoftmax.learners.computed.vector_scores import TooFewOutputs, rows_shown
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["read_values"]
@@ -70,7 +71,9 @@ class _Plateaus:
 def read_values(
     queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float = np.inf
 ) -> Array:
-    """V (H, d, m). One head is known from single rows alone."""
+    """V (H, d, m). One head is known from single rows alone. Raises TooFewOutputs where more heads switch
+    than the outputs tell apart.
+    """
     scale = saturating_scale(queries, baseline, rng, limit, count=6)
     farthest = _FARTHEST_COARSE if baseline.coarse else _FARTHEST
     lines: list[_Plateaus] = []
@@ -88,6 +91,8 @@ def read_values(
                 return baseline.v_sum[None]
             reasons.append("a line shows one head only, and answers to moderate rows show more")
             continue
+        if rows_shown(chosen.heads, baseline.v_sum.shape[1]) < 1:
+            raise TooFewOutputs
         for part in _MOVES:
             try:
                 values = _values(chosen, baseline, min(farthest, part * chosen.gap), rng)

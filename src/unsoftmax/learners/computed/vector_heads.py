@@ -7,11 +7,13 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.attempts import first_believed
 from unsoftmax.learners.computed.error_bound import CANCELLED, HeadErrors, few_draws
+from unsoftmax.learners.computed.few_outputs import fit_few_outputs
 from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.learners.computed.vector_route import FittedVectors, fit_vector_heads
+from unsoftmax.learners.computed.vector_scores import TooFewOutputs
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
 __all__ = ["recover_vector_heads"]
@@ -29,7 +31,14 @@ def recover_vector_heads(
     """All heads up to their order. Queries: about 7.6 times the parameters over the outputs. Raises
     Unresolved, naming the obstacle, where that cannot be done.
     """
-    return first_believed(lambda: _judged(asker, fit_vector_heads(asker, bits, rng, expect), bits, rng), bits)
+    return first_believed(lambda: _judged(asker, _fitted(asker, bits, rng, expect), bits, rng), bits)
+
+
+def _fitted(asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None) -> FittedVectors:
+    try:
+        return fit_vector_heads(asker, bits, rng, expect)
+    except TooFewOutputs:
+        return fit_few_outputs(asker, bits, rng, expect)
 
 
 def _judged(asker: Asks, fitted: FittedVectors, bits: int, rng: np.random.Generator) -> RecoveredHeads:

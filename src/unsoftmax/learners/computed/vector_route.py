@@ -30,7 +30,7 @@ from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit,
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
-__all__ = ["FittedVectors", "fit_vector_heads"]
+__all__ = ["FittedVectors", "fit_vector_heads", "settled"]
 
 # queries that are no part of the fit, and that its price holds: fresh sequences and the class tests
 _BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
@@ -115,9 +115,14 @@ def fit_vector_heads(
         blocks += _general(queries, start.size, max(count, 0), shown, rng, limit, wide)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
-    fit = SequenceFit.of(blocks)
+    return settled(SequenceFit.of(blocks), heads, baseline, bits)
+
+
+def settled(fit: SequenceFit, heads: VectorHeads, baseline: Baseline, bits: int) -> FittedVectors:
+    """The last fits, in which every block of sequences counts by what it leaves."""
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
     left /= baseline.rounding_of(heads.values, bits)
+    wide = heads.unknowns > MANY and not baseline.coarse
     for options in (_WIDE_LAST,) if wide else (_LAST, _LAST):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state

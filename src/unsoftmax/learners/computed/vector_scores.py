@@ -13,7 +13,15 @@ from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries,
 from unsoftmax.solvers.head_fits.head_factors import with_one
 from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
-__all__ = ["HeadScores", "ScoreTable", "complete_table", "read_scores", "rows_shown", "table_of_scores"]
+__all__ = [
+    "HeadScores",
+    "ScoreTable",
+    "TooFewOutputs",
+    "complete_table",
+    "read_scores",
+    "rows_shown",
+    "table_of_scores",
+]
 
 _MOST_ROWS = 16  # of a sequence that shows its scores: with more, weights are small, their logarithms rough
 _OUTPUTS_A_WEIGHT = 0.6  # weights over outputs: the rest of the outputs keeps their system well conditioned
@@ -57,6 +65,10 @@ class ScoreTable:
         B[again], lost[again] = other.B, other.lost
         scores[:, :, again], errors[:, :, again] = other.scores, other.errors
         return type(self)(self.A, B, scores, errors, lost, self.blocks + other.blocks)
+
+
+class TooFewOutputs(Exception):
+    """The heads show through fewer outputs than it takes to read the weight of every one."""
 
 
 def rows_shown(heads: int, outputs: int) -> int:

@@ -27,7 +27,6 @@ from unsoftmax.learners.computed.vector_scores import (
     rows_shown,
     table_of_scores,
 )
-from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_fits.head_factors import with_one
 from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
@@ -83,15 +82,8 @@ def start_scores(
     limit: float,
     most: float,
 ) -> ScoreStart:
-    """limit: longest row allowed. most: queries that random sequences may take. Raises Unresolved where the
-    outputs are too few for the heads, and WrongValues.
-    """
+    """limit: longest row allowed. most: queries that random sequences may take. Raises WrongValues."""
     H, d, m = values.shape
-    if rows_shown(H, m) < 1:
-        raise Unresolved(
-            f"{H} heads show through {m} outputs only, too few to read every head's weight; pass a readout: "
-            "heads are recovered from single numbers another way"
-        )
     first, last = _moderate_lengths(queries, baseline, values, rng, limit)
     size = float(np.sqrt(first * last / d))
     few = H <= _FEW_HEADS or (2 * H * d * d <= MANY and _count_at_once(values) <= most)
