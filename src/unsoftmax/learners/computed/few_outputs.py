@@ -55,7 +55,11 @@ class _OneNumber:
                 kind = (batch.shape[1], int(power))
                 by_kind.setdefault(kind, []).append((batch[of_size], answers[of_size]))
         return [
-            SequenceBlock.of(*map(np.concatenate, zip(*parts, strict=True)), f"{length} rows below 2^{power}")
+            SequenceBlock.of(
+                np.concatenate([rows for rows, _ in parts]),
+                np.concatenate([answers for _, answers in parts]),
+                f"{length} rows below 2^{power}",
+            )
             for (length, power), parts in by_kind.items()
         ]
 
@@ -86,7 +90,7 @@ def _values(heads: HeadFactors, blocks: list[SequenceBlock]) -> tuple[Array, Arr
         normal += design.T @ design
         right += design.T @ answers
     found = np.linalg.solve(normal, right)
-    return found[:-1].reshape(H, d, m), found[-1]
+    return np.asarray(found[:-1].reshape(H, d, m)), np.asarray(found[-1])
 
 
 def _designs(heads: HeadFactors, blocks: list[SequenceBlock]) -> Iterator[tuple[Array, Array]]:
