@@ -44,6 +44,15 @@ def test_cross_attention_is_named_at_once(rows: bool, reason: str, family: str) 
     assert result.queries.total < 120
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_attention_sinks_are_named(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    layer = torch.nn.MultiheadAttention(8, 2, batch_first=True, add_zero_attn=True, dtype=dtype)
+    result = unsoftmax.recover(layer)
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "attention sinks" in result.reason
+
+
 def test_rows_of_zeros_that_are_padding_leave_the_block_as_a_part() -> None:
     layer = torch_layer(5, norm_first=True)
 

@@ -137,8 +137,8 @@ def _for_computed(answers: kinds.Computed, known: Known, wanted: Family | None) 
     if known.outputs is None or wanted not in (None, Family.ENCODER_BLOCK, Family.NETWORK):
         raise Unresolved(
             f"the target is {answers.name}, and single rows are not answered affinely; of such targets ReLU "
-            "networks, one-layer Transformers, and encoder blocks and deep stacks that answer with their "
-            "last row, are recovered. Float64 arithmetic would help"
+            "networks, one-layer Transformers, and encoder blocks and deep stacks that answer with one "
+            "row, are recovered. Float64 arithmetic would help"
         )
     if wanted is not Family.ENCODER_BLOCK:
         from unsoftmax.learners.deep_stack.learner import DeepStackLearner

@@ -15,14 +15,16 @@ from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.learner import begun, check_asker
+from unsoftmax.learners.encoder_block.row_roles import RowRoles, row_roles
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.ledger import Asker
+from unsoftmax.models import AskingRow
 from unsoftmax.outcomes import Stop, Unresolved
 
 __all__ = ["ComputedBlockLearner", "refuse_other_blocks"]
 
 _ATTEMPTS = 2
-_SAME = 1e-5  # of the answers: rounding, when other rows change places
+_SAME = 1e-5  # of the answers: rounding
 _FAR = 1e3  # size of rows that a residual connection passes on
 _LARGE, _ODD = 1e4, 1e-2  # size of rows, and of answers to them: constants before a norm leave 1e-4
 _GROWS = 30.0  # answers to rows a hundred times larger: behind a last norm they stay as they are
@@ -76,6 +78,8 @@ class ComputedBlockLearner:
         asks = stored_sequences(asker, self.format)
         with asker.phase("order of norms"):
             _check_block(asker, self.format)
+            roles = _roles(asks, asker.width, self.format, rng)
+            asks = roles.last_asks(asks)
             begin = _start_of(asks, asker.width, self.format, rng)
         reasons: list[str] = []
         for _ in range(_ATTEMPTS):
@@ -87,7 +91,7 @@ class ComputedBlockLearner:
                 found = fit_block(asks, shape, state, self.format, rng)
             if found.why_not is None:
                 return Learned(
-                    found.model,
+                    found.model.asked_by(roles.asking),
                     _CLAIM,
                     error_bound=found.bound,
                     answers_bound=found.weights_bound,
@@ -107,7 +111,8 @@ def refuse_other_blocks(asker: Asker, held: FloatFormat, rng: np.random.Generato
     from unsoftmax.learners.computed_block.asking import stored_sequences
 
     _check_block(asker, held)
-    _start_of(stored_sequences(asker, held), asker.width, held, rng)
+    asks = stored_sequences(asker, held)
+    _start_of(_roles(asks, asker.width, held, rng).last_asks(asks), asker.width, held, rng)
 
 
 def _check_block(asker: Asker, held: FloatFormat) -> None:
@@ -137,25 +142,26 @@ def _norm_last(asks: AsksSequences, width: int, rng: np.random.Generator) -> boo
     return not float(np.abs(far).max()) > _GROWS * float(np.abs(near).max())
 
 
+def _roles(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator) -> RowRoles:
+    """Raises Unresolved where all rows ask."""
+    roles = row_roles(asks, width, rng, short=True)
+    if roles.asking is AskingRow.MEAN:
+        raise Unresolved(
+            f"the block computes in {held}, and the mean over rows is answered; such blocks are recovered in "
+            "float64 only (torch: module.double())"
+        )
+    return roles
+
+
 def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random.Generator) -> Start:
-    """How to begin: with a norm that comes last, or with norms that come first. Raises Unresolved where
-    another row than the last one asks, or large rows are not passed on."""
+    """How to begin where the last row asks: with a norm that comes last, or with norms that come first.
+    Raises Unresolved where large rows are not passed on."""
     from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
     from unsoftmax.learners.computed_block.pre_norm_start import find_pre_norm_start
 
     rows = rng.standard_normal((3, width))
-    shifted = rows + 0.75
-    plain, others, last = asks(np.stack([rows, rows[[1, 0, 2]], rows[[0, 2, 1]]]))
-    moved = asks(shifted[None])[0]
+    plain, moved = asks(np.stack([rows, rows + 0.75]))
     size = float(np.abs(plain).max())
-    others_matter, last_matters = (
-        float(np.abs(there - plain).max()) > _SAME * size for there in (others, last)
-    )
-    if others_matter or not last_matters:
-        raise Unresolved(
-            "the last row of a sequence does not ask alone: answers change when other rows change places, or "
-            "stay when the last one does; a block is recovered from its last row, without positions"
-        )
     if _norm_last(asks, width, rng):
         if (stop := probabilities(plain)) is not None:
             raise stop

@@ -1,4 +1,4 @@
-"""Which kind of block a target is, by a few queries: which row asks, what large rows do, and how to begin."""
+"""Which kind of block a target is, by a few queries: what large rows do, and how to begin."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TypeAlias
 import numpy as np
 
 from unsoftmax.answers.probabilities import probabilities
-from unsoftmax.arrays import Array, shortened
-from unsoftmax.float_formats import FloatFormat, smallest_format
+from unsoftmax.arrays import Array
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.no_network import find_without_network
 from unsoftmax.learners.encoder_block.no_norms import find_without_norms
@@ -23,11 +23,10 @@ from unsoftmax.models import AskingRow
 from unsoftmax.models.parts import GELU
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["BehindNorm", "RowRoles", "Start", "Starts", "bounded_start", "row_roles", "start_of"]
+__all__ = ["BehindNorm", "Start", "Starts", "bounded_start", "start_of"]
 
 Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
-_SAME_ORDER = 1e-9  # of the answers: sums over rows in another order are off by 1e-15
 _NEAR, _LARGE = 1e3, 1e6  # sizes of rows
 _GROWS = 30.0  # answers to rows a thousand times larger: behind a last norm they stay as they are
 _ODD = 1e-5  # of answers to large rows: the constant before a norm leaves 1e-6 of them
@@ -45,70 +44,6 @@ _STRAIGHT = 1e-12
 
 class BehindNorm(Unresolved):
     """A norm stands where only the value path can be read through it."""
-
-
-@dataclass(frozen=True)
-class RowRoles:
-    """asking: the row that is answered, or the mean over all. skips_zeros: whether rows of zeros are left
-    out, as padding is."""
-
-    asking: AskingRow
-    skips_zeros: bool
-
-    def last_asks(self, asks: AsksSequences) -> AsksSequences:
-        """The same target, asked by its last row, or by all."""
-        return (lambda batch: asks(batch[:, ::-1].copy())) if self.asking is AskingRow.FIRST else asks
-
-
-def row_roles(
-    asks: AsksSequences, width: int, rng: np.random.Generator, bound: float | None = None
-) -> RowRoles:
-    """Which row asks, or all. Raises unless answers have float64 digits, the first or the last row asks or
-    all do, the order of the others does not matter, and rows see each other and nothing else. bound: largest
-    norm of a row."""
-    rows = shortened(rng.standard_normal((4, width)), bound)
-    orders = [[0, 1, 2, 3], [0, 2, 1, 3], [1, 0, 2, 3], [0, 1, 3, 2], [0, 1, 2, 3]]
-    answers = asks(np.stack([rows[order] for order in orders]))
-    if (short := smallest_format(answers)) is not None:
-        raise Unresolved(
-            f"all answers are {short.value} numbers: a block is recovered from differences that their "
-            "rounding hides; ask the same block in float64 (torch: module.double())"
-        )
-    plain = answers[0]
-    limit = _SAME_ORDER * float(np.abs(plain).max())
-
-    def differs(one: Array, other: Array) -> bool:
-        return float(np.abs(one - other).max()) > limit
-
-    middle, first, last, again = (differs(there, plain) for there in answers[1:])
-    if again:
-        raise Unresolved(
-            "one sequence, asked twice, was answered differently, as with dropout that is on; switch it off "
-            "(torch: module.eval())"
-        )
-    if middle or (first and last):
-        raise Unresolved(
-            "the order of the rows matters beside the one that asks, as with positions that are added to "
-            "rows, with windows, or with a second layer behind a causal mask: such a block is not recovered; "
-            "take positions out, or subtract them from the rows that you send"
-        )
-    asking = rows[0] if first else rows[3]
-    alone = asks(np.stack([asking])[None])[0]
-    if differs(asks(np.stack([asking] * 3)[None])[0], alone):
-        raise Unresolved(
-            "three copies of a row are answered differently from the row alone, which self-attention cannot "
-            "do: rows see something that is not sent, as with cross attention to a memory, attention sinks "
-            "or a class token that the target adds itself, or they are counted; such a block is not recovered"
-        )
-    if not differs(alone, plain):
-        raise Unresolved(
-            "other rows do not change the answer: each row is answered by itself, as by a network alone, or "
-            "by cross attention to a memory that is always the same; `recover_network` learns functions of "
-            "one row"
-        )
-    padded = asks(np.insert(rows, 2, 0.0, axis=0)[None])[0]
-    row = AskingRow.LAST if last else AskingRow.FIRST if first else AskingRow.MEAN
-    return RowRoles(row, not differs(padded, plain))
 
 
 @dataclass(frozen=True)

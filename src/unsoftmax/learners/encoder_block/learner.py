@@ -12,15 +12,10 @@ from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of, within
-from unsoftmax.learners.encoder_block.kind_of_block import (
-    BehindNorm,
-    Starts,
-    bounded_start,
-    row_roles,
-    start_of,
-)
+from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, Starts, bounded_start, start_of
 from unsoftmax.learners.encoder_block.mean_heads import LONGEST_MEAN
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
+from unsoftmax.learners.encoder_block.row_roles import row_roles
 from unsoftmax.learners.encoder_block.single_row_parts import (
     block_part,
     one_row_parts,
@@ -105,7 +100,7 @@ class EncoderBlockLearner:
             check_asker(asker)
             bound = asker.input_bound
             asks = sequences_of(asker) if bound is None else within(sequences_of(asker), bound)
-            roles = row_roles(asks, asker.width, rng, bound)
+            roles = row_roles(asks, asker.width, rng, bound=bound)
             _check_length(asker, roles.asking)
             asks = roles.last_asks(asks)
             try:
@@ -191,7 +186,7 @@ def refuse_other_blocks(asker: Asker, rng: np.random.Generator) -> None:
     """Raises a stop where the learner's own first tests say that no block can be recovered. A few queries."""
     check_asker(asker)
     asks = sequences_of(asker)
-    roles = row_roles(asks, asker.width, rng, asker.input_bound)
+    roles = row_roles(asks, asker.width, rng, bound=asker.input_bound)
     _check_length(asker, roles.asking)
     _starts(roles.last_asks(asks), asker, roles.asking, rng)
 
