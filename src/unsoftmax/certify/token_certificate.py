@@ -41,13 +41,11 @@ def certify_tokens(
     *,
     allowed: float,
     longest: int,
-    noise: float = 0.0,
     corpus: list[Ids] | None = None,
 ) -> Certificate:
     """Compares the model with fresh answers. Errors are relative to the spread of the model's values.
 
-    longest: the most tokens of a sequence. noise: how far an answer is off by the target's own arithmetic.
-    corpus: sequences of the user's own, compared as well.
+    longest: the most tokens of a sequence. corpus: sequences of the user's own, compared as well.
     """
     errors: dict[str, float] = {}
     lengths: set[int] = set()
@@ -56,7 +54,7 @@ def certify_tokens(
         batch = cast(Array, ids)
         off = np.abs(answers.ask(batch) - model(ids))
         off = np.where(np.isfinite(off), off, np.inf).reshape(len(ids), -1).max(axis=1)
-        relative = np.maximum(off - noise, 0.0) / model.sensitivity(batch)
+        relative = off / model.sensitivity(batch)
         errors[kind] = max(errors.get(kind, 0.0), float(relative.max()))
         largest, n = max(largest, float(off.max())), n + len(ids)
         lengths.add(ids.shape[1])

@@ -179,7 +179,6 @@ class Claim:
     queries: QueryCount
     recovers: str
     symmetry: str
-    departs: str = "nothing"
     verification: Callable[[Size], int] = _usual_verification
     identification: Callable[[Size], int] = _exact_answers
 

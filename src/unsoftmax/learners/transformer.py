@@ -69,10 +69,6 @@ _CLAIM = Claim(
     ),
     recovers="W (any rank), w0, the residual factor and the network's canonical form",
     symmetry="none for W and w0; the network up to what its function determines",
-    departs=(
-        "W is measured inside one linear piece of the network (one query each) instead of by antisymmetric "
-        "pairs (two each, blind at Aᵀu = 0)"
-    ),
     verification=lambda size: 183 + verification_of_network(size),
 )
 

@@ -38,7 +38,6 @@ _CLAIM = Claim(
     queries=QueryCount("0 (at least r(2d - r) + d + 3 records)", "exact", lambda size: 0),
     recovers="W and v",
     symmetry="none",
-    departs="records instead of queries",
 )
 
 

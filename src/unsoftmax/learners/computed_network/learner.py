@@ -41,7 +41,6 @@ _CLAIM = Claim(
     queries=QueryCount("40 to 120 m(d + 2)", "upper", _queries),
     recovers="the canonical form, up to the network's own rounding; the bound is a 99 % one",
     symmetry="signs and order of folds; a plain network of the same function follows (plain_network)",
-    departs="no theorem of the paper speaks of it",
 )
 
 

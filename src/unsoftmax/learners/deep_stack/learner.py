@@ -50,7 +50,6 @@ _CLAIM = Claim(
     queries=QueryCount("12 q⁴/(d - q) + 40 J(J + 2d)/d + 400 d + 6000, q² = 4.2 J", "upper", _queries),
     recovers="depth, widths, activation, all weights and biases, eps, the final norm",
     symmetry="order of neurons; a factor between up and down of gated ones; gains folded in",
-    departs="no theorem of the paper speaks of it; arXiv 2610.09620 leaves an algorithm open",
 )
 
 

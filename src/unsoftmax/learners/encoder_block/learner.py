@@ -92,7 +92,6 @@ class EncoderBlockLearner:
             ),
             recovers="norms, all heads, the network and its activation, in canonical form",
             symmetry="order of heads and neurons; gains and biases that the next map absorbs",
-            departs="no theorem of the paper speaks of it",
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:

@@ -83,7 +83,6 @@ class UnembeddingLearner:
         queries=QueryCount("d", "exact", lambda size: size.width),
         recovers="the unembedding with the final gain, and the kind of the final norm",
         symmetry="a constant a column, which no log-probability shows",
-        departs="arXiv 2403.06634: d queries instead of d(d+1)/2, and no orthogonal matrix is left open",
     )
 
     def learn_part(self, prompts: Prompts, rng: np.random.Generator) -> RecoveredPart[Unembedding]:

@@ -66,10 +66,6 @@ _CLAIM = Claim(
     ),
     recovers="W (any rank), v, w0 and c, in float64",
     symmetry="none: all of them are unique when v is not zero",
-    departs=(
-        "balanced probes instead of Gaussian ones, sizes chosen by the measured scores, rank found instead "
-        "of given"
-    ),
 )
 
 

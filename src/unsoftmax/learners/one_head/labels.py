@@ -103,10 +103,6 @@ _CLAIM = Claim(
     ),
     recovers="W (any rank), a query bias and v/|v|, to 48 bits of a typical score",
     symmetry="the length of v leaves no trace in labels",
-    departs=(
-        "bisects the ratios of v instead of averaging signs (log(1/eps) instead of 1/eps² queries), "
-        "balanced bases, rank found"
-    ),
 )
 
 

@@ -78,7 +78,6 @@ _CLAIM = Claim(
         "do"
     ),
     symmetry="none",
-    departs="not in the paper",
     # measured: 441 to 507, with a query bias 465 to 531 (d = 3) and 505 to 571 (d = 8)
     verification=lambda size: 480 + 8 * size.width if size.biased else 490,
 )

@@ -92,7 +92,6 @@ _CLAIM = Claim(
     ),
     recovers="W, v and a query bias in float64, from answers of any number of decimals",
     symmetry="none",
-    departs="not in the paper, where rounding is a tolerance",
     # measured: 465 to 1587, with a query bias 657 to 805 (d = 3) and 991 to 1445 (d = 8)
     verification=lambda size: 400 + 95 * size.width if size.biased else 1000,
 )

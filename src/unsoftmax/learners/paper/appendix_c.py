@@ -82,7 +82,6 @@ _HIDDEN = Claim(
     ),
     recovers="W and v of every head, to about 1e-7",
     symmetry="order of heads",
-    departs="finite differences stand for Hessians",
 )
 
 

@@ -44,7 +44,6 @@ _CLAIM = Claim(
     queries=QueryCount("(d + 1)(23 m + 3) + 20", "upper", _queries),
     recovers="A up to row norms, u with them",
     symmetry="order and positive scale of neurons",
-    departs="gradients are difference quotients of values, d + 1 queries each",
 )
 
 

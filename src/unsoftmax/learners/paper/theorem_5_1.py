@@ -62,10 +62,6 @@ class Theorem51:
             ),
             recovers="W and v, with high probability over the Gaussian pairs once C exceeds its threshold",
             symmetry="none: both are unique when v is not zero",
-            departs=(
-                "Gaussian rows scaled by a common factor, found within the counted queries; rows with |a·v| "
-                "< 0.025 |v| drawn again"
-            ),
         )
 
     def measurements(self, width: int) -> int:

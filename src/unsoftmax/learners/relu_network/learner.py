@@ -76,7 +76,6 @@ _CLAIM = Claim(
         "affine part"
     ),
     symmetry="signs of (u_j, β_j) and order; a plain network of the same function follows (plain_network)",
-    departs="the paper only assumes a learner for this part; independent rows are not needed",
     verification=verification_of_network,
 )
 

@@ -87,7 +87,6 @@ _CLAIM = Claim(
     ),
     recovers="W, v and w0 of every head, and c",
     symmetry="order of heads; heads with equal W and w0 come as one, heads with v = 0 not at all",
-    departs="the paper treats orthogonal subspaces only (Appendix C); nothing is assumed of the heads here",
     verification=lambda size: 255 + 24 * max(1, size.heads),
 )
 

@@ -50,7 +50,6 @@ _PLAIN = Claim(
     queries=QueryCount("40 J(d + 2) + 400 d + 4000", "upper", _queries),
     recovers="activation, weights and biases of every neuron, and the affine part",
     symmetry="order and reflection of neurons",
-    departs="no theorem of the paper speaks of it",
 )
 _GATED = replace(
     _PLAIN,
