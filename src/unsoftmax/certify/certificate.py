@@ -280,8 +280,9 @@ def _repeats(asker: Asker, model: Model, tolerance: float) -> float | None:
     worst: float | None = None
     for sequence, before in list(reversed(asker.early_queries))[-8:]:
         now = asker.ask(sequence[None])[0]
-        explained = 2.0 * tolerance + float(model.rounding(sequence[None])[0])
-        scale = float(model.sensitivity(sequence[None])[0])
+        shows = model.sensitivity(sequence[None])
+        explained = 2.0 * tolerance + float(model.rounding(sequence[None], sensitivity=shows)[0])
+        scale = float(shows[0])
         change = max(float(np.max(np.abs(now - before))) - explained, 0.0)
         worst = max(worst or 0.0, change / scale if scale > 0 else change)
     return worst
