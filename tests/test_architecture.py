@@ -256,6 +256,35 @@ def test_lines_fit(folder: str) -> None:
     assert wrong == []
 
 
+def _is_number(node: ast.expr | None) -> bool:
+    """Whether it is written as a number, or as a tuple or list of numbers."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case ast.UnaryOp(operand=inner):
+            return _is_number(inner)
+        case ast.BinOp(left=left, right=right):
+            return _is_number(left) and _is_number(right)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return bool(parts) and all(_is_number(part) for part in parts)
+        case _:
+            return False
+
+
+def test_a_constant_says_where_its_number_comes_from() -> None:
+    wrong = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text()
+        lines = text.splitlines()
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and _is_number(node.value):
+                assert node.end_lineno is not None
+                beside = any("#" in line for line in lines[node.lineno - 1 : node.end_lineno])
+                if not beside and not lines[node.lineno - 2].startswith("#"):
+                    wrong.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {ast.unparse(node)}")
+    assert wrong == []
+
+
 def test_a_file_says_what_others_may_use_of_it() -> None:
     wrong = []
     for name, tree in _sources():

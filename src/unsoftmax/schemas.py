@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["COMMANDS", "SCHEMA_VERSION", "schema_of"]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # counts up when a name of the JSON changes its meaning or goes
 
 _TEXT, _NUMBER, _YES = {"type": "string"}, {"type": "number"}, {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}

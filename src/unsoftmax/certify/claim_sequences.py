@@ -15,7 +15,7 @@ from unsoftmax.models.parameter_groups import Role, parameter_groups
 
 __all__ = ["SHORT", "SMALLEST_CLAIM", "candidates"]
 
-SHORT = (1, 2, 3, 5)
+SHORT = (1, 2, 3, 5)  # 1 row shows v and c alone, 2 a single score, 3 and 5 how scores share the softmax
 SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
 # of each range one length is drawn, and so many times fewer sequences, which take no longer to compute
 _LONGER = ((6, 16, 4), (17, 48, 8))

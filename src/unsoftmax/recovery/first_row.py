@@ -14,7 +14,7 @@ from unsoftmax.oracles.wrappers import Reversed
 
 __all__ = ["asked_by_first_row", "reverse_for_first_row"]
 
-_ROWS = 4
+_ROWS = 4  # the fewest of which a pair changes places beside the first and the last row
 _SAME = 1e-3  # of what the first row moves: rounding of float32 leaves 1e-6, positions of the other rows more
 _AFFINE = 1e-4  # of the answers: rounding of float32 leaves 1e-6, a block or a network bends by a hundredth
 

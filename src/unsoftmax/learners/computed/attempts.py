@@ -12,9 +12,9 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["ATTEMPTS", "FLOAT16_BITS", "Candidate", "first_believed"]
 
-ATTEMPTS = 3
+ATTEMPTS = 3  # a cap: every attempt draws fresh rows
 _COARSE_ATTEMPTS = 6  # in coarse arithmetic, where one start in four shows too few or too many heads
-_COARSE_BITS = 12
+_COARSE_BITS = 12  # above the 11 bits of float16 and the 8 of bfloat16, below the 24 of float32
 FLOAT16_BITS = 11  # significant bits: the one format in use whose numbers overflow at 65504
 _OVERFLOW = (
     "rows long enough to saturate the scores overflow in float16 inside the target; ask the same layer in "

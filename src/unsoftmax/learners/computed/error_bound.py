@@ -15,7 +15,7 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 
 __all__ = ["CANCELLED", "HeadErrors", "bound_errors", "few_draws"]
 
-_LEVEL = 0.99
+_LEVEL = 0.99  # the confidence that bounds of computed answers state
 # Roundings of a shared row are not independent, and the plain 99 % bound covers 94 %. The largest error was
 # 1.07 times the plain bound over 240 random layers of width 16, and 1.31 times in harder ones (one head,
 # query gain 20, readouts a hundredth apart). `python -m benchmarks.float32_layers` prints coverage.
@@ -23,7 +23,7 @@ _FACTOR = 1.75
 # the same where readouts nearly cancel, and their roundings are even less independent: errors were up to 2.1
 # times the plain bound in five layers of width 16 with readouts 1e-2 from opposite
 CANCELLED = 2.0
-_DRAWS = 400
+_DRAWS = 400  # four draws lie beyond the 99 % quantile
 # where every draw is a system of equations: errors of thousands of parameters have nearly one size, and with
 # many every system takes half a minute
 _FEW_DRAWS, _FEWEST_DRAWS = 4, 2

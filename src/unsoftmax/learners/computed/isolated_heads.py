@@ -27,7 +27,7 @@ _SPARE = 3  # columns and rows beyond the rank, to see that it was reached
 # scores beyond: the share is within 1 % of 0 or 1, and rounding costs a hundredfold; the column is asked
 # again
 _HIGH = 4.5
-_PILOTS = 12
+_PILOTS = 12  # a cap: a pilot changes lengths by factors between 0.15 and 6, and the last ones only adjust
 _LONGEST_RATIO = 30.0  # of asking rows to first rows; beyond, the asking row's readout drowns the first row's
 
 

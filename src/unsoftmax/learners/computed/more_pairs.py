@@ -19,6 +19,7 @@ __all__ = ["aimed_pairs", "grid_of_spread", "grid_of_tokens"]
 # of a first row inside the readouts' span: without it a wide layer's answers would be small
 _READOUT_SHARE = 0.7
 _HIGHEST_AIM = 2.5  # scores that pairs are aimed at: within it the logistic curve keeps a third of its slope
+# of a unit row along the head's own readout; the rest, 0.8 of it, reaches every direction of W
 _AIM_COSINE = 0.6
 # width of a layer for every first row that shares its asking rows with others, and asking rows for each of
 # them: shifts for so few scores change an asking row little

@@ -15,8 +15,8 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["read_values"]
 
-_END = 1.56
-_TRIES = 6
+_END = 1.56  # just below π/2: tan θ is 93 at the ends, where every score is saturated
+_TRIES = 6  # a cap: each try adds a line, and two heads that switch together on one differ on another
 # heads on one line, and radians of its narrowest plateau, that need no second line: of two or three, hardly
 # any pair switches within one step of the scan, and a single one may be two that cancel
 _SURE, _WIDE = (2, 3), 0.15

@@ -16,6 +16,7 @@ __all__ = ["PlateauLine", "find_switches", "saturating_scale"]
 
 # length of the first row over that of the asking rows: its readout then outweighs theirs in every answer
 _LONGEST = 1e15  # rows whose products of two stay within the range of float32
+# first row over last, which is added to it: directions are turned by an eighth at most where tan θ < 1
 _RATIO = 8.0
 # radians; beyond, the asking rows are 30 times as long as in the middle, and nothing new switches
 _FARTHEST = 1.54

@@ -15,9 +15,9 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["Readouts", "read_readouts"]
 
-_FIRST_LINES = 5
+_FIRST_LINES = 5  # a head whose switch hides under another on one line shows on the others
 _MORE_LINES = 2  # after a line that could not be read
-_TRIES = 6
+_TRIES = 6  # a cap: later tries add a few lines each to what the first showed
 _END = 1.56  # just short of a right angle
 _CURVATURE = 8.0  # noises by which opposite steps may miss the middle of a plateau
 

@@ -27,6 +27,7 @@ _PRICE_OF_WIDE_VECTORS = 14.0
 # rows of fresh sequences, and how many there are of each of two sizes of rows; half as many vectors, each of
 # which shows many numbers
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))
+# (rows, sequences): an answer holds m numbers, so fewer sequences do than for single numbers
 FRESH_LENGTHS_OF_VECTORS = ((2, 8), (5, 4), (17, 4))
 FRESH_QUERIES, FRESH_QUERIES_OF_VECTORS = 64, 32
 

@@ -21,7 +21,7 @@ __all__ = ["recover_vector_heads"]
 # Outputs of one sequence share the rounding of its weights, so the plain 99 % bound is too small: the largest
 # error was 1.6 times it over 40 layers of width 8, 1.4 times over 50 of width 16.
 _FACTOR = 2.0
-_DRAWS = 200
+_DRAWS = 200  # two draws lie beyond the 99 % quantile
 _DRAWN = RefinementOptions(inner_iterations=40, inner_tolerance=2e-2)
 
 

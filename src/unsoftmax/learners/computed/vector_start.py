@@ -37,7 +37,7 @@ _SPREAD = 1.2
 # lengths of the rows of tables over those at which scores are moderate: in trained layers the scores of one
 # head may be a product of two numbers, and one lost score spoils a column
 _SHORTER = 0.6
-_PILOTS = 6
+_PILOTS = 6  # a cap: a pilot changes lengths by factors between 0.18 and 6.7
 _PILOT_ROWS = 5  # asking rows of a pilot
 _SPARE = 3  # columns beyond the rank, to see that it was reached
 # rows over the rank: square systems of random rows have a condition near the rank, these one near ten

@@ -19,7 +19,7 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["Kinks", "Sphere", "has_kinks", "kinks_on_circle"]
 
 _LEAST_POINTS = 512  # of a circle: a step of a hundredth, whose cube is beside float32 rounding
-_MOST_POINTS = 8192
+_MOST_POINTS = 8192  # a cap on doubling, where kinks lie too close for arcs without one
 # times the third differences that a third of the circle is below: smooth parts vary by less, rounding of
 # single numbers reaches it once in 50,000 times, and a kink of a usual neuron is hundreds of times larger
 _STANDS_OUT = 10.0

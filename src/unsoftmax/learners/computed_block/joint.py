@@ -19,14 +19,15 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 __all__ = ["FittedBlock", "fit_block"]
 
 _SURPLUS = 5.0  # answers over unknowns: what the fit adds to the rounding is its root of a fifth
-_LENGTHS = (1, 2, 4, 8)
+_LENGTHS = (1, 2, 4, 8)  # one row shows norms and network, two the scores, four and eight how heads share
 _LOOKED = 16  # sequences of a group at which rounding is measured
 _TINY = 0.3  # of the rows of a pre-norm block: as small as its eps, or eps would not show
+# (rows, sequences): lengths that the fit did not see, 5 and 17, among them
 _FRESH = ((1, 32), (2, 32), (5, 32), (17, 32))
 _HELD = RefinementOptions(iterations=20, damping=1e-4, improvement=2e-2, dense_limit=9000)
 _FREE = RefinementOptions(iterations=20, damping=1e-6, improvement=1e-3, dense_limit=9000)
-LEVEL = 0.99
-_DRAWS = 100
+LEVEL = 0.99  # the confidence that bounds of computed answers state
+_DRAWS = 100  # one draw lies beyond the 99 % quantile, and a factor above it covers what so few leave open
 # Roundings of one row are not independent, those of a norm's statistics shift its eps alike in every answer,
 # and few draws stand for the quantile: the largest error was 1.7 times the plain bound in 12 layers of width
 # 16. `benchmarks.float32_blocks` prints coverage.

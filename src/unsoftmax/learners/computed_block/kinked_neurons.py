@@ -18,14 +18,14 @@ from unsoftmax.outcomes import Unresolved
 
 __all__ = ["find_kinked_neurons"]
 
-_FIRST_CIRCLES = 8
-_MORE_CIRCLES = 4
-_MOST_CIRCLES = 48
+_FIRST_CIRCLES = 8  # a neuron needs two kinks: one that half of the circles meet has fewer once in 28
+_MORE_CIRCLES = 4  # what has to bring no new neuron before the search ends
+_MOST_CIRCLES = 48  # a cap: six times the first
 _LEAST_KINKS = 3  # of a neuron: two share a direction by chance once in thousands of pairs, three never did
 # sine of the angle between an output and what a kink allows: kinks of one neuron are off by 0.002 to 0.02,
 # those of others by 0.3 and more, pairs of planes in 15 dimensions by 0.016 at least
 _SAME_OUTPUT = 0.03
-_PARTNERS = 6
+_PARTNERS = 6  # a cap: the kinks nearest in direction are tried as kinks of the same neuron
 _ANGLES = (0.012, 0.004, 0.0012)  # steps of second differences; shorter ones where another kink is near
 _AGREES = 0.06  # how well both sides of a direction must agree on one slope
 _PLACES = 10.0  # weight of a place against a slope: places are known to 1e-5, slopes to 1e-3

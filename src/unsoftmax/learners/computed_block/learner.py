@@ -23,7 +23,7 @@ from unsoftmax.outcomes import Stop, Unresolved
 
 __all__ = ["ComputedBlockLearner", "refuse_other_blocks"]
 
-_ATTEMPTS = 2
+_ATTEMPTS = 2  # a cap: the second attempt meets other rows
 _SAME = 1e-5  # of the answers: rounding
 _FAR = 1e3  # size of rows that a residual connection passes on
 _LARGE, _ODD = 1e4, 1e-2  # size of rows, and of answers to them: constants before a norm leave 1e-4

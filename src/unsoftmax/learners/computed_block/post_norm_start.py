@@ -97,11 +97,7 @@ def smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -
 
 
 def with_heads(
-    asks: AsksSequences,
-    shape: BlockShape,
-    state: BlockState,
-    norm: LastNorm,
-    rng: np.random.Generator,
+    asks: AsksSequences, shape: BlockShape, state: BlockState, norm: LastNorm, rng: np.random.Generator
 ) -> BlockState:
     """With the heads, from asking rows of about the norm of usual ones."""
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]

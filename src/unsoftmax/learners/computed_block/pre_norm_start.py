@@ -32,7 +32,7 @@ _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show
 _KINKED_SIZE, _FAR_SIZE, _NEAR_SIZE = 25.0, 300.0, 8.0
 _ROUGH = 3e-3  # of the network's values: what an unknown constant leaves there; a missing neuron leaves 1e-2
 _EXPLAINED = 20.0  # roundings of answers of this size that a network found with the constant leaves at most
-_MOST_NEURONS = 160
+_MOST_NEURONS = 160  # a cap: points for so many are asked before their number is known
 _ASKING = 16.0  # size of asking rows: behind it the network moves by a tenth of what y does
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 

@@ -33,11 +33,11 @@ ACTIVATIONS = (GELU, SILU, GELU_TANH, TANH, SOFTPLUS)
 _SIZES = (24, 48, 96, 160)  # neurons that are tried; a fit needs about half as many again as there are
 _OVER_WIDTH = 8  # neurons over width that are tried at most: layers have four, and half as many again
 _SURPLUS = 3.0  # answers over unknowns: with 1.6 fits stopped at ten times the rounding, with 3 they arrived
-_STARTS = 2
+_STARTS = 2  # random weights may lead to a poor fit; the better of two is kept
 # times what is explained: enough neurons of another activation leave up to 12 times as much, too few 100
 _HOPELESS = 30.0
 _STEEPNESS = 0.6  # |w| times |u|/√k of a start: activations bend at arguments of about one
-_BIAS = 0.3
+_BIAS = 0.3  # half of _STEEPNESS: neurons begin with their bends well inside the points
 _EXPAND = RefinementOptions(
     iterations=60, damping=1e-2, least_damping=1e-8, improvement=1e-2, dense_limit=5200
 )

@@ -20,10 +20,10 @@ __all__ = ["agreed", "path_of", "slopes_beside", "value_path"]
 # of the rows: rounding 1e-7/0.016 = 6e-6 meets truncation 0.016² times what third derivatives are beside it,
 # about 2e-5; measured errors of A: 2e-5 to 3e-5 at width 16
 _STEP = 0.016
-_ROWS = 12
+_ROWS = 12  # the half of them that agrees best still holds six, and one determines the path
 _SIZE = 2.0  # of entries of a row
 _AGREES = 0.05  # of the path: a start this good is mended by the joint fit
-_ROUNDS = 6
+_ROUNDS = 6  # a cap: the half that agrees best stays the same after a few rounds
 
 
 def value_path(asks: AsksSequences, shape: BlockShape, eps: float, rng: np.random.Generator) -> Array:

@@ -24,7 +24,7 @@ _DISTANCES = 2 * 17  # both sides of a kink, every distance half of the one befo
 # deviations around a kink over the rounding: at most 8 for 190 right networks of widths 1 to 8, and 1700 or
 # more where two neurons were taken for one
 _CROWDED = 60.0
-_ROUNDS = 6
+_ROUNDS = 6  # a cap: every round asks around the folds that the last one moved
 _MOST_SPLIT, _STARTS = 3, 3  # neurons that are split, one at a time, in every round, and starts of each
 _GAUSSIAN = 1.4826  # standard deviation over the median of sizes
 _FIT = RefinementOptions(iterations=30, damping=1e-3, least_damping=1e-9, improvement=1e-2, dense_limit=6000)

@@ -21,7 +21,7 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 
 __all__ = ["FittedNetwork", "find_network"]
 
-_ROUNDS = 24
+_ROUNDS = 24  # a cap: rounds that find no new neuron end the search earlier
 _CIRCLES = 2  # of one round
 _QUIET = 3  # rounds without a new kink: two circles of every radius
 _SURPLUS = 4.0  # answers over unknowns of the joint fit
@@ -32,7 +32,7 @@ _ARRIVED = 3.0  # times the rounding
 _SAME = 1.05  # times the residual: what a fit without a neuron that was none leaves at most
 _NEAR_ZERO = 1e-3  # distance of hyperplanes from the origin, below which biases of zero are tried
 _CHANCE = 4.0  # what a neuron explains of answers to which it adds nothing is one, for each of its unknowns
-_SURELY = 1e3
+_SURELY = 1e3  # a neuron that explains a thousand times what is left would not go
 _TRIES = 3  # joint fits that do not arrive
 _MOST_FAINT, _STARTS = 4, 3
 _FIT_FAINT = RefinementOptions(iterations=40, damping=1e-2, improvement=1e-2, dense_limit=6000)

@@ -16,8 +16,8 @@ from unsoftmax.ledger import Asker
 
 __all__ = ["ComputedNetworkLearner", "bound_of"]
 
-_DRAWS = 60
-_LEVEL = 0.99
+_DRAWS = 60  # the 99 % quantile of 60 lies between the two largest; a factor covers what so few leave open
+_LEVEL = 0.99  # the confidence that bounds of computed answers state
 _FACTOR = 2.5  # roundings of one row are not independent, and few draws stand for the quantile
 
 

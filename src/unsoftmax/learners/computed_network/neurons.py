@@ -24,6 +24,7 @@ _CLEAN = 0.65  # of third differences along a circle: numbers do not show that t
 _FAINT = 0.02  # of the strongest kink of a circle: known neurons that are a little off leave weaker ones
 # angles around a kink at which it must look the same, times the kinks of its circle: they are 2π apart then
 _ALONE = (0.25, 0.08)
+# steps are shares of the arc between two kinks; with fewer they would be longer than a quarter of it
 _FEWEST = 4
 _SAME_JUMP = 0.2  # of the jump, between the angles
 _NEAR_JUMP = 0.5  # of the jump as a few points on the circle show it

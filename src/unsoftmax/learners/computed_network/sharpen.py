@@ -21,11 +21,12 @@ __all__ = ["sharpened"]
 # other kinks are dense
 _STEPS = (1.2e-2, 4e-2, 3e-3)
 _SPARE = 8  # places beyond so many for each unknown: other kinks spoil one in seven among 64 neurons, d = 32
-_SURPLUS = 1.5
+_SURPLUS = 1.5  # half as many places again as a plane has unknowns, since some are near other kinks
 _LEAST = 1.2  # places for each unknown, below which nearly any places would seem to lie on a hyperplane
 _SAME_JUMP = 0.1  # of the usual jump: places whose jump is further from it hold another kink
 _GAUSSIAN = 1.4826  # standard deviation over the median of sizes
 _STRAY = 4.0  # standard deviations: beyond lie places with two kinks
+# directions that the places do not show: far below their float32 grid, 6e-8, far above float64 rounding
 _TOLD = 1e-9
 
 

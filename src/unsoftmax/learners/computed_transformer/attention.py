@@ -24,9 +24,9 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 __all__ = ["FittedAttention", "fit_attention"]
 
 _SURPLUS = 4.0  # answers over unknowns
-_LENGTHS = (2, 4)
+_LENGTHS = (2, 4)  # two rows show a score; four show how the softmax shares
 _LOOKED = 48  # sequences of a length at which rounding is measured
-_FRESH = ((2, 48), (5, 48), (17, 48))
+_FRESH = ((2, 48), (5, 48), (17, 48))  # (rows, sequences): 5 and 17 rows are lengths that the fit did not see
 _FIT = RefinementOptions(iterations=20, damping=1e-6, improvement=1e-3, dense_limit=9000)
 # unknowns that are zero lower the squared residual by one unit each, by chance by three each and ten in all
 _BY_CHANCE = (3.0, 10.0)

@@ -20,8 +20,8 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["Pairs", "find_attention"]
 
 _COPIES = 7  # of the first row, which multiply e^score
-_PILOTS = 24
-_ROUNDS = 8
+_PILOTS = 24  # a quarter of them must be moderate, and their median is taken
+_ROUNDS = 8  # a cap: a round changes the size by a factor of up to 4
 _SPREAD = 1.5  # standard deviation of scores that is aimed at: the logistic curve is steep there
 _CLOSE = 1.5  # times that, either way: near enough
 _HIGHEST = 4.0  # scores beyond it hardly tell

@@ -36,7 +36,7 @@ _TERMS = 6  # of the polynomial in s behind heads
 _PRECISE = 1e-9  # rms misfit of fresh states up to which a part is taken as found
 _SAFETY = 20.0  # the step's own error, and that of the fresh answers
 _LENGTHS = (2, 3, 5, 16)  # long ones show planes that turn slowly
-_ROW_SIZE = 2.0
+_ROW_SIZE = 2.0  # times e^±1: entries from 0.7 to 5.4, around and above those of unit rows
 _SPARE = 2.0  # answers over unknowns
 _OPTIONS = RefinementOptions(
     iterations=30, damping=1e-8, least_damping=1e-12, improvement=0.05, dense_limit=9000, repeat=0.1

@@ -27,13 +27,14 @@ __all__ = ["find_stack"]
 # of the polynomial in s behind second derivatives: two leave 1e-9, four times more queries
 _CURVATURE_TERMS = 2
 _SHORT = 1e-6  # error of c0 beyond which answers are short floats, or rows are bounded: more terms are needed
+# all are tried: few terms of a series blow rounding up less, many leave less of its rest
 _SHORT_TERMS = (3, 4, 5, 8)
 _JET_TERMS = 5  # behind c0 and c1: they leave 1e-11 and 1e-7
 _KINKED_TERMS = 3  # the same beside kinks: the fewer terms, the longer rows may be, and the fewer meet a kink
 _SURPLUS = 1.6  # equations over unknowns
 _LINEAR_ORDER = 2500  # unknowns J² up to which the order of layers is one linear fit
 _CLEAR_ORDER = 1e-4  # error of c1 up to which every pair is one unknown of that fit
-_MOST_LAYERS = 8
+_MOST_LAYERS = 8  # a cap on the search
 _FINE = 1e-8  # misfit of c0 of a right fit; it leaves 1e-11 in float64
 # the same over the error of c0 where it is larger: right fits leave 0.2 of it, one wrong neuron left 55
 _ERRORS = 10.0

@@ -30,7 +30,7 @@ _CHANGED = 0.25  # of an answer: what a row as small as √eps changes by
 # rows from 0.06 to 8e-31: without biases the streams of L layers begin at size t·eps^(-L), so that the last
 # norm sees its eps where t is eps^(L + 1/2)
 _FAINT_SIZES = 2.0 ** -np.arange(4.0, 101.0, 4.0)
-_ROW_SIZES = (0.3, 8.0)
+_ROW_SIZES = (0.3, 8.0)  # per entry: norms flatten rows beyond 8, and rows below 0.3 are those that show eps
 # how much smaller rows show the eps of one norm more: a sublayer writes a row over √eps, of usually 1e-6
 _ONE_NORM = 1e-3
 # of a usual answer: smaller ones count as if they were as large, because behind log-probabilities their
@@ -45,9 +45,9 @@ _FAINT_ROWS = 2
 _PRECISE = 1e-9  # rms misfit of fresh rows, relative, up to which a stack is taken as found
 _EXPLAINED = 1.6  # the same over the measured rounding: right stacks leave 0.9 to 1.2
 _LOOKED = 48  # rows at which rounding is measured
-_DRAWS = 60
+_DRAWS = 60  # the 99 % quantile of 60 lies between the two largest; a safety factor stands above it
 _FAINT = 5.0  # standard errors, rms, of biases that are none; correlated rounding leaves up to 2.3
-_LEVEL = 0.99
+_LEVEL = 0.99  # of draws from the covariance of the fit
 _SAFETY = 20.0  # of one step on fresh rows: its own error, and that of the fresh answers
 # of the 99 % quantile under the covariance of a fit: roundings of one row are not independent, and few draws
 # stand for the quantile

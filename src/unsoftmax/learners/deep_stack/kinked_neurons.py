@@ -19,7 +19,7 @@ from unsoftmax.solvers.deep_stack.neurons import PlainNeurons
 
 __all__ = ["find_kinked"]
 
-_CIRCLES = 40
+_CIRCLES = 40  # a cap: the search ends before where circles bring nothing new
 _QUIET = 3  # circles in a row without a new neuron that end the search
 _PAIRED = 1e-4  # relative difference of the jumps of one neuron's two kinks; precise ones leave 1e-7
 _SAME = 1e-3  # angle of two neurons, as vectors of weights and bias, that are one

@@ -20,8 +20,8 @@ from unsoftmax.solvers.gated_network.find_gates import Gates, find_gates
 
 __all__ = ["NeuronSpace", "neuron_spaces"]
 
-_FIRST = 5
-_GROWTH = 1.25
+_FIRST = 5  # 15 forms: the cheapest look that tells a few neurons from none
+_GROWTH = 1.25  # forms grow by 1.56: a last step too far wastes a third of them at most
 _COUNTS = 8  # times that the rank is looked at while points are added
 _ENOUGH, _BEYOND = 1.15, 4  # second derivatives over the rank, and beyond it, that make it clear
 _BASE = 4  # columns left for points and outputs, at least
@@ -37,7 +37,7 @@ _CLIMBED = 2e-3  # the same for gates, whose climb is flat
 _GATED_ROOM = 1.0
 _CAPACITY = 0.15  # gated neurons over d²
 _DEAR = 2.0  # queries of a round over those of a count of neurons from which they are counted first
-_ROUNDS = 12
+_ROUNDS = 12  # a cap: 5·1.25^12 is 73 directions
 _AGAIN = 2  # further frames of most directions, where a set of neurons was found and refused
 _STARTS = 3  # random starts for every dimension of the space; from these most plain neurons are met
 _SAME = 0.999  # |cosine| from which two directions are one

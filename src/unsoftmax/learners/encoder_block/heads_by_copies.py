@@ -40,13 +40,14 @@ Split: TypeAlias = Callable[[Array], Array | None]
 # where a weight is not readable
 ScoresAt: TypeAlias = Callable[[Array, float], tuple[Array | None, Array]]
 
+# numbers of copies: 3 and 8 move a weight of a half to 0.75 and 0.89, which two curves tell apart
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(16.0)  # of the reach: how far keys may be from the asking row
 _NEGLIGIBLE = 1e-5  # relative singular value that counts as none: of responses, and of V and W
 _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
-_WEIGHTS = (0.004, 0.996)
-_MOST_HEADS = 32
+_WEIGHTS = (0.004, 0.996)  # scores of ±5.5: beyond, an error of a weight counts 250 times in its score
+_MOST_HEADS = 32  # a cap: so many take 840 asking rows, 1.5 (H(H + 1)/2 + H)
 _LEAST = 16  # asking rows of one lifting, where the number of heads is not known
 _LEAST_KNOWN = 10  # the same where it is: two heads have five unknowns that every asking row sees
 

@@ -20,10 +20,10 @@ __all__ = ["LastNorm", "last_norm_of", "straightened"]
 _FLAT = 1e-9  # smallest singular value of answers that fill a hyperplane, over the largest; measured 1e-15
 _STEEPEST = 1e4  # ratio of gains from which a hyperplane does not show them any more
 _LEAST_INSIDE = 1e-13  # of 1 - |n|²/d: below, it is rounding
-_DIFFERENCE = 1e-8
+_DIFFERENCE = 1e-8  # of the scale: the square root of float64 rounding, best for one-sided differences
 _KINKED = 8.0  # residual of a line over that of the straightest eighth, from which it has a kink
 _ENOUGH = 1.2  # lines without a kink over unknowns
-_STEPS = 12
+_STEPS = 12  # a cap: Gauss-Newton
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["scaled"]
 
 _FILLED = 0.6  # of all quadratic forms: the largest span that is tried for a subspace
-_SPARE = 8
-_STEPS = 30
-_DIFFERENCE = 1e-9
-_ROUGH = 1e-2
+_SPARE = 8  # equations beyond the forms, so that a tail of singular values exists
+_STEPS = 30  # a cap: Gauss-Newton
+_DIFFERENCE = 1e-9  # of the scale: near the square root of float64 rounding
+_ROUGH = 1e-2  # a tail of a per cent: from here on smaller ranks are tried as well
 _DROPPED = 1e-4  # tail over the largest singular value: right spheres leave 1e-6, full spans 1e-2
 
 

@@ -30,7 +30,7 @@ from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
 __all__ = ["EncoderBlockLearner", "begun", "check_asker", "refuse_other_blocks"]
 
 _LONGEST = 9  # rows of a sequence that the learner sends: eight copies of a key, and the asking row
-_LEAST_WIDTH = 6
+_LEAST_WIDTH = 6  # the smallest width that this learner's tests recover
 _USEFUL = 0.1  # error of the parameters from which a fit is none, and another start may arrive
 # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
 _FITS = 1e-9

@@ -16,7 +16,7 @@ from unsoftmax.arrays import Array
 __all__ = ["LinearPart", "take_apart"]
 
 _ROUNDS = 2000  # 40 to 200 were enough for ranks of half of what the dimensions allow
-_SETTLED = 1e-12
+_SETTLED = 1e-12  # relative: three digits above float64 rounding, which sums of d terms lose
 _LEFT = 1e-6  # of the linear part: right ranks leave 1e-8, because it is known so well
 _FILLED = 0.9  # of all entries: unknowns up to which the parts are told apart
 

@@ -24,12 +24,12 @@ __all__ = ["LONGEST_MEAN", "find_mean_heads"]
 _SIZE = 2.0**20  # of rows: the network moves by 1e-6 of what heads add, and answers round to 1e-10
 _LENGTHS = np.array([8.0, 24.0, 72.0])  # one key among so many rows: three coefficients of the series
 _SCORE_LENGTHS = np.array([24.0, 72.0])
-LONGEST_MEAN = 72
+LONGEST_MEAN = int(_LENGTHS.max())
 _KEYS = 2  # of one query for scores: what their share squared leaves is a thousandth, for the joint fit
 _SIZES = 0.9 * 0.7 ** np.arange(8.0)  # of the sphere's radius: how far keys may be from the other rows
 _NEGLIGIBLE = 1e-5  # relative singular value of means that counts as none: measured 1e-7 to 1e-6
 _LEFT = 3e-6  # of the means: right fits left 4e-8 to 1.4e-6, wrong ones 6e-4
-_MOST_HEADS = 32
+_MOST_HEADS = 32  # a cap, as for blocks that answer one row
 _SURPLUS = 1.8  # rows b over unknowns of the null space
 _LEAST_ODDS = 0.02  # of a weight that is read
 

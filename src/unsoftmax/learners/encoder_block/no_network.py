@@ -16,7 +16,7 @@ from unsoftmax.models import Network
 
 __all__ = ["find_without_network"]
 
-_RAYS = 6
+_RAYS = 6  # two for an eps that is a power of ten, four more where it is not
 _EPS_FLOOR = 1e-12  # answers beside the row itself are exact up to their rounding
 _FAR = 1e3  # size of rows at which a norm only sees their direction
 

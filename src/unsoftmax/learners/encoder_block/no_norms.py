@@ -33,13 +33,14 @@ _BALLS = (4.0, 100.0)  # over √d: where kinks are looked for, before far rows 
 _FAR = (1e3, 1e6)  # over the ball: rows beyond every kink
 _FAR_OFF = 1e-5  # of the answers there: a neuron that is missing leaves its share, about 1/J
 _ROUNDING = 1e-13  # of the largest answer in the ball
-_NEWTON = 40
+_NEWTON = 40  # a cap: Newton
 _INVERTED = 1e-11  # of an answer: one whose y was found
 _TOKENS = (1.0, 4.0, 0.25)  # over √d: sizes of rows at which heads are told apart, in the order of trying
 _STEPS = (1, 6)  # of keys on their way from the asking row; one is enough where the network has one inverse
 _FLAT = 1e-7  # smallest over largest singular value of the network's slopes where a direction is lost
 _SEEN = 64  # rows at which that is looked at
 _METRIC = 6  # rows at which slopes are measured
+# central differences of rows of entries about 1: 1e-8 of bending, 1e-12 of rounding, enough for a metric
 _STEP = 1e-4
 _LEAST_SLOPE = 1e-6  # of the steepest direction's square: flatter ones are left as flat as this
 _SINGULAR = 1e8  # condition of 1 + A from which y does not show

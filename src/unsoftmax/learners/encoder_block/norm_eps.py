@@ -30,9 +30,9 @@ _FLOOR = 1e-7  # misfits below do not count: errors of the last norm's centre le
 _FINE = 0.05  # decades
 _SNAP = 0.4  # decades within which the nearest power of ten is taken, which refinement corrects
 _AS_GOOD = 3.0  # of the score: pieces behind smooth networks tell eps to a tenth of a decade only
-_FEW_RAYS = 2
+_FEW_RAYS = 2  # two rays: one gives a power of ten, the other confirms it
 _FINEST = 1e3  # of the floor, in decades
-_ROUNDS = 6
+_ROUNDS = 6  # a cap: reweighted least squares
 
 
 def norm_eps(direction: Callable[[Array], Array], rays: Array, *, floor: float = _FLOOR) -> float:

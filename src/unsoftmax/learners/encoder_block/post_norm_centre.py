@@ -14,14 +14,14 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["Centre", "find_centre", "sharpen_centre"]
 
 _NEAR = 0.02  # of 1 - |n|²/d: from there on Newton's method sees lengths
-_DESCENT = 400
-_STARTS = 12
-_SHRINKING = 60
+_DESCENT = 400  # a cap
+_STARTS = 12  # a cap: starts from the middle outwards, eight of them at 0.6 of the radius
+_SHRINKING = 60  # a cap
 _SIDE = 1e-4  # differences for derivatives of directions: good to 1e-4 of them
 _TURNED = 0.3  # cosine of two directions below which a step was too long
 _REACH = 0.95  # of the radius of the ball
 _LONGEST = 0.05  # step of Newton's method
-_SETTLED = 1e-7
+_SETTLED = 1e-7  # of rows of entries about 1: the square root of rounding; the joint fit finds the rest
 _PLACES = np.geomspace(0.03, 1.0, 6)
 _LINES = 4  # half lines over width, of which at least an eighth should be without a kink
 # of the length at which eps halves an answer: where kinks leave too few straight lines, shorter ones

@@ -23,8 +23,8 @@ __all__ = ["single_rows", "with_hidden_eps"]
 
 _COUNT = 4  # rows over width
 _REACH = 0.95  # of the radius of the ball
-_STARTS = 60
-_NEWTON = 40
+_STARTS = 60  # a cap: ten distances from the middle, then fifty directions at the largest
+_NEWTON = 40  # a cap: Newton
 _VANISHES = 1e-13  # of the first gain: r at its zero
 _FIT = RefinementOptions(iterations=30, damping=1e-6, improvement=1e-6)
 

@@ -21,12 +21,12 @@ from unsoftmax.learners.encoder_block.value_path import value_path
 __all__ = ["PostNormRows", "read_post_norm_rows"]
 
 _FAR = 1e12  # of y: there only its direction counts
-_RAYS = 3
-_TANGENT = 1e-4
+_RAYS = 3  # where m >= k one ray determines the k unknowns; the others average
+_TANGENT = 1e-4  # radians, central: 1e-8 of bending beside 1e-12 of rounding
 _SIZES = np.array([3.0, 6.0, 12.0, 24.0])
 _ROUNDS = ((1000.0,), (100.0,), (30.0,), tuple(_SIZES), tuple(_SIZES), tuple(_SIZES))
 _MISFIT = 3e-11  # of answers of size one: a kink between the sizes of a ray leaves more
-_SETTLED = 1e-10
+_SETTLED = 1e-10  # a last change of c that is larger counts as misfit
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ _STEP = 2e-3  # of that size: rounding 1e-13/2e-3 meets truncation (2e-3)⁴ at 
 _NARROW_STEP = 5e-4  # truncation 6e-14 meets rounding 2e-12: each is magnified by the size of rows
 _EPS_ROUNDS = 4  # of Newton's method; the second is right to 1e-6
 _LEAST_EPS = 1e-12  # BERT's; rows this size show nothing of it
-_PATH_ROWS = 3
-_PATH_TRIES = 40
+_PATH_ROWS = 3  # the fewest of which two outvote one that met a kink
+_PATH_TRIES = 40  # a cap: so many rows may meet a kink
 _PATH_SURPLUS = 1.6  # equations over unknowns of the path, behind fewer answers than columns
 _AGREES = 1e-7  # rows without a kink nearby agree to 1e-9
 

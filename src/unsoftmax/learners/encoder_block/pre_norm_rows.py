@@ -26,19 +26,19 @@ __all__ = ["PreNormRows", "centre_row", "least_misfit", "read_readout", "read_ro
 _Rows = TypeVar("_Rows")
 
 _HUGE = (1e7, 2e7)  # what else is answered changes by 1e-7 between them: 1e-14 of the readout
-_RAYS = 4
-_ATTEMPTS = 12
-_EPS_RAYS = 6
+_RAYS = 4  # rays are so many that the answers along them are twice the k unknowns, four at least
+_ATTEMPTS = 12  # a cap: rays that meet a kink are drawn again
+_EPS_RAYS = 6  # two for an eps that is a power of ten, four more where it is not
 _NARROW_EPS_FLOOR = 1e-6  # the constant is known to 1e-9 there, and y is as small as √eps
 _EPS_FLOOR = 1e-10  # error of the network's answers where y is as small as √eps
-_INVISIBLE = 3e-9
+_INVISIBLE = 3e-9  # a smaller eps is lost in the rounding of answers to far rows
 _SIZES = np.array([3.0, 5.0, 9.0, 16.0, 30.0, 60.0])
-_LIMIT_SIZE = 2000.0
-_TANGENT = 2e-3
+_LIMIT_SIZE = 2000.0  # of the norm: constants are 1/2000 of such rows
+_TANGENT = 2e-3  # radians, central: 4e-6 of bending; answers to rows of 2000 round by 1e-13 / 0.002
 _TANGENT_ROUNDS = 3  # afterwards c moves by less than 1e-6, and so do they
 _STARTS = 40  # each finds half of the rows that are left
-_SMALLEST_START = 1e-3
-_SOLVED = 1e-12
+_SMALLEST_START = 1e-3  # of entries, log-uniform up to 1: the stream may fold at rows of any size
+_SOLVED = 1e-12  # relative: three digits above float64 rounding
 # of answers of size one: rounding leaves 1e-12 to 5e-12, and the constant is off by a hundred times as much
 _MISFIT = 2e-11
 _GOOD_MISFIT, _GOOD_ATTEMPTS = 1e-8, 3  # a kink between the sizes of a ray leaves more

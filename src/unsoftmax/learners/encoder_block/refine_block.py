@@ -19,7 +19,7 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 __all__ = ["parameter_error", "refine_block", "rows_that_tell"]
 
 _SURPLUS = 1.7  # answers over unknowns
-_LENGTHS = (1, 2, 4, 8)
+_LENGTHS = (1, 2, 4, 8)  # one row shows norms and network, two the scores, four and eight how heads share
 _POOL = 8  # sequences drawn for each that is asked
 _SAFETY = 60.0  # the step's own error, and that of the fresh answers: an error was 18 steps in one of 30 runs
 _NEAR = 1e-4  # of the answers: a start this good needs no first round

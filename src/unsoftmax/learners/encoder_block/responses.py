@@ -12,10 +12,10 @@ from unsoftmax.arrays import Array
 
 __all__ = ["DirectionResponses", "ExactResponses", "Responses"]
 
-_SETTLED = 1e-15
-_ROUNDS = 30
+_SETTLED = 1e-15  # relative: float64 rounding; nothing is left to gain
+_ROUNDS = 30  # a cap: Gauss-Newton
 _SLOW = 0.9  # of what was beyond a round before: with the right number of heads it falls to rounding in six
-_DAMPING = 1e-13
+_DAMPING = 1e-13  # of the mean curvature: keeps the solve finite where two lengths move the answers alike
 
 
 class Responses(Protocol):

@@ -21,9 +21,9 @@ __all__ = ["block_part", "one_row_parts", "path_parts", "with_one_head"]
 
 _FITS = 1e-9  # largest residual of single rows, over the size of answers
 _FRESH = 64  # single rows, or sequences, of the certificate
-_PART_LENGTHS = (2, 3, 5, 16)
+_PART_LENGTHS = (2, 3, 5, 16)  # lengths from the shortest with a score to one that the fit did not see
 _SLOPES, _STEP = 8, 1e-4  # rows and step of slopes: scores move them by the step's square
-_COPIES_AGREE = 1e-5
+_COPIES_AGREE = 1e-5  # relative: far above rounding, far below what another weighting of rows would show
 _SAFETY = 20.0  # of the difference of two paths from different rows, each off by about as much
 _BEST = 1e-9  # of a path from differences of answers
 _WORST = 1e-4  # two paths that differ by more tell nothing

@@ -22,9 +22,9 @@ from unsoftmax.solvers.gated_network.symmetric import as_vectors
 __all__ = ["NeuronSpace", "learn_gated_network", "neuron_space"]
 
 _NEURON_TEST = Test("neurons φ(gate·n)·(up·n), φ SiLU or GELU", frozenset({Family.LANGUAGE_MODEL}))
-_FIRST_DIRECTIONS = 8
-_GROWTH = 1.15
-_POINTS = 5
+_FIRST_DIRECTIONS = 8  # 36 forms: a look that tells a few neurons from many
+_GROWTH = 1.15  # forms grow by 1.32: a last step too far wastes a quarter of them at most
+_POINTS = 5  # to begin with; more are added until the rank shows
 # most measured Hessians over the dimension of symmetric matrices, where rounding hides the rank
 _MATRICES = 3.0
 # dimensions of symmetric matrices over those of the neurons: 1 is the limit of uniqueness, and where answers

@@ -43,12 +43,13 @@ _CONDITION = 3e-2  # most of a row's misfit times its condition: what poles are 
 _STEP = 4e-2  # of derivatives in a normed row: two sizes leave 1e-6
 # the fifth root of so many times the noise: rounding over the step is what two sizes leave
 _SHORT_STEP = 100.0
+# rows of zeros: for ρ from 1/2 to 32 the weight beside some of them is between 1/3 and 2/3
 _OWN_ZEROS = (1.0, 4.0, 16.0)
 # candidates for every asking row of which scores are read; those with moderate own scores are taken
 _ASKERS = 2
 _SIZE = 0.7  # of the normed rows of which scores are read
 _SPARE = 1.3  # prompts over unknowns, for scores
-_LEAST_SHARE = 1e-5
+_LEAST_SHARE = 1e-5  # scores of -11.5: smaller shares are rounding, and their logarithm would be any number
 _FURTHER = 24  # rows between the distances at which slow rotary planes are told apart
 _SLOW, _SHORT_SLOW = 3e-3, 0.1  # radians: what errors of score matrices turn a plane by
 _RANK = 1e-4  # relative singular value of what a head writes below which a direction is noise

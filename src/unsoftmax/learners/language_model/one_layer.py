@@ -61,9 +61,9 @@ _RIGHT, _RIGHT_NOISE = 1e-6, 10.0
 _EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
 _ALIKE = 1e-2  # relative difference of the turns of neighbouring planes below which they mix freely
 _SMALL_ROWS = 6  # every sixth row of a fit is small enough to show eps
-_LENGTHS = (2, 3, 6, 24)
-_FRESH_LENGTHS = (2, 4, 9, 30)
-_FRESH = 16
+_LENGTHS = (2, 3, 6, 24)  # 2 rows show a score, 3 the next distance, 24 the slow planes of rotary positions
+_FRESH_LENGTHS = (2, 4, 9, 30)  # 4, 9 and 30 rows are lengths that the fit did not see
+_FRESH = 16  # prompts a length; each answer holds d - 1 numbers, so that 16 see every direction
 _FITTED = 1e-9  # largest misfit of a fresh state that counts as recovered; float64 leaves 1e-13
 # the same in units of the measured noise: where a row nearly cancels what attention adds, rounding is ten
 # times larger

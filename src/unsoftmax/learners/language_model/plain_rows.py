@@ -25,10 +25,10 @@ __all__ = ["COPIES", "read_plain_rows"]
 COPIES = 4  # rows of a prompt of copies, the last one included
 _PATH_ROWS, _PATH_SIZE = 4, 3.0
 _STEP = 4e-3  # of a row's size: what differences leave out, and rounding over the step, are below 1e-9
-_RAYS = 3
+_RAYS = 3  # where there are k answers one ray determines the k unknowns; the others average
 # sizes of y on every ray: two tell c from w, which falls with the square; beyond, lengths are known worse
 _RAY_SIZES = (2.0, 5.0)
-_FIRST_SIZE = 3.0
+_FIRST_SIZE = 3.0  # of the norm: a first constant, which the sizes of _RAY_SIZES refine
 
 
 def read_plain_rows(stream: LastStream, positions: Array, rng: np.random.Generator) -> PreNormRows:

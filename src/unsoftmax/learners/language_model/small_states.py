@@ -16,10 +16,10 @@ from unsoftmax.learners.language_model.plain_fit import Answered, PlainFit, Plai
 
 __all__ = ["rows_before_small_states"]
 
-_STARTS = 48
+_STARTS = 48  # solved at once; those that arrive are kept
 _SIZE = 0.5  # of the states that are searched: large ones are one
 _SMALLEST_START = 1e-6  # without biases only rows this small do: two norms enlarge them by 1/√eps each
-_ROUNDS = 60
+_ROUNDS = 60  # a cap: damped Gauss-Newton
 _FIRST_DAMPING, _LEAST_DAMPING = 1e-6, 1e-14  # relative to the strongest direction of a row
 
 

@@ -28,8 +28,8 @@ _FIRST, _GROWTH = 64, 1.25
 _SPARE = 16  # prompts beyond the rank
 # ratio of neighbouring singular values that marks the rank; without a rank neighbours differ by less than 2
 _GAP = 30.0
-_VERIFICATION = 16
-_SAFETY = 4.0
+_VERIFICATION = 16  # prompts; each answer holds one number a token, so that few say much
+_SAFETY = 4.0  # a factor on a bound of first order
 _ALIKE = 1e-9  # of the logits: answers to different prompts that differ by less do not depend on the prompt
 
 

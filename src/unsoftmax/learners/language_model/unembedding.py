@@ -28,7 +28,7 @@ PRE_NORM_TEST = Test("logits are linear in the direction of a large row", frozen
 # T: its square stays inside float32 (3e38), 1/T is far below the rounding of float64, and a power of two
 # leaves rows in float32 as they are
 _HUGE = 2.0**60
-_VERIFICATION = 16
+_VERIFICATION = 16  # prompts; each answer holds one number a token, so that few say much
 # of the size of the logits: bfloat16 answers are 1 % off, a model that is not pre-norm is as far off as its
 # logits are large
 _MISFIT = 0.05

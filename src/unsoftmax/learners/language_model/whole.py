@@ -6,7 +6,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 
 __all__ = ["PLAIN_MODEL", "WHOLE_MODEL"]
 
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # rows and heads are learnt anew where a stage fails, at most so often
 _LONGEST = 1024  # positions, two queries each
 
 

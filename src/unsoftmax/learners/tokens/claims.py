@@ -7,7 +7,7 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 __all__ = ["FIXED_ASKER_CLAIM", "POSITIONS_CLAIM", "TOKEN_HEADS_CLAIM", "TOKEN_HEAD_CLAIM"]
 
 _CLASS_TESTS = 62  # 32 of equal sequences, 30 of triples
-_CANDIDATES = 6
+_CANDIDATES = 6  # askers that a rank has to explain before it is believed; see `CrossOptions`
 _NO_ORDER = Assumption(
     "order and common copies of tokens do not matter", "equal sequences in another order, and doubled"
 )

@@ -19,7 +19,7 @@ from unsoftmax.solvers.least_squares.many_small_fits import fit_many
 __all__ = ["learn_places"]
 
 _OVERSAMPLED = 3  # sequences for every unknown
-_STARTS = (8, 24, 72)
+_STARTS = (8, 24, 72)  # three times as many a try: places that are easy to fit stay cheap
 _EXPLAINED = 1e-5  # of the spread of values; joint fits remove less
 _GROWN = 1e-9  # of the same: the errors of one place make those of the next, up to tenfold
 

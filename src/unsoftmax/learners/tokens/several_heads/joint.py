@@ -14,7 +14,7 @@ from unsoftmax.solvers.tokens.token_refinement import TokenFit, refine_tokens
 __all__ = ["fit_jointly", "fitted_answers", "heads_of"]
 
 _EXPLAINED = 30.0  # units of noise; residuals of a good fit are below one
-_ROUNDS = 5
+_ROUNDS = 5  # a cap: every round leaves out the tokens that do not fit
 
 
 def heads_of(scores: HeadScores) -> tuple[TokenHead, ...]:
