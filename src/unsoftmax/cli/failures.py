@@ -16,6 +16,7 @@ __all__ = [
     "failure_of",
 ]
 
+# exit statuses; 130 is what shells report of a program that Ctrl-C ended: 128 + SIGINT
 RECOVERED, NOT_RECOVERED, WRONG_USAGE, ORACLE_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 

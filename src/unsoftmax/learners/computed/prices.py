@@ -29,7 +29,9 @@ _PRICE_OF_WIDE_VECTORS = 14.0
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))
 # (rows, sequences): an answer holds m numbers, so fewer sequences do than for single numbers
 FRESH_LENGTHS_OF_VECTORS = ((2, 8), (5, 4), (17, 4))
-FRESH_QUERIES, FRESH_QUERIES_OF_VECTORS = 64, 32
+FRESH_QUERIES, FRESH_QUERIES_OF_VECTORS = (
+    2 * sum(count for _, count in lengths) for lengths in (FRESH_LENGTHS, FRESH_LENGTHS_OF_VECTORS)
+)
 
 
 def first_pairs(heads: int, rank: int, parameters: int) -> float:

@@ -97,16 +97,21 @@ def smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -
 
 
 def with_heads(
-    asks: AsksSequences, shape: BlockShape, state: BlockState, norm: LastNorm, rng: np.random.Generator
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    norm: LastNorm,
+    rng: np.random.Generator,
+    reach: float | None = None,
 ) -> BlockState:
-    """With the heads, from asking rows of about the norm of usual ones."""
+    """With the heads, from asking rows of about this norm, that of usual rows unless told."""
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
     rows = PostNormRows(shape, path, constant, float(np.exp(state.log_eps[0])))
     last = norm.with_parameters(state.gains[1], state.gains[2])
     middle = Middle(shape.activation, state.gains[0], state.inner, state.outer, last)
     found = find_heads(
         direction_responses(asks, rows, middle),
-        FreeTokens(shape.width, float(np.sqrt(shape.width))),
+        FreeTokens(shape.width, float(np.sqrt(shape.width)) if reach is None else reach),
         rng,
         negligible=_NEGLIGIBLE,
     )

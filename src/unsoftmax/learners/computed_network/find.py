@@ -34,7 +34,7 @@ _NEAR_ZERO = 1e-3  # distance of hyperplanes from the origin, below which biases
 _CHANCE = 4.0  # what a neuron explains of answers to which it adds nothing is one, for each of its unknowns
 _SURELY = 1e3  # a neuron that explains a thousand times what is left would not go
 _TRIES = 3  # joint fits that do not arrive
-_MOST_FAINT, _STARTS = 4, 3
+_MOST_FAINT, _STARTS = 4, 3  # caps: faint neurons that are added, and starts of a fit to each
 _FIT_FAINT = RefinementOptions(iterations=40, damping=1e-2, improvement=1e-2, dense_limit=6000)
 _FIT = RefinementOptions(iterations=12, damping=1e-4, least_damping=1e-9, improvement=3e-2, dense_limit=6000)
 _LAST = replace(_FIT, improvement=1e-3)  # kinks that crowd are told apart by what is small

@@ -28,7 +28,7 @@ _LINES = 4  # half lines over width, of which at least an eighth should be witho
 _SHORT_REACHES = (1.6, 0.5, 0.15)
 # then the first of these that leaves enough lines; measured: 1e-11, then 1e-12 and 3e-12 of the centre
 _LONG_REACHES = (10.0, 4.0, 1.6)
-_SMOOTH_REACH, _SMOOTH_DEGREE = 10.0, 5
+_SMOOTH_REACH, _SMOOTH_DEGREE = _LONG_REACHES[0], 5  # no kinks: the longest; a quintic follows the bend
 _AFFINE = 1e-6  # what straight lines may leave of a network with kinks; a smooth one leaves 1e-4
 
 

@@ -23,7 +23,7 @@ from unsoftmax.models.parts import GELU
 __all__ = ["COPIES", "read_plain_rows"]
 
 COPIES = 4  # rows of a prompt of copies, the last one included
-_PATH_ROWS, _PATH_SIZE = 4, 3.0
+_PATH_ROWS, _PATH_SIZE = 4, 3.0  # one row determines the path, the others average; norms of _FIRST_SIZE
 _STEP = 4e-3  # of a row's size: what differences leave out, and rounding over the step, are below 1e-9
 _RAYS = 3  # where there are k answers one ray determines the k unknowns; the others average
 # sizes of y on every ray: two tell c from w, which falls with the square; beyond, lengths are known worse

@@ -24,7 +24,7 @@ from unsoftmax.outcomes import Unresolved
 __all__ = ["ColumnSpace", "TokenPromptLearner", "TokenPrompts"]
 
 _LENGTH = 8  # tokens of a prompt
-_FIRST, _GROWTH = 64, 1.25
+_FIRST, _GROWTH = 64, 1.25  # prompts: at most a quarter of them is more than the rank asks for
 _SPARE = 16  # prompts beyond the rank
 # ratio of neighbouring singular values that marks the rank; without a rank neighbours differ by less than 2
 _GAP = 30.0

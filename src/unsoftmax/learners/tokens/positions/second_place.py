@@ -14,7 +14,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 __all__ = ["SecondPlace", "find_second_place", "pair_scores", "refuse_other_places"]
 
 _BLOCKS = (12, 24, 48)  # tokens of either end; scores may have half as high a rank
-_GRID, _ZOOMS, _FINE = 601, 14, 41
+_GRID, _ZOOMS, _FINE = 601, 14, 41  # each zoom is 20 times finer: 600·20^14 is beyond float64
 _STILL = 2e-5  # of the answers: float32 arithmetic moves equal ones by less
 _LOW_RANK = 1e-6  # of the largest singular value: what is left at the right number is rounding
 

@@ -15,7 +15,7 @@ from unsoftmax.solvers.tokens.sums_of_sigmoids import Sigmoids, fit_free_weights
 __all__ = ["HeadCount", "count_heads"]
 
 MOST_HEADS = 4  # sums of more sigmoids cannot be told apart in float64
-_ASKERS, _TOKENS = 4, 4
+_ASKERS, _TOKENS = 4, 4  # beside each asker: 16 pairs, all but _MOST_MISSES of which must fit
 _PATTERNS = 2 * MOST_HEADS + 3  # a sigmoid has two unknowns and the sum a constant; two contradict
 _FITS = 10.0  # units of noise
 _APART = 100.0  # errors between what heads add up to and what tokens alone show
