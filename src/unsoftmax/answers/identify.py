@@ -29,7 +29,7 @@ from unsoftmax.answers.arithmetic import (
 from unsoftmax.answers.cast_rows import cast_format, cast_noise, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.looks_exact import CANCELS
-from unsoftmax.arrays import Array, rms
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, decimals_of, smallest_format
 from unsoftmax.ledger import Asker
@@ -46,6 +46,8 @@ __all__ = [
 
 # of a format, that affine answers of opposite rows may leave; attention in bfloat16 left two
 _EVEN_UNITS = 16.0
+# of float32 or float64, that answers to short rows are apart where two heads cancel: two were seen
+_CONSTANT_UNITS = 8.0
 _FARTHEST = 1e4  # how far out to look when the rows have no bound
 _SIZES = 40  # sizes of rows tried, each 30 times the last: 59 decades, more than float64 squares allow
 _TINY = 1e-9  # of the rows: so short that no limit of answers is reached by any of them
@@ -99,8 +101,10 @@ class _Near:
 
     @property
     def values(self) -> int:
-        """Number of different answers."""
-        return len(np.unique(self.all))
+        """Number of different answers; one where they differ by no more than rounding of a constant."""
+        unit = EPS if smallest_format(self.all) is None else FloatFormat.FLOAT32.unit
+        rounding = _CONSTANT_UNITS * unit * float(np.abs(self.all).max())
+        return 1 if float(np.ptp(self.all)) <= rounding else len(np.unique(self.all))
 
     @property
     def one_value(self) -> bool:
