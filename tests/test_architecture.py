@@ -6,7 +6,8 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,21 +59,31 @@ WIDEST = 110
 PRAGMA = re.compile(r"  # (type: ignore|noqa)")  # what tools are told about a line may stand beyond its end
 
 
-def _sources(*rooms: str) -> Iterator[tuple[str, ast.Module]]:
-    """Every file of the rooms (none: of the house) by its path inside the package."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        name = path.relative_to(SOURCE).as_posix()
-        if not rooms or _room(name) in rooms:
-            yield name, ast.parse(path.read_text())
+def _sources(*rooms: str) -> Iterator[tuple[str, tuple[ast.AST, ...]]]:
+    """Every file of the rooms (none: of the house) by its path inside the package, with all that is in it."""
+    return ((name, nodes) for name, nodes in _parsed() if not rooms or _room(name) in rooms)
+
+
+@cache
+def _parsed() -> list[tuple[str, tuple[ast.AST, ...]]]:
+    paths = sorted(SOURCE.rglob("*.py"))
+    return [
+        (path.relative_to(SOURCE).as_posix(), tuple(ast.walk(ast.parse(path.read_text())))) for path in paths
+    ]
+
+
+def _module(nodes: tuple[ast.AST, ...]) -> ast.Module:
+    assert isinstance(nodes[0], ast.Module)
+    return nodes[0]
 
 
 def _room(name: str) -> str:
     return name.split("/")[0].removesuffix(".py")
 
 
-def _imports(tree: ast.Module) -> set[str]:
+def _imports(nodes: Iterable[ast.AST]) -> set[str]:
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("unsoftmax."):
             found.add(node.module.split(".")[1])
         if isinstance(node, ast.Import):
@@ -89,23 +100,23 @@ def test_every_room_has_its_place() -> None:
 
 def test_no_room_imports_downstream() -> None:
     wrong = []
-    for name, tree in _sources():
+    for name, nodes in _sources():
         if _room(name) in ENTRANCES:
             continue
         place = ROOMS.index(_room(name))
         wrong += [
             f"{name} imports {imported}"
-            for imported in _imports(tree)
+            for imported in _imports(nodes)
             if ROOMS.index(imported) > place and (name, imported) not in LATE
         ]
     assert wrong == []
 
 
 def test_solvers_never_see_an_oracle_and_meters_no_solver() -> None:
-    for name, tree in _sources("solvers"):
-        assert not _imports(tree) & {"ledger", "learners", "certify"}, name
-    for name, tree in _sources("meters"):
-        assert not _imports(tree) & {"solvers", "learners", "certify"}, name
+    for name, nodes in _sources("solvers"):
+        assert not _imports(nodes) & {"ledger", "learners", "certify"}, name
+    for name, nodes in _sources("meters"):
+        assert not _imports(nodes) & {"solvers", "learners", "certify"}, name
 
 
 def _told_by_string(node: ast.AST) -> bool:
@@ -130,9 +141,9 @@ def _last(node: ast.Attribute | ast.Name) -> str:
 def test_kinds_of_answers_are_told_by_type() -> None:
     wrong = [
         f"{name}:{node.lineno}"
-        for name, tree in _sources()
+        for name, nodes in _sources()
         if _room(name) != "answers"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Compare) and _told_by_string(node)
     ]
     assert wrong == []
@@ -163,8 +174,8 @@ def _steered_by(node: ast.AST) -> bool:
 def test_sentences_steer_nothing() -> None:
     wrong = [
         f"{name}:{node.lineno}: {ast.unparse(node)}"
-        for name, tree in _sources()
-        for node in ast.walk(tree)
+        for name, nodes in _sources()
+        for node in nodes
         if isinstance(node, ast.Compare | ast.Call) and _steered_by(node)
     ]
     assert wrong == []
@@ -180,8 +191,8 @@ def test_code_that_a_sentence_steers_is_found(code: str) -> None:
 def test_nobody_keeps_facts_in_a_dictionary_on_the_ledger() -> None:
     wrong = [
         f"{name}:{node.lineno}"
-        for name, tree in _sources()
-        for node in ast.walk(tree)
+        for name, nodes in _sources()
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and node.attr == "known"
         and isinstance(node.value, ast.Attribute | ast.Name)
@@ -203,8 +214,8 @@ def _assigned(node: ast.AST) -> list[ast.expr]:
 
 def test_from_the_ledger_to_the_audit_nobody_assigns_to_another_object() -> None:
     wrong = []
-    for name, tree in _sources(*ROOMS[ROOMS.index("ledger") : ROOMS.index("lab")]):
-        for node in ast.walk(tree):
+    for name, nodes in _sources(*ROOMS[ROOMS.index("ledger") : ROOMS.index("lab")]):
+        for node in nodes:
             for target in _assigned(node):
                 assert isinstance(target, ast.Attribute)
                 if isinstance(target.ctx, ast.Store) and not _own(target.value):
@@ -235,8 +246,8 @@ def _is_property(function: ast.FunctionDef) -> bool:
 
 def test_no_query_hides_in_an_assertion_or_a_property() -> None:
     wrong = []
-    for name, tree in _sources(*ROOMS[ROOMS.index("ledger") :]):
-        for node in ast.walk(tree):
+    for name, nodes in _sources(*ROOMS[ROOMS.index("ledger") :]):
+        for node in nodes:
             if isinstance(node, ast.Assert) and _asks(node):
                 wrong.append(f"{name}:{node.lineno}: in an assertion")
             if isinstance(node, ast.FunctionDef) and _is_property(node) and _asks(node):
@@ -287,17 +298,17 @@ def test_a_constant_says_where_its_number_comes_from() -> None:
 
 def test_a_file_says_what_others_may_use_of_it() -> None:
     wrong = []
-    for name, tree in _sources():
+    for name, nodes in _sources():
         listed = {
             part.value
-            for node in tree.body
+            for node in _module(nodes).body
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
             for part in ast.walk(node.value)
             if isinstance(part, ast.Constant)
         }
         wrong += [
             f"{name}: {node.name}"
-            for node in tree.body
+            for node in _module(nodes).body
             if isinstance(node, ast.FunctionDef | ast.ClassDef)
             and not node.name.startswith("_")
             and node.name not in listed

@@ -124,7 +124,9 @@ def of_vector_answers(d: int, seed: int) -> Iterator[Bill]:
             yield Bill(name, as_oracle(hidden), VectorOutputsLearner(), seed)
 
 
-def of_answers_with_errors(d: int, r: int | None, seed: int) -> Iterator[Bill]:
+def of_answers_with_errors(
+    d: int, r: int | None, seed: int, bounds: tuple[float | None, ...] = (None, 10.0, 1e3)
+) -> Iterator[Bill]:
     for bias in (0.0, 0.1, 5.0):
         head = answers.hard_head(d, r, seed=seed)
         if bias:
@@ -132,7 +134,7 @@ def of_answers_with_errors(d: int, r: int | None, seed: int) -> Iterator[Bill]:
         for kind, learner in LEARNERS.items():
             if bias and kind == "flipped labels":
                 continue  # refused by name
-            for bound in (None, 10.0, 1e3):
+            for bound in bounds:
                 target = answers.ANSWERS[kind](as_oracle(head), seed)
                 options: dict[str, float | int] = {} if bound is None else {"input_bound": bound}
                 yield Bill(f"{kind} d={d} r={r} bias={bias} R={bound}", target, learner, seed, options)

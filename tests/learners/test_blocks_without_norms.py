@@ -42,7 +42,7 @@ def bare_block(
 
 
 @pytest.mark.parametrize("activation", [RELU, GELU])
-@pytest.mark.parametrize(("width", "heads", "neurons"), [(8, 2, 12), (9, 3, 20)])
+@pytest.mark.parametrize(("width", "heads", "neurons"), [(8, 2, 12), (6, 3, 14)])
 def test_residual_blocks_without_norms(width: int, heads: int, neurons: int, activation: Activation) -> None:
     hidden = bare_block(width, heads, neurons, activation, 11)
     result = unsoftmax.recover(lambda X: hidden(X), width=width, outputs=width)
@@ -128,8 +128,8 @@ def _far_kink(block: EncoderBlock, X: Array) -> Array:
 def test_what_only_looks_like_a_block_is_never_recovered(
     hostile: Callable[[EncoderBlock, Array], Array], activation: Activation
 ) -> None:
-    block = bare_block(8, 2, 12, activation, 7)
-    result = unsoftmax.recover(lambda X: hostile(block, X), width=8, outputs=8)
+    block = bare_block(6, 2, 8, activation, 7)
+    result = unsoftmax.recover(lambda X: hostile(block, X), width=6, outputs=6)
     assert result.status in (Status.UNRESOLVED, Status.OUTSIDE_CLASS), result
     assert result.model is None
 

@@ -143,7 +143,7 @@ def test_noise_meets_its_figures_and_repeats_pay(r: int | None) -> None:
     errors: dict[int, list[float]] = {}
     for repeats in (1, 100):
         for seed in range(3):
-            head = hard_head(16, r, seed=seed)
+            head = hard_head(8, r, seed=seed)
             oracle = bounded(Noisy(as_oracle(head), 0.01, seed), 1e4)
             result = unsoftmax.recover(oracle, learner=unsoftmax.noisy(0.01, repeats=repeats), seed=seed)
             assert result.status is Status.WITHIN_BOUND, result.reason
@@ -151,7 +151,7 @@ def test_noise_meets_its_figures_and_repeats_pay(r: int | None) -> None:
             assert isinstance(model, SingleHead)
             assert distance(head, model) <= (result.error_bound or 0.0)
             errors.setdefault(repeats, []).append(relative_error(model.W, head.W))
-            size = Size(16, (r or 16,), repeats=repeats)
+            size = Size(8, (r or 8,), repeats=repeats)
             assert result.queries.learning <= unsoftmax.noisy().claim.queries(size)
     assert max(errors[1]) <= 1e-5
     assert np.mean(errors[1]) >= 8.0 * np.mean(errors[100])

@@ -15,8 +15,10 @@ from unsoftmax.arrays import Array
 @pytest.mark.parametrize("family", ["single-head", "single-head with biases", "multi-head"])
 def test_no_rough_claim_makes_a_wrong_model_right(family: str, kind: str) -> None:
     claims = (0.05,) if family == "multi-head" else (0.05, 0.09)
-    runs = list(attacks(family, kind, 4, 0, claims, constants=(None,)))
-    assert len(runs) >= 8
+    every = 3 if family == "multi-head" else 1  # other models for other kinds of answers
+    some = (list(KINDS).index(kind) % every, every)
+    runs = list(attacks(family, kind, 4, 0, claims, constants=(None,), some=some))
+    assert len(runs) >= 7
     assert [name for name, passed in runs if passed] == []
 
 

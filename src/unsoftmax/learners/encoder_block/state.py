@@ -4,6 +4,7 @@ model."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -18,9 +19,19 @@ _SPARE = 1e-4  # of what neurons usually add, or the inverse
 _ALIKE = 5e-5  # one less the cosine of two neurons: a hundredth of a radian
 
 
+@cache  # searches for rows need it hundreds of thousands of times
 def mean_free_basis(width: int) -> Array:
-    """(d, d - 1) orthonormal columns, all orthogonal to the vector of ones."""
-    return np.linalg.svd(np.ones((1, width)))[2][1:].T
+    """(d, d - 1) orthonormal columns, all orthogonal to the vector of ones; not to be written to."""
+    basis = np.linalg.svd(np.ones((1, width)))[2][1:].T
+    basis.setflags(write=False)
+    return basis
+
+
+@cache
+def _whole_basis(width: int) -> Array:
+    basis = np.eye(width)
+    basis.setflags(write=False)
+    return basis
 
 
 @dataclass(frozen=True)
@@ -40,7 +51,7 @@ class BlockShape:
     @property
     def basis(self) -> Array:
         """Columns that span what a norm can see: without the mean for LayerNorm, everything for RMSNorm."""
-        return mean_free_basis(self.width) if self.centred else np.eye(self.width)
+        return mean_free_basis(self.width) if self.centred else _whole_basis(self.width)
 
     def norm(self, gain: Array, bias: Array | None, eps: float) -> Norm | None:
         """A norm of this kind."""
