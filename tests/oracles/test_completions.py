@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,13 +46,13 @@ def test_rows_and_ids_are_answered_as_the_model_does() -> None:
         ids = rng.integers(0, DEEP.outputs, (5, 4))
         by_ids = completions_oracle(server.target.partition("&")[0], QUICK)
         np.testing.assert_allclose(by_ids(ids), DEEP(DEEP.embed(ids)), atol=1e-14)  # type: ignore[arg-type]
-    assert server.queries == 70 + 5 + 3  # and one prompt each to look at what is offered
+    assert server.queries == 70 + 5 + (4 + 3)  # the looks: one prompt each, and a list of two
 
 
 def test_the_unembedding_over_the_wire() -> None:
     with CompletionsServer(DEEP) as server:
         result = unsoftmax.recover(server.target)
-        assert server.queries == result.queries.total + 2
+        assert server.queries == result.queries.total + 4
     assert result.status is Status.UNRESOLVED  # three layers
     assert result.model is None
     assert _error(DEEP, result) <= 1e-14
@@ -84,9 +86,10 @@ def test_faults_are_retried_and_change_nothing() -> None:
         DEEP, faults=Faults(unavailable=0.2, drop=0.2, seed=3), rate_limit=400.0
     ) as server:
         oracle = completions_oracle(server.target, HttpOptions(backoff=0.01, batch=4, patience=60.0))
-        result = unsoftmax.recover(oracle)
-    assert result.queries.retries > 0
-    assert _error(DEEP, result) <= 1e-14
+        ledger = Ledger(oracle)
+        part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
+    assert ledger.bill.retries > 0
+    assert relative(part.value.matrix, DEEP.canonical().unembedding) <= 1e-14
 
 
 class _EverySecondRequest(RateLimit):
@@ -108,7 +111,7 @@ def test_a_server_that_says_too_many_requests_is_waited_for() -> None:
         server.rate = _EverySecondRequest()
         ledger = Ledger(oracle)
         part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
-        assert server.queries == ledger.bill.total + 2
+        assert server.queries == ledger.bill.total + 4
     assert ledger.bill.retries > 0
     assert relative(part.value.matrix, DEEP.canonical().unembedding) <= 1e-14
 
@@ -170,20 +173,20 @@ def test_one_token_an_answer_is_enough_where_the_choice_shows() -> None:
                     oracle(np.zeros((1, 1, 12)))
 
 
-@pytest.mark.parametrize("embeddings", [True, False])
-def test_the_unembedding_through_a_logit_bias(embeddings: bool) -> None:
-    server = CompletionsServer(
-        DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS, embeddings=embeddings
-    )
-    with server:
-        result = unsoftmax.recover(server.target)
-    part = result.parts["unembedding"]
-    if embeddings:
-        assert _error(DEEP, result) <= min(1e-13, part.error_bound)
-    else:
-        true = DEEP.canonical().unembedding
-        assert part.value.width == 8
-        assert np.abs(true - part.value.basis @ (part.value.basis.T @ true)).max() <= 1e-9
+def test_the_unembedding_through_a_logit_bias() -> None:
+    with CompletionsServer(DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
+        ledger = Ledger(completions_oracle(server.target, QUICK))
+        part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
+    assert relative(part.value.matrix, DEEP.canonical().unembedding) <= min(1e-13, part.error_bound)
+
+
+def test_the_column_space_through_a_logit_bias() -> None:
+    shows = BiasShows.IN_THE_ANSWERS
+    with CompletionsServer(DEEP, max_logprobs=5, logit_bias=shows, embeddings=False) as server:
+        part = unsoftmax.recover(server.target).parts["unembedding"]
+    true = DEEP.canonical().unembedding
+    assert part.value.width == 8
+    assert np.abs(true - part.value.basis @ (part.value.basis.T @ true)).max() <= 1e-9
 
 
 def test_top_five_only_is_told() -> None:
@@ -228,6 +231,72 @@ def test_what_is_no_log_probability_is_named(value: str, words: str) -> None:
 
     with hostile(script) as url, pytest.raises(OracleFault, match=words):
         completions_oracle(f"openai+{url}/v1?model=a", QUICK)
+
+
+class _Odd(CompletionsServer):
+    """A server whose replies `bend` changes: a function of the choices and of how many prompts there were."""
+
+    bend: Callable[[list[dict[str, Any]]], Any] = staticmethod(lambda choices: choices)
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        reply = super().answer(body)
+        return reply | {"choices": self.bend(reply["choices"])}
+
+
+def _told_as(change: Callable[[dict[str, float]], Any]) -> Callable[[list[dict[str, Any]]], Any]:
+    """The choices with other log-probabilities."""
+    return lambda choices: [
+        each | {"logprobs": {"top_logprobs": [change(each["logprobs"]["top_logprobs"][0])]}}
+        for each in choices
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bend", "words"),
+    [
+        (_told_as(lambda told: {f" word{name[9:]}": told[name] for name in told}), "named by their text"),
+        (_told_as(lambda told: None), "the reply has none"),
+        (lambda choices: [each | {"logprobs": None} for each in choices], "the reply has none"),
+        (_told_as(lambda told: dict(list(told.items())[:3])), "3 largest log-probabilities"),
+        (lambda choices: [each | {"index": each["index"] + 1} for each in choices], "of index [1]"),
+    ],
+    ids=["by text", "null lists", "null", "silently three", "indices from one"],
+)
+def test_replies_that_tell_less_than_asked_are_a_finding(
+    bend: Callable[[list[dict[str, Any]]], Any], words: str
+) -> None:
+    with _Odd(DEEP) as server:
+        server.bend = bend
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.UNRESOLVED
+    assert not result.parts
+    assert words in result.reason
+
+
+@pytest.mark.parametrize(
+    ("bend", "words"),
+    [
+        (_told_as(lambda told: told | {"token_id:3": -9999.0}), "bars tokens"),
+        (_told_as(lambda told: told | {"token_id:3": float("-inf")}), "bars tokens"),
+    ],
+    ids=["as vLLM bars", "barred"],
+)
+def test_barred_tokens_are_named(bend: Callable[[list[dict[str, Any]]], Any], words: str) -> None:
+    with _Odd(DEEP) as server:
+        server.bend = bend
+        with pytest.raises(OracleFault, match=words):
+            completions_oracle(server.target, QUICK)
+
+
+def test_a_server_that_takes_one_prompt_a_request_is_asked_so() -> None:
+    rows = np.random.default_rng(0).standard_normal((5, 1, 8)).astype(np.float32).astype(np.float64)
+    with _Odd(DEEP) as server:
+        server.bend = lambda choices: choices[:1]
+        oracle = completions_oracle(server.target, QUICK)
+        before = server.requests
+        np.testing.assert_allclose(oracle(rows), DEEP(rows), atol=1e-14)
+        assert server.requests - before == len(rows)
+    assert "takes one prompt" in " ".join(oracle.look.sentences)
 
 
 def test_what_an_endpoint_offers_in_words() -> None:

@@ -25,7 +25,8 @@ def check_biases(state: HiddenState) -> None:
     if left > _SEEN:
         raise Unresolved(
             f"a row of zeros leaves a state of size {left:.2g}, so that sublayers have biases (of values, as "
-            "Qwen2 has them, or of networks); behind an RMSNorm they are not learned"
+            "Qwen2 has them, or of networks), or the server puts tokens of its own before a prompt; behind "
+            "an RMSNorm neither is learned"
         )
 
 
