@@ -195,15 +195,14 @@ def look_at_completions(dialect: CompletionsDialect, sender: Sender) -> Completi
     bias = None
     if not every and told:
         bias = find_bias(lambda asked: look.try_to(first, len(told), asked), told, dialect.vocabulary)
-    embeddings, said = None, ""
+    embeddings, said, taken = None, "", first
     if dialect.width is not None:
-        look.said = ""
-        embeddings = look.try_to(np.zeros((1, 1, check_width(dialect.width))), len(told)) is not None
-        said = look.said
+        look.said, vectors = "", np.zeros((1, 1, check_width(dialect.width)))
+        embeddings = look.try_to(vectors, len(told)) is not None
+        said, taken = look.said, vectors if embeddings else first
     found = CompletionsLook(len(told), every, embeddings, said, bias)
     if found.readable:
-        pair = np.zeros((2, 1, dialect.width)) if embeddings else np.zeros((2, 1), dtype=np.int64)
-        found = replace(found, lists=look.try_to(pair, len(told)) is not None)
+        found = replace(found, lists=look.try_to(np.repeat(taken, 2, axis=0), len(told)) is not None)
     return replace(found, requests=look.requests)
 
 
