@@ -32,7 +32,7 @@ def import_attribute(name: str, what: str = "target") -> Any:
             with foreign_code():
                 found = getattr(found, part)
         except AttributeError as error:
-            raise UsageError(f"{module!r} has no {attribute!r}") from error
+            raise UsageError(f"the module {module!r} has no {attribute!r}") from error
         except (Exception, SystemExit) as error:
             raise OracleFault(f"reading {part!r} of the {what} {module!r} {_did(error)}") from error
     return found

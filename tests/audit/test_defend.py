@@ -96,14 +96,15 @@ def test_advice_follows_from_the_figures() -> None:
     untested = made("untested", "precision", None, 1e-9, attacked=False)
     advice = Defences((weak, good, harsh, budget, untested), 50, "", False, 0).advice
     assert advice.startswith(
-        "No defence that keeps honest answers within 1% stopped this attack; 'good' does most"
+        "No change of answers or inputs that keeps honest answers within 1% stopped this attack. "
+        "The strongest is 'good': it moves honest answers by 0.5%, and leaves"
     )
     assert "'harsh' stops it" in advice
     assert "untested" not in advice
     assert Defences((weak, made("kind", "noise", None, 1e-3)), 50, "", False, 0).advice.startswith(
         "Use 'kind'"
     )
-    assert "could be put to the test" in Defences((untested,), 50, "", False, 0).advice
+    assert "could be tested" in Defences((untested,), 50, "", False, 0).advice
     assert (
         "kept anything"
         in Defences((made("vain", "max-length", 1e-13, 0.0), untested), 50, "", False, 0).advice
@@ -139,7 +140,7 @@ def test_exponents_may_have_a_sign() -> None:
 def test_two_rows_at_most_are_not_attacked_here_and_no_advice() -> None:
     table = unsoftmax.defend("demo:single-head?d=4", defences=["max-length=2"])
     assert not table.rows[0].attacked
-    assert "could be put to the test" in table.advice
+    assert "could be tested" in table.advice
 
 
 def test_what_nobody_attacked_is_no_evidence() -> None:
@@ -151,7 +152,7 @@ def test_what_nobody_attacked_is_no_evidence() -> None:
     ("text", "words"),
     [
         ("cipher=2", "no defence 'cipher'"),
-        ("decimals=x", "needs a number"),
+        ("decimals=x", "needs a whole number"),
         ("input-bound=-1", "bound"),
         ("precision=float8", "float8"),
     ],

@@ -117,4 +117,4 @@ def test_advice_never_contradicts_its_table(seed: int) -> None:
         if f"'{label}'" in advice:
             assert row.attacked
     if "pooled" in by_label:
-        assert "'pooled', which did not stop it" in advice
+        assert "'pooled' did not stop it" in advice

@@ -99,7 +99,7 @@ def test_the_page_of_a_whole_decoder_speaks_of_its_learner_and_its_parts() -> No
     facts, words = facts_of(done), _page(done)
     assert facts["learner"]["title"].startswith("a one-layer decoder")
     assert all(each["outcome"] == "held" for each in facts["assumptions"])
-    assert "No learner was begun" not in words
+    assert "No learner was started" not in words
     assert "value path" in words
     assert "unsoftmax defend" not in words + facts["advice"]
     prices = {row["setting"]: row["requests"] for row in facts["settings"]}
@@ -121,8 +121,8 @@ def test_the_page_of_a_closed_endpoint_begins_no_learner() -> None:
     with CompletionsServer(DEEP, max_logprobs=5) as server:
         done = unsoftmax.audit_target(server.target)
     assert facts_of(done)["learner"] is None
-    assert "No learner was begun" in _page(done)
-    assert "tells too little" in done.result.advice
+    assert "No learner was started" in _page(done)
+    assert "reveals too little" in done.result.advice
 
 
 def test_audits_of_token_ids_name_their_learner() -> None:

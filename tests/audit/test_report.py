@@ -115,7 +115,7 @@ def test_a_page_speaks_of_no_learner_that_was_not_begun() -> None:
     done = unsoftmax.audit_target(unsoftmax.Labels(unsoftmax.as_oracle("demo:multi-head?d=6&heads=2&seed=1")))
     facts, words = facts_of(done), "".join(Page(render(done)).words)
     assert (facts["status"], facts["learner"], facts["assumptions"]) == ("UNRESOLVED", None, [])
-    assert "No learner was begun" in words
+    assert "No learner was started" in words
     assert "Its claim" not in words
 
 
@@ -159,7 +159,7 @@ def test_page_and_data_tell_the_same(folder: Path) -> None:
     assert facts["reproduce"]["versions"]["unsoftmax"] == unsoftmax.__version__
     assert unsoftmax.load(facts["artifacts"]["model"]).width == 8
     assert "What the certificate does not say" in words
-    assert "The recovered model stood in for the target" in words
+    assert "The recovered model was attacked in place of the target" in words
 
 
 @pytest.mark.filterwarnings("default")  # the driver's own, not ours

@@ -136,7 +136,7 @@ MODULES: dict[str, tuple[str, int, str]] = {
         "No module named 'no_such_package_at_all'",
     ),
     "imports itself": ("from box import f", 2, "cannot import"),
-    "has no such name": ("g = 1", 2, "'box' has no 'f'"),
+    "has no such name": ("g = 1", 2, "the module 'box' has no 'f'"),
     "has nothing to call": ("f = 7", 2, "a target is"),
     "is a class": ("class f: pass", 2, "the class f"),
     "exits when read": ("def __getattr__(name): raise SystemExit(5)", 3, "sys.exit(5)"),

@@ -65,7 +65,7 @@ def test_a_grid_over_families_holds_no_cell_twice() -> None:
         ("[grid]\nlearner = ['best']", "no learner 'best'"),
         ("[grid]\nlearner = ['no.such:thing']", "cannot be imported"),
         ("[grid]\nnoise = ['hiss']", "no defence 'hiss'"),
-        ("[grid]\ndefence = ['decimals=two']", "needs a number"),
+        ("[grid]\ndefence = ['decimals=two']", "needs a whole number"),
         ("[grid]\nnoise = ['clipped=x']", "needs a number"),
         ("[grid]\nd = {count = 3}", "only seed takes"),
         ("[grid]\nseed = {first = 0, count = 20000000}", "split it"),

@@ -163,7 +163,8 @@ def test_wrappers_refuse_senseless_sizes(value: float) -> None:
         ("tests.oracles.test_oracles:absent", "has no 'absent'"),
         ("tests.oracles.test_oracles:_Bad", "is the class"),
         ("absent.safetensors", "there is no file"),
-        (__file__, "as a model file"),
+        (__file__, "is Python code"),
+        (str(Path(__file__).parent), "as a model file"),
     ],
 )
 def test_targets_that_are_none(target: object, message: str) -> None:

@@ -155,7 +155,7 @@ def test_a_ledger_goes_on_behind_probabilities(tmp_path: Path) -> None:
     first = sum(asked)
     whole = run(None)
     assert whole.status is Status.EXACT
-    looks = whole.queries.by_phase["length of rows"]
+    looks = whole.queries.by_phase["norm of rows"]
     assert sum(asked) == whole.queries.total + looks <= first + whole.queries.total
 
 

@@ -113,17 +113,17 @@ def verdict(done: Audit) -> str:
         return _parts_verdict(result, bill)
     why = "the budget ended before the attack did" if done.approved else "going on was not approved"
     endings = {
-        Status.NOT_IDENTIFIABLE: "What can be seen was recovered, the rest leaves no trace in any answer",
+        Status.NOT_IDENTIFIABLE: "What can be seen was recovered; the rest leaves no trace in any answer",
         Status.OUTSIDE_CLASS: (
-            "Nothing was recovered: the target matches no supported family, which does not mean that it is "
-            "safe"
+            "Nothing was recovered. The target matches no supported family; that does not mean that it "
+            "is safe"
         ),
         Status.UNRESOLVED: (
-            f"Nothing was recovered at this precision{_likeness(done)}: that is no proof that nothing leaks"
+            f"Nothing was recovered at this precision{_likeness(done)}. That is no proof that nothing leaks"
         ),
         Status.BUDGET_SPENT: f"Not finished: {why}",
     }
-    return f"{endings[result.status]}; paid: {bill}."
+    return f"{endings[result.status]}. Paid: {bill}."
 
 
 def _parts_verdict(result: Result, bill: str) -> str:
@@ -132,7 +132,7 @@ def _parts_verdict(result: Result, bill: str) -> str:
         f"the {name.replace('-', ' ')} (to {part.error_bound:.1g} relative; left open: {part.gauge})"
         for name, part in result.parts.items()
     ]
-    return f"It leaks in part: {', '.join(named)}. The whole was not recovered; paid: {bill}."
+    return f"It leaks in part: {', '.join(named)}. The whole was not recovered. Paid: {bill}."
 
 
 def _likeness(done: Audit) -> str:

@@ -31,14 +31,9 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
         if before is None:
             merged.append(finding)
         elif before.value in (finding.value, Seen.UNKNOWN):
-            merged.append(
-                Finding(
-                    finding.subject,
-                    finding.value,
-                    f"{before.evidence}; {finding.evidence}",
-                    before.queries + finding.queries,
-                )
-            )
+            told = before.evidence in finding.evidence  # a failure repeats what the first look has seen
+            text = finding.evidence if told else f"{before.evidence}; {finding.evidence}"
+            merged.append(Finding(finding.subject, finding.value, text, before.queries + finding.queries))
         else:
             text = f"{finding.evidence} (the first look had said: {before.value})"
             merged.append(Finding(finding.subject, finding.value, text, before.queries + finding.queries))
@@ -47,7 +42,7 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
         text = "all of them, from the queries of learning"
         merged.append(Finding("parameters", f"{result.model.parameters:,}", text, max(left, 0)))
     elif left > 0:
-        text = "asked beyond these tests" if merged else "asked until a test failed; the certificate names it"
+        text = "asked beyond these tests" if merged else "asked until a test failed; the reason names it"
         merged.append(Finding("learning", "no model", text, left))
     return tuple(merged)
 
@@ -71,7 +66,7 @@ def _of_model(result: Result) -> list[Finding]:
             Finding(
                 "heads",
                 str(len(model.heads)),
-                "each was told from the others; heads with equal scores count as one",
+                "each differs from the others; heads with equal scores count as one",
                 0,
             )
         )
@@ -87,8 +82,12 @@ def _of_model(result: Result) -> list[Finding]:
     )
     if isinstance(model, Transformer):
         neurons = model.network.folds.count
-        found.append(Finding("neurons", str(neurons), "as many hyperplanes at which the gradient jumps", 0))
-    found.append(Finding("query bias", "present" if _biased(model) else "none", "as learnt", 0))
+        found.append(
+            Finding("neurons", str(neurons), "the number of hyperplanes at which the gradient jumps", 0)
+        )
+    found.append(
+        Finding("query bias", "present" if _biased(model) else "none", "the recovered model agrees", 0)
+    )
     return found
 
 

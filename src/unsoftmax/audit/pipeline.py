@@ -32,7 +32,7 @@ from unsoftmax.recovery.result import Result
 
 __all__ = ["Audit", "audit_target", "ledger_digest", "now"]
 
-_BENT = (Family.TRANSFORMER, Family.ENCODER_BLOCK)  # families whose single rows are answered along curves
+_BENT = (Family.TRANSFORMER, Family.ENCODER_BLOCK)  # families whose answers to single rows curve
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from unsoftmax.models.heads import heads_of
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 __all__ = ["render", "write_report"]
 
@@ -101,10 +103,18 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["code"] = _with_code
     environment.filters["number"] = lambda value: f"{value:,}"
     environment.filters["short"] = _short
     environment.filters["percent"] = lambda value: f"{100 * value:.2g} %" if value else "0"
     return environment.get_template("report.html.j2")
+
+
+def _with_code(text: str) -> Markup:
+    """The text with `names` set as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped before
 
 
 def _short(value: float | None) -> str:

@@ -91,8 +91,9 @@ class Certificate:
         text = ""
         if self.faintest_head is not None and self.closest_heads is not None:
             text = (
-                f"; a further head would have shown from {self.faintest_head:.1g} of the size of these, and "
-                f"two heads given as one from a relative distance of {self.closest_heads:.1g}"
+                f"; a further head would have shown if it had at least {self.faintest_head:.1g} of the size "
+                f"of these, and two heads given as one if they were at least {self.closest_heads:.1g} apart "
+                "(relative)"
             )
         if self.resolution <= self.allowed:
             return text

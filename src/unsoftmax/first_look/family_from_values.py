@@ -76,7 +76,7 @@ def _bent(look: FirstLookAsker) -> Family:
 def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
     """A ReLU network over one softmax bends at kinks alone; a block behind vectors may bend everywhere."""
     if look.exact or look.ledger.outputs is not None:
-        return _bent(look), "single rows are answered along a curve, as by a network on top of attention"
+        return _bent(look), "answers to single rows curve, as with a network on top of attention"
     usual = look.near * np.sqrt(look.ledger.width)
     seen = Bends(0, 0, 0)
     for size in np.minimum([look.near, usual, _LONGER * usual], look.far):
@@ -87,9 +87,9 @@ def _network_on_top(look: FirstLookAsker) -> tuple[str, str]:
             partial(_noise, look, 2.0 * size),
         )
         if seen.smoothly:
-            text = f"rows of norm {size:.3g} are answered along curves everywhere"
-            return Seen.NONE, f"{text}, and a ReLU network bends at kinks alone"
-    return _bent(look), "single rows bend, and not everywhere, as where a ReLU network is on top"
+            text = f"answers to single rows of norm {size:.3g} curve everywhere"
+            return Seen.NONE, f"{text}; those of a ReLU network bend only at kinks"
+    return _bent(look), "answers to single rows bend in places, as with a ReLU network on top"
 
 
 def _noise(look: FirstLookAsker, longest: float, answers: Array) -> float:
@@ -109,12 +109,12 @@ def _query_bias(look: FirstLookAsker) -> tuple[str, str]:
         if gap > 2.0 * look.allowed(np.stack([alone, mixed, origin]), float(size)):
             return (
                 Seen.PRESENT,
-                f"with a zero query row, a row of norm {size:.3g} did not get half of the weight: the answer "
-                f"is {gap:.3g} off the mean",
+                f"when the asking row was zero, a row of norm {size:.3g} did not get half of the weight: the "
+                f"answer is {gap:.3g} off the mean",
             )
     if isinstance(look.answers, Constant):
         return Seen.UNKNOWN, "no row moves the answer: a query bias leaves no trace"
-    return Seen.NONE, "with a zero query row all rows got equal weight"
+    return Seen.NONE, "when the asking row was zero, all rows got equal weight"
 
 
 def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
@@ -181,17 +181,18 @@ def _heads(look: FirstLookAsker, biased: bool) -> tuple[str, str]:
             pairs = f"{moderate} pairs of rows with moderate scores and {saturated} with saturated ones"
             return (
                 Family.SINGLE_HEAD,
-                "rows, their doubles and their negatives weigh as one softmax has it, to within "
-                f"{widest:.1g}, on {pairs}",
+                "the weights of rows, their doubles and their negatives fit one softmax to within "
+                f"{widest:.1g}, for {pairs}",
             )
     if look.exact:
         return (
             Family.SINGLE_HEAD,
-            "nothing speaks against one head, but too few pairs of rows had scores that tell",
+            "nothing contradicts one head, but too few pairs of rows had informative scores",
         )
     return (
         Seen.UNKNOWN,
-        "answers with errors tell little at this price; one head is tried, and the certificate decides",
+        "these answers carry errors and tell little at this price; one head is tried, and the certificate "
+        "decides",
     )
 
 

@@ -160,7 +160,7 @@ def _repeatability(look: FirstLookAsker) -> tuple[str, str]:
         )
     return (
         _DETERMINISTIC,
-        f"a sequence of {length} rows was asked three times, in calls of its own, and answered alike",
+        f"a sequence of {length} rows was asked three times, in separate calls, and got the same answer",
     )
 
 
@@ -171,9 +171,12 @@ def _batches(look: FirstLookAsker) -> tuple[str, str]:
     alone, beside = look.ask(sequence)[0], look.ask(sequence, other)[0]
     apart = float(np.max(np.abs(alone - beside)))
     if apart == 0.0:
-        return "do not matter", "a sequence alone and beside another one was answered alike"
+        return "do not matter", "a sequence got the same answer alone and beside another one"
     size = max(float(np.max(np.abs(alone))), 1e-300)
-    return f"move answers by {apart / size:.1g}", "relative, of a sequence alone and beside another one"
+    return (
+        f"move answers by {apart / size:.1g}",
+        "relative difference of the answers to a sequence alone and beside another one",
+    )
 
 
 def _constant(look: FirstLookAsker) -> tuple[str, str]:
@@ -207,7 +210,10 @@ def _order(look: FirstLookAsker) -> tuple[str, str]:
             Seen.MATTERS,
             f"swapping the first two of three rows of norm {at:.3g} moved the answer by {worst:.3g}",
         )
-    return "does not matter", "swapping the first two of three rows left the answer alone at four sizes"
+    return (
+        "does not matter",
+        "swapping the first two of three rows did not change the answer, at four sizes of rows",
+    )
 
 
 def _copies(look: FirstLookAsker) -> tuple[str, str]:
@@ -215,14 +221,14 @@ def _copies(look: FirstLookAsker) -> tuple[str, str]:
     lengths must show here."""
     first, second = _sizes(look)[1:3]
     x, y, z = *look.rows(1, first), *look.rows(2, second)
-    several = [("one row, three times over,", x[None], np.stack([x, x, x]))]
+    several = [("three copies of one row", x[None], np.stack([x, x, x]))]
     if look.longest is None or look.longest >= 4:
-        several.append(("two rows, each of them twice,", np.stack([y, z]), np.stack([y, y, z, z])))
+        several.append(("two rows, each twice,", np.stack([y, z]), np.stack([y, y, z, z])))
     for what, once, copied in several:
         if (apart := _gap(look, once, copied)) > 0.0:
-            text = f"{what} are answered {apart:.3g} away from the same without copies: positions, lengths "
-            return Seen.COUNT, f"{text}or sums play a part"
-    return "do not count", "copies of one row, and of both of two rows, left the answer alone"
+            text = f"the answer to {what} differs by {apart:.3g} from that to the rows without copies: "
+            return Seen.COUNT, f"{text}positions, lengths or sums play a part"
+    return "do not count", "copies of one row, and of two rows, did not change the answer"
 
 
 def _gap(look: FirstLookAsker, first: Array, second: Array) -> float:

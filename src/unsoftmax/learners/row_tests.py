@@ -92,7 +92,7 @@ def refuse_other_networks(asker: Asker, rounding: float, rng: np.random.Generato
         if seen.smoothly:
             raise OutsideClass(
                 PIECES_TEST,
-                "single rows are answered along curves everywhere, and a ReLU network bends at kinks alone",
+                "answers to single rows curve everywhere; those of a ReLU network bend only at kinks",
             )
     wanted = 1 if rounding == 0.0 else _PIECES
     found = against = 0

@@ -43,30 +43,30 @@ _UNSTEADY = (
 )
 _CONSTANT = "All answers are equal. Check that the target reads its input, and that the readout is not zero."
 _CURVED = (
-    "One row alone is answered by a curve, so there is a network or a norm around the attention. A ReLU "
-    "network on top would have been found. If the target can answer with vectors, pass outputs=m: whole "
-    "encoder blocks are recovered from those. A network that reads one row, without attention, is recovered "
-    "by `unsoftmax.recover_network`."
+    "The answer to a single row is not linear in that row, so there is a network or a norm around the "
+    "attention (a ReLU network on top would have been recognised). If the target can answer with vectors, "
+    "pass outputs=m: whole encoder blocks can be recovered from vectors. If the target is a network that "
+    "reads one row, without attention, use `unsoftmax.recover_network`."
 )
 _GENERAL = {
     Status.NOT_IDENTIFIABLE: (
-        "Nothing has to be tried: other parameters give the same answers on every input, so no query can "
+        "There is nothing to try: other parameters give the same answers to every input, so no query can "
         "tell them apart. What can be seen is named above."
     ),
     Status.BUDGET_SPENT: (
-        "The queries allowed were spent. Run it again with a larger budget and the same ledger: what was "
-        "paid is kept and not asked again. `unsoftmax plan` says what a recovery takes."
+        "The budget is spent. Run again with a larger budget. If the run had a ledger (ledger=PATH), use the "
+        "same one: its answers are not paid again. `unsoftmax plan` says what a recovery takes."
     ),
     Status.OUTSIDE_CLASS: (
         "The target failed a test that every supported model passes; that does not mean that it is safe. "
-        "Make sure that one layer is asked, in evaluation mode, on rows of numbers, and that its last row is "
-        "read, not a mean or maximum over rows. If you know what it is, "
-        "pass family=NAME, and the reason names the property that is missing."
+        "Make sure that you ask a single layer, in evaluation mode, with rows of numbers, and that you read "
+        "its last row, not a mean or maximum over rows. If you know the family, pass family=NAME: the "
+        "reason then names the property that is missing."
     ),
     Status.UNRESOLVED: (
-        "A supported family may fit, but these answers do not determine it well enough. Try, in this order: "
-        "longer rows (a larger input_bound, if there is one); finer answers (more digits, float64, no "
-        "clipping); another seed; family=NAME, if you know the family."
+        "The target may belong to a supported family, but these answers do not determine it well enough. "
+        "Try, in this order: longer rows (a larger input_bound, if there is one); finer answers (more "
+        "digits, float64, no clipping); another seed; family=NAME, if you know the family."
     ),
 }
 _TOKENS = {
@@ -78,29 +78,33 @@ _TOKENS = {
         "the layer itself with rows of numbers."
     ),
     Status.UNRESOLVED: (
-        "Attention over token ids may fit, but these answers do not determine it well enough. Try, in this "
-        "order: answers in float64 (`module.double()`); longer sequences (longest=N); another seed."
+        "The target may be attention over token ids, but these answers do not determine it well enough. "
+        "Try, in this order: answers in float64 (`module.double()`); longer sequences (longest=N); another "
+        "seed."
     ),
 }
 _LANGUAGE = (
-    "Leave prompts of vectors off for untrusted clients: they turn a column space into the unembedding "
-    "itself. Tell few log-probabilities, and take no logit bias beside them, or one of a few units only. "
-    "Rounding and noise bound how precise a leak is, not whether there is one."
+    "Do not accept prompts of vectors from untrusted clients: with them the unembedding itself leaks, and "
+    "not only its column space. Return few log-probabilities, and accept no logit bias with them, or only "
+    "one of a few units. Rounding and noise limit how precise a leak is; they do not prevent it."
 )
 _CLOSED_ENDPOINT = (
-    "The endpoint tells too little for the attacks of this tool, which is no proof of safety. Ask a copy "
+    "The endpoint reveals too little for the attacks of this tool; that is no proof of safety. Ask a copy "
     "with other settings (all log-probabilities, a logit bias, prompts of vectors) to see what those would "
     "leak."
 )
-_EXACT_ONLY = {str(family) for family in (Family.MULTI_HEAD, Family.TRANSFORMER)}
+_EXACT_ONLY = {
+    str(Family.MULTI_HEAD): "several heads",
+    str(Family.TRANSFORMER): "a network on top of attention",
+}
 
 
 def advice_for(result: Result) -> str:
     """The paragraph.
 
     >>> import unsoftmax
-    >>> unsoftmax.recover(lambda X: X[:, -1, 0] ** 3, width=2).advice[:27]
-    'One row alone is answered b'
+    >>> unsoftmax.recover(lambda X: X[:, -1, 0] ** 3, width=2).advice[:43]
+    'The answer to a single row is not linear in'
     """
     if result.family == Family.LANGUAGE_MODEL.value and result.status is not Status.BUDGET_SPENT:
         return _LANGUAGE if result.parts else _CLOSED_ENDPOINT
@@ -116,7 +120,7 @@ def advice_for(result: Result) -> str:
     causes = _causes(result)
     if result.parts:
         names = ", ".join(result.parts)
-        causes.insert(0, f"Not the whole was recovered, but parts were ({names}); see `result.parts`.")
+        causes.insert(0, f"The whole was not recovered, but parts of it were ({names}); see `result.parts`.")
     return " ".join([*causes, _GENERAL[result.status]])
 
 
@@ -131,11 +135,11 @@ def _causes(result: Result) -> list[str]:
     if found.get(Subject.SINGLE_ROWS) == Seen.CURVED and not result.vectors:
         causes.append(_CURVED)
     family = found.get(Subject.FAMILY)
-    if family in _EXACT_ONLY and _rough(result.answers):
+    if family is not None and family in _EXACT_ONLY and _rough(result.answers):
         causes.append(
-            f"It looks like {family}, and its answers are {found[Subject.ANSWERS]}: that family is recovered "
-            "from exact answers (several heads also from float32). One head would be recovered from such "
-            "answers."
+            f"The target looks like {_EXACT_ONLY[family]}, and its answers are {found[Subject.ANSWERS]}. "
+            "That family can be recovered from exact answers only (several heads also from float32); one "
+            "head can be recovered from answers like these."
         )
     return causes
 

@@ -115,7 +115,7 @@ def check(
     >>> import unsoftmax
     >>> found = unsoftmax.check("demo:multi-head?d=6&heads=2")
     >>> found.recoverable, found.looks_like
-    (True, 'several attention heads, width 6, exact answers')
+    (True, 'several attention heads, width 6, answers: exact')
     """
     called = name if name is not None else target
     try:
@@ -134,7 +134,7 @@ def check(
 
 
 def _silent(fault: OracleFault) -> Check:
-    return Check(False, "a target that does not answer", str(fault), "Mend the target first.", "", 0)
+    return Check(False, "a target that does not answer", str(fault), "Repair the target first.", "", 0)
 
 
 def _told(vocabulary: int | None, outputs: int | None) -> tuple[str, ...]:
@@ -192,7 +192,11 @@ def _of_logits(
     )
     ledger = Ledger(asked.oracle, width=width, input_bound=rows.bound)
     found = _looked(ledger, asked, _command(called, asked, width), seed)
-    return replace(found, looks_like=f"{found.looks_like}, of logits") if found.recoverable else None
+    return (
+        replace(found, looks_like=f"{found.looks_like} (the logits of probabilities)")
+        if found.recoverable
+        else None
+    )
 
 
 def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
@@ -245,7 +249,9 @@ def _rows(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
         return replace(_judged(ledger, known, look, command, rng), findings=look.findings)
     known, look = _look(ledger, rng)
     found = _judged(ledger, known, look, command, rng)
-    return replace(found, looks_like=f"{found.looks_like}, first row asks", findings=(asking, *look.findings))
+    return replace(
+        found, looks_like=f"{found.looks_like}, the first row asks", findings=(asking, *look.findings)
+    )
 
 
 def _look(ledger: Ledger, rng: np.random.Generator) -> tuple[Known, FirstLook]:
@@ -305,7 +311,7 @@ def _reach(target: object, width: int | None, outputs: int | None, vocabulary: i
 def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
     """What `recover` would do with what the look saw."""
     kind = look.value("answers") or "unknown"
-    shown = f"{kind} answers" if ledger.outputs is None else f"answers of {ledger.outputs} numbers"
+    shown = f"answers: {kind}" if ledger.outputs is None else f"answers of {ledger.outputs} numbers"
     curved = bends(known, look)
     name = _NAMES.get(look.guess or look.family, str(look.family))
     if curved:
@@ -330,23 +336,23 @@ def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np
     learner = next(choose(told, wanted)).learner
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
-    advice = f"Recover it: usually {expected:,} queries or fewer, by '{learner.claim.title}'."
+    advice = f"Recover it. This usually takes at most {expected:,} queries (learner: {learner.claim.title})."
     return Check(True, f"{name}, width {ledger.width}, {shown}", "", advice, command, 0, expected)
 
 
 def _hint(asked: _Asked) -> str:
     if "--row last" in asked.options:
         return (
-            "It answers every row, and the last one was read: say so when you recover it (option row: last, "
-            "first, mean or all), or pass a readout that makes one number of a vector."
+            "The target answers every row; its last row was read. Say which row to read when you recover it "
+            "(row: last, first, mean or all), or pass a readout that turns a vector into one number."
         )
     if "--probabilities" in asked.options:
-        return "It answers with probabilities, and their logits were read: say so when you recover it."
+        return "The target answers with probabilities; their logits were read. Say so when you recover it."
     return ""
 
 
 def _after_fault() -> str:
-    return "If large inputs overflow inside the target, pass input_bound; else mend the target."
+    return "If large inputs overflow inside the target, pass input_bound; otherwise repair the target."
 
 
 def _command(target: object, asked: _Asked, width: int | None) -> str:

@@ -98,6 +98,6 @@ def no_learner(look: FirstLook) -> Stop | None:
     if enough.get(look.guess or Family.SINGLE_HEAD, True):
         return None
     return Unresolved(
-        f"the first look finds {_NAMES[look.family]} (answers: {look.value(Subject.ANSWERS)}; {evidence}), "
-        "which is only recovered from exact answers; ask a target without such errors"
+        f"the target looks like {_NAMES[look.family]} (answers: {look.value(Subject.ANSWERS)}; {evidence}), "
+        "which can be recovered from exact answers only; ask a target without such errors"
     )

@@ -14,7 +14,7 @@ from unsoftmax.oracles.logits import Logits
 
 __all__ = ["ModerateRows", "moderate_rows"]
 
-_SUBJECT = "length of rows"
+_SUBJECT = "norm of rows"
 _DIRECTIONS = 8  # random rows whose logits tell how far they may be
 _ROUNDS = 12  # lengths that are tried; eight times shorter ones after each that saturates
 # Largest logit that is aimed at. log(p / (1 - p)) is off by u·e^z where p is off by u: at 8 by 3e-13 in

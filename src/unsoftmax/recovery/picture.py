@@ -27,7 +27,8 @@ def draw_result(result: Result) -> Figure:
     """Up to four matrices of the model, their singular values, deviations on fresh queries, the bill."""
     import matplotlib.pyplot as plt  # a notebook shows figures once this is imported
 
-    matrices = _matrices_of(result.model)
+    named = _matrices_of(result.model)
+    matrices = dict(list(named.items())[:_MOST_MATRICES])
     of, spectra = _spectra_of(result.model)
     below = [*(["spectra"] if spectra else []), *(["fresh"] if result.certificate else []), "bill"]
     rows = [list(matrices), below] if len(matrices) > 1 else [[*matrices, *below]]
@@ -44,13 +45,14 @@ def draw_result(result: Result) -> Figure:
         _show_deviations(panels["fresh"], result.certificate)
     _show_bill(panels["bill"], result.queries, None if result.model is None else result.model.parameters)
     family = "" if result.model is None else f"{result.family}, "
-    figure.suptitle(f"{result.status}: {family}{result.size}", fontsize=11)
+    left_out = f" (first {len(matrices)} of {len(named)} matrices)" if len(named) > len(matrices) else ""
+    figure.suptitle(f"{result.status}: {family}{result.size}{left_out}", fontsize=11)
     plt.close(figure)  # returned, so that a notebook shows it once
     return figure
 
 
 def _matrices_of(model: Model | None) -> dict[str, np.ndarray]:
-    """The first matrices of the model by name: W of its heads, its network, or else what its file holds."""
+    """The matrices of the model by name: W of its heads, its network, or else what its file holds."""
     heads = {name: W for name, W, _ in heads_of(model)}
     if model is None or isinstance(model, TokenHeads | SingleHead | MultiHead):
         held = {}
@@ -60,7 +62,7 @@ def _matrices_of(model: Model | None) -> dict[str, np.ndarray]:
             for name, array in model.tensors().items()
             if array.ndim == 2 and (not heads or name.startswith("network"))
         }
-    return dict(list((heads | held).items())[:_MOST_MATRICES])
+    return heads | held
 
 
 def _spectra_of(model: Model | None) -> tuple[str, dict[str, np.ndarray]]:
@@ -68,8 +70,8 @@ def _spectra_of(model: Model | None) -> tuple[str, dict[str, np.ndarray]]:
     if isinstance(model, TokenHeads):
         heads = model.heads[:_MOST_MATRICES]
         return "the scores", {f"head {index}": head.table.svd()[1] for index, head in enumerate(heads, 1)}
-    of_heads = {name: W for name, W, _ in heads_of(model)[:_MOST_MATRICES]}
-    matrices = of_heads or _matrices_of(model)
+    of_heads = {name: W for name, W, _ in heads_of(model)}
+    matrices = dict(list((of_heads or _matrices_of(model)).items())[:_MOST_MATRICES])
     spectra = {name: np.linalg.svd(matrix, compute_uv=False) for name, matrix in matrices.items()}
     return "W" if of_heads else ", ".join(matrices) if len(matrices) == 1 else "these matrices", spectra
 

@@ -112,13 +112,12 @@ def _advice(table: Defences) -> str:
     harmless = [row for row in rows if _harmless(row)]
     budget = _about_budgets(table)
     if not rows:
-        return f"None of these defences could be put to the test on this model; {budget}."
+        return f"None of these defences could be tested on this model. {budget}."
     if not harmless:
-        return f"No defence tried keeps honest answers within {_HARMLESS:.0%}; {budget}."
+        return f"No defence tried keeps honest answers within {_HARMLESS:.0%}. {budget}."
     best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))
     price = (
-        f"it moves honest answers by {best.distortion:.1g} relative and refuses {best.refused:.1%} of honest "
-        "sequences"
+        f"it moves honest answers by {100 * best.distortion:.2g}%" + _refusing(best)
         if best.distortion + best.refused
         else "it costs honest users nothing"
     )
@@ -129,32 +128,36 @@ def _advice(table: Defences) -> str:
             if best.parameter_error is None
             else "recovers nothing useful"
         )
-        return f"Use '{best.label}': {price}, and this attack then {left}; {budget}."
+        return f"Use '{best.label}': {price}, and this attack then {left}. {budget}."
     if best.leak < _NOTHING and not stopped:
-        return f"No defence that was put to the test kept anything from this attack; {budget}."
+        return f"No tested change of answers or inputs kept anything from this attack. {budget}."
     text = (
-        f"No defence that keeps honest answers within {_HARMLESS:.0%} stopped this attack; '{best.label}' "
-        f"does most: {price} and leaves the attacker a relative error of {best.leak:.1g} after "
-        f"{best.queries:,} queries"
+        f"No change of answers or inputs that keeps honest answers within {_HARMLESS:.0%} stopped this "
+        f"attack. The strongest is '{best.label}': {price}, and leaves the attacker a relative error of "
+        f"{best.leak:.1g} after {best.queries:,} queries"
     )
     if stopped:
         cheapest = min(stopped, key=lambda row: row.distortion + row.refused)
-        text += f", while '{cheapest.label}' stops it at a distortion of {cheapest.distortion:.1g}"
-    return f"{text}; {budget}."
+        text += f". '{cheapest.label}' stops it, and moves honest answers by {100 * cheapest.distortion:.2g}%"
+    return f"{text}. {budget}."
 
 
 def _about_budgets(table: Defences) -> str:
     """What the rows with a budget show, accounts included."""
     text = (
-        f"a budget below the {table.parameters:,} queries that the parameters take stops any attack of this "
-        "kind, unless an attacker pools several accounts"
+        f"A budget of fewer than {table.parameters:,} queries, the number of parameters, stops every attack "
+        "of this kind, unless the attacker pools several accounts"
     )
     pooled = [
         row
         for row in table.rows
         if {DefenceKind.BUDGET, DefenceKind.ACCOUNTS} <= set(row.kinds) and row.leak < _SAFE
     ]
-    return f"{text}, as in '{pooled[0].label}', which did not stop it" if pooled else text
+    return f"{text}: '{pooled[0].label}' did not stop it" if pooled else text
+
+
+def _refusing(row: DefenceRow) -> str:
+    return f" and refuses {row.refused:.1%} of honest sequences" if row.refused else ""
 
 
 def _harmless(row: DefenceRow) -> bool:

@@ -318,8 +318,8 @@ def number_of(kind: str, value: str) -> float:
     whole = kind in _WHOLE
     if not np.isfinite(number) or (whole and number != int(number)):
         raise UsageError(
-            f"the defence {kind}={value!r} needs a number{', a whole one' if whole else ''}; write for "
-            f"instance {kind}={_EXAMPLES.get(kind, '2')}"
+            f"the defence {kind} needs a {'whole ' if whole else ''}number, not {value!r}; for example "
+            f"{kind}={_EXAMPLES.get(kind, '2')}"
         )
     return number
 

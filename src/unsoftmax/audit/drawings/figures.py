@@ -155,9 +155,8 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
     groups = _grouped(rows, floor)
     if not groups:
         axes.set(xscale="log", yscale="log", ylim=(floor, 3.0))
-        axes.text(
-            0.5, 0.5, "no attack known for any of these defences", transform=axes.transAxes, ha="center"
-        )
+        text = "no attack known for any of these defences"
+        axes.text(0.5, 0.6, text, transform=axes.transAxes, ha="center")
     for stopped, colour, name in (
         (True, _COLOURS[2], "nothing recovered"),
         (False, _COLOURS[0], "recovered"),
@@ -165,7 +164,8 @@ def draw_defences(rows: Sequence[Any], *, alone: bool = False) -> str:
         chosen = [(x, y) for _, x, y, ended in groups if ended is stopped]
         if chosen:
             axes.loglog(*zip(*chosen, strict=True), "o", color=colour, markersize=8, label=name)
-    axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
+    if groups:
+        axes.axvline(0.01, color=_FAINT, linewidth=1, linestyle="--")
     axes.set_xlim(floor / 3, 3)
     axes.set_xlabel("what honest users lose, relative (left edge: nothing)")
     axes.set_ylabel("relative error of the attacker")

@@ -44,13 +44,14 @@ def draw_staircase(model: MultiHead, path: str | Path) -> int:
     for number, step in enumerate(stairs.steps, 1):
         axes.axvline(step.angle, color="tab:red", lw=0.6, ls=":")
         axes.annotate(
-            f"head {number}",
+            str(number),
             (step.angle, axes.get_ylim()[1]),
             fontsize=7,
             color="tab:red",
             ha="center",
             va="bottom",
         )
+    axes.set_title("each numbered step is a head", fontsize=7, color="tab:red", pad=14)
     axes.set_xlabel("direction of the asking row on a half circle (radians)")
     axes.set_ylabel("answer beyond that of one row")
     axes.legend(fontsize=7, loc="lower left")

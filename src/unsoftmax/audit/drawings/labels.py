@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import cos, pi, sin
+from math import cos, hypot, pi, sin
 
 __all__ = ["Box", "place_labels"]
 
 _DIRECTIONS = 12  # around a point in which a label is tried
 _RADIUS = 5.0  # of a point, in the unit of the points
 _STEPS = (1.0, 1.8, 2.8, 4.0, 5.5)  # how far out a label is tried, in units of the closest place
+
+_MISTAKEN = 1e-3  # square units: less than any overlap that shows
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,20 @@ class Box:
         high = self.half_height + other.half_height - abs(self.y - other.y)
         return max(wide, 0.0) * max(high, 0.0)
 
+    def distance(self, point: tuple[float, float]) -> float:
+        """From a point to the nearest place of the box."""
+        wide = max(abs(self.x - point[0]) - self.half_width, 0.0)
+        high = max(abs(self.y - point[1]) - self.half_height, 0.0)
+        return hypot(wide, high)
+
 
 def place_labels(
     points: Sequence[tuple[float, float]], sizes: Sequence[tuple[float, float]], inside: tuple[float, float]
 ) -> list[tuple[float, float]]:
     """The centre of each label, in the unit of the points: the nearest place around its point that is free,
-    and where none is, the one that covers least. sizes: width and height of each label. inside: width and
-    height of the picture, which labels do not leave.
+    and where none is, the one that covers least. A label that is nearer to another point than to its own is
+    taken for that one's, so other free places are preferred. sizes: width and height of each label.
+    inside: width and height of the picture, which labels do not leave.
 
     >>> place_labels([(50.0, 50.0), (50.0, 50.0)], [(10.0, 8.0)] * 2, (100.0, 100.0))[0][0] > 50.0
     True
@@ -46,7 +55,8 @@ def place_labels(
         for box in _places(x, y, wide / 2, high / 2):
             beyond = max(box.half_width - box.x, box.x + box.half_width - inside[0], 0.0)
             beyond += max(box.half_height - box.y, box.y + box.half_height - inside[1], 0.0)
-            covered = sum(box.overlap(other) for other in taken) + 1e3 * beyond
+            mistaken = any(box.distance(other) < box.distance((x, y)) for other in points)
+            covered = sum(box.overlap(other) for other in taken) + _MISTAKEN * mistaken + 1e3 * beyond
             if covered < least:
                 best, least = (box.x, box.y), covered
             if covered == 0.0:

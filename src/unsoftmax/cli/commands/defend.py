@@ -106,15 +106,15 @@ def describe(table: Defences) -> str:
             f"{row.label:<{wide}} {ended:<16}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
             f"{row.distortion:>10.1e} {row.refused:>7.1%}"
         )
-    notes = [f"{row.label}: the attack adapted by {row.adapted}" for row in table.ranked if row.adapted]
+    notes = [f"{row.label}: the attack was adapted ({row.adapted})" for row in table.ranked if row.adapted]
     if any(not row.attacked for row in table.rows):
         notes.append(
-            "no attack known: this library has no attack on such answers of such a model, which is no "
+            "no attack known: this library has no attack on such answers of such a model; that is no "
             "evidence of safety"
         )
     notes += [
-        "parameters, answers: relative errors of the attacker; users lose: distortion of honest answers, "
-        "relative",
+        "parameters, answers: the relative errors that the attacker is left with; users lose: the relative "
+        "change of honest answers",
         f"honest users: {table.honest}",
     ]
     lines += ["", *(in_paragraph("", note, indent=0) for note in notes)]

@@ -83,8 +83,8 @@ def plan(
         family, cost = mine
         text = (
             f"{family}, {_words(cost)}, {cost.parameters:,} parameters: usually {cost.total:,} queries, "
-            f"{cost.verification:,} of them for verification; the table is for targets that do not tell what "
-            "they are"
+            f"{cost.verification:,} of them for verification. The table below is for a target of this width "
+            "whose rank is not known"
         )
         typer.echo(in_paragraph("this target", text) + "\n")
     of_tokens = planned.family == Family.TOKENS

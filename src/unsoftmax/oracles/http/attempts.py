@@ -73,5 +73,5 @@ class Attempts:
             )
         return OracleFault(
             f"{self._shown} gave no answer in {attempt + 1} attempts: {again.reason}. Is the server running? "
-            "A ledger keeps what was answered: run again with the same ledger"
+            "If the run has a ledger, its answers are kept: run again with the same one"
         )

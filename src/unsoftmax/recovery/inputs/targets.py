@@ -153,6 +153,10 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
     if module and colon and attribute and "/" not in target:
         return as_oracle(import_attribute(target), outputs=outputs)
     if Path(target).exists():
+        if target.endswith(".py"):
+            raise UsageError(
+                f"{target} is Python code; name a function in it, such as '{Path(target).stem}:FUNCTION'"
+            )
         raise UsageError(f"cannot read {target} as a model file; a target is {_FORMS}")
     raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
 
