@@ -190,27 +190,26 @@ def recover(
 
     target: a callable (B, N, d) -> (B,), an oracle, a model, 'demo:...', a .safetensors file, or
     'package.module:callable'.
-    width: d, where the target does not tell. budget: largest number of queries, earlier runs on the same
+    width: d, if the target does not tell it. budget: largest number of queries, earlier runs on the same
     ledger included. seed: all randomness.
     ledger: a file that keeps every answer; a run that was stopped goes on from it without asking anything
     again.
-    tolerance: how far an answer may be off (None: what kind of answers they are is found out, see
-    `Result.findings`).
+    tolerance: how far an answer may be off. None: measured, see `Result.findings`.
     input_bound: largest norm of a row that may be sent. learner: a particular theorem instead of the default,
     as an object or by name ('theorem-4.1').
     progress: called after every batch with a `Progress`.
     vocabulary: number of token ids, for a target that takes integer arrays (B, N) instead of rows.
     embeddings: the row of every token (V, d), a .npy file of them, or a model of transformers (a folder, a
-    .safetensors file, a state dict), where they are known: then W comes out.
+    .safetensors file, a state dict), if they are known; W itself is recovered then.
     sequences: the user's own, (n, N, d), or rows (n, d), or a .npy file of them; the certificate compares the
     model on these as well. For token ids: lists of ids, an array (n, N), a .npy file or a text file with the
     ids of one sequence on each line. row: for a target that answers every row, (B, N, m): read the last,
     first or mean; 'all': the last one, and the model must answer all others too. readout: weights (m,) that
     make one number of a vector answer, or a .npy file.
-    probabilities: True where answers are probabilities, a sigmoid or a softmax of logits; then the model of
-    the logits is recovered.
-    For token ids: prefix, suffix: fixed ids around every sequence, such as CLS and SEP. padding, length: the
-    id that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
+    probabilities: True if answers are probabilities, a sigmoid or a softmax of logits; the model of the
+    logits is recovered then.
+    prefix, suffix: fixed token ids around every sequence, such as CLS and SEP. padding, length: the token id
+    that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
