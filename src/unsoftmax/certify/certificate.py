@@ -92,8 +92,8 @@ class Certificate:
         if self.faintest_head is not None and self.closest_heads is not None:
             text = (
                 f"; a further head would have shown if it had at least {self.faintest_head:.1g} of the size "
-                f"of these, and two heads given as one if they were at least {self.closest_heads:.1g} apart "
-                "(relative)"
+                f"of these, and two heads given as one if they were at least {self.closest_heads:.1g} apart, "
+                "relative to W"
             )
         if self.resolution <= self.allowed:
             return text

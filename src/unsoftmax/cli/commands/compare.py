@@ -10,7 +10,7 @@ import typer
 from unsoftmax.cli.command import command
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.options import Asking, Json, LedgerPath
-from unsoftmax.cli.output import print_json, say, writable_folder
+from unsoftmax.cli.output import in_paragraph, print_json, say, writable_folder
 from unsoftmax.cli.stand_in import model_behind
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def compare(
     if as_json:
         print_json("compare", content)
     else:
-        typer.echo(done.sentence)
+        typer.echo(in_paragraph("", done.sentence, indent=0))
         if done.separating is not None:
             typer.echo(
                 np.array2string(

@@ -11,7 +11,7 @@ import typer
 from unsoftmax.cli.command import command
 from unsoftmax.cli.failures import NOT_RECOVERED, RECOVERED
 from unsoftmax.cli.options import Budget, Json, Seed
-from unsoftmax.cli.output import print_json, writable_folder
+from unsoftmax.cli.output import in_paragraph, print_json, writable_folder
 from unsoftmax.cli.progress import show_progress
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _story(truth: Model, result: Result) -> str:
     lines = [
         f"{what} of width {d}, hidden in another process. Only answers were seen.",
         "",
-        f"status      {result.status}: {result.reason}",
+        in_paragraph("status", f"{result.status}: {result.reason}"),
     ]
     if isinstance(truth, SingleHead) and isinstance(found, SingleHead):
         lines += ["", *_one_head(truth, found)]

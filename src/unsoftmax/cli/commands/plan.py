@@ -103,10 +103,10 @@ def plan(
     every = "every token and every pair, V + V^2" if of_tokens else every
     typer.echo(f"{'all pairs' if of_tokens else 'paper':<12}{planned.paper:,} ({every})")
     for name, formula in planned.otherwise.items():
-        typer.echo(in_paragraph(name, f"{formula}; if the target turns out to be of this kind"))
+        typer.echo(in_paragraph(name, f"if the target turns out to be of this kind: {formula}"))
     if budget is not None:
-        enough = f"are usually enough up to {_words(affordable[-1])}" if affordable else "are not enough"
-        typer.echo(f"budget      {budget:,} queries {enough}")
+        enough = f"usually enough up to {_words(affordable[-1])}" if affordable else "not enough for any size"
+        typer.echo(f"budget      {budget:,} queries are {enough}, verification included")
 
 
 def _of_this_target(target: str) -> tuple[str, Cost] | None:
