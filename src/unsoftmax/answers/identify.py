@@ -59,8 +59,6 @@ _SAME_RAY = 90
 _CURVED = 6.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
-# units of a short format by which answers may differ that are one number but for the last steps of a sum
-_LAST_DIGITS = 4.0
 _LINES_BESIDE = 6  # single rows on so many lines are compared with pairs of rows
 # of what another row changes: opposite readouts in float32 leave 1e-6, functions that bend more than 1e-2
 _CANCELLED = 1e-4
@@ -106,15 +104,6 @@ class _Near:
         rounding = _CONSTANT_UNITS * unit * float(np.abs(self.all).max())
         return 1 if float(np.ptp(self.all)) <= rounding else len(np.unique(self.all))
 
-    @property
-    def one_value(self) -> bool:
-        """Whether all answers are one number, up to the last digits of a short format."""
-        short = smallest_format(self.all)
-        spread = float(np.ptp(self.all))
-        return spread == 0.0 or (
-            short is not None and spread <= _LAST_DIGITS * short.unit * float(np.abs(self.all).max())
-        )
-
 
 def identify(asker: Asker, rng: np.random.Generator) -> Identified:
     """The kind of answers of an oracle, from 40 to 90 one-row queries (60 more where steps inside may round,
@@ -135,15 +124,14 @@ def identify(asker: Asker, rng: np.random.Generator) -> Identified:
 def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     farthest = _FARTHEST if asker.input_bound is None else asker.input_bound
     near = _look_near(asker, rng, farthest)
-    if near.one_value:
+    if near.values == 1:
         text = f"every row up to a norm of {3.7 * near.size:.3g} is answered {near.all[0]:.6g}"
         short = smallest_format(near.all) is not None
         beside = look_beside_others(asker, rng.spawn(1)[0], farthest) if short else None
         if beside is not None and beside.alike and beside.stored is not None:
             text = f"{text}, and pairs of rows otherwise, in {beside.stored} numbers: what heads show cancels"
             return Identified(kinds.Computed(beside.stored, beside.stored.unit), text)
-        if near.values == 1:
-            return Identified(kinds.Constant(float(near.all[0])), text)
+        return Identified(kinds.Constant(float(near.all[0])), text)
     if near.values == 2 and (found := _labels(asker, rng, near, farthest)) is not None:
         return found
     if near.repeats and smallest_format(near.all) is FloatFormat.FLOAT16:
