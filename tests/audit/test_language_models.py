@@ -77,7 +77,8 @@ def test_no_log_probabilities_are_a_finding() -> None:
 
 
 def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
-    with CompletionsServer(DEEP, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
+    soon = random_gpt2(8, 8, layers=2, seed=1)  # asked less beside its unembedding
+    with CompletionsServer(soon, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
         done = unsoftmax.audit_target(server.target)
     found = {finding.subject: finding for finding in done.findings}
     assert "all 12 of a prompt take 3 requests" in found["endpoint"].evidence

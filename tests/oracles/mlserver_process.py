@@ -124,6 +124,7 @@ def install() -> Path:
                 "pip",
                 "install",
                 "--quiet",
+                "--no-compile",
                 "--disable-pip-version-check",
             ]
             environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

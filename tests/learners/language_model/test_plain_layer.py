@@ -36,7 +36,7 @@ def _with(model: LanguageModel, activation: Activation, eps: float) -> LanguageM
 
 @pytest.mark.parametrize(
     ("d", "m", "heads", "activation", "eps", "seed"),
-    [(12, 16, 2, GELU_TANH, 1e-5, 5), (12, 8, 2, GELU, 1e-6, 6), (12, 10, 3, SILU, 3e-5, 7)],
+    [(8, 10, 2, GELU_TANH, 1e-5, 5), (8, 6, 2, GELU, 1e-6, 6), (9, 6, 3, SILU, 3e-5, 7)],
 )
 def test_all_parameters_of_one_layer(
     d: int, m: int, heads: int, activation: Activation, eps: float, seed: int
@@ -56,7 +56,7 @@ def test_all_parameters_of_one_layer(
 
 def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path) -> None:  # type: ignore[no-untyped-def]
     config = transformers.GPT2Config(
-        vocab_size=20, n_positions=16, n_embd=12, n_layer=1, n_head=2, n_inner=8, initializer_range=0.3
+        vocab_size=16, n_positions=16, n_embd=8, n_layer=1, n_head=2, n_inner=8, initializer_range=0.3
     )
     transformers.set_seed(2)
     theirs = transformers.GPT2LMHeadModel(config).double().eval()
@@ -69,7 +69,7 @@ def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path) -> None:
 
 
 def test_without_positions_none_are_made_up() -> None:
-    model = random_gpt2(12, 8, heads=2, length=16, seed=2)
+    model = random_gpt2(8, 6, heads=2, length=16, seed=2)
     plain = LanguageModel(model.layers, model.final_norm, model.unembedding, None)
     found = learn_language_model(asked(plain), np.random.default_rng(0))
     assert found.model is not None, found.reason
@@ -95,8 +95,8 @@ def _far_key(model: LanguageModel):  # type: ignore[no-untyped-def]
 
 @pytest.mark.parametrize("function", [_bent, _far_key, lambda model: lambda X: np.round(model(X), 6)])
 def test_what_is_no_such_layer_is_never_a_success(function) -> None:  # type: ignore[no-untyped-def]
-    model = random_gpt2(12, 6, heads=2, length=10, seed=4)
-    result = unsoftmax.recover(function(model), width=12, outputs=model.outputs, family="language-model")
+    model = random_gpt2(8, 6, heads=2, length=10, seed=4)
+    result = unsoftmax.recover(function(model), width=8, outputs=model.outputs, family="language-model")
     assert result.model is None
 
 
