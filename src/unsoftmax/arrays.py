@@ -19,6 +19,7 @@ __all__ = [
     "logit",
     "longest_rows",
     "read_npy",
+    "real_numbers",
     "rms",
     "shortened",
 ]
@@ -27,6 +28,7 @@ Array = NDArray[np.float64]
 Ids = NDArray[np.int64]  # token ids
 EPS = float(np.finfo(np.float64).eps)
 _BEGINNINGS = (b"\x93NUMPY", b"PK")  # of .npy files, and of .npz files, which hold several arrays
+_NOT_REAL = frozenset("cMmSU")  # numpy's letters for complex numbers, dates, spans of time, and text
 _INSIDE = 0.98  # of a bound on norms: rows that are moved a little, or rounded, stay inside
 
 
@@ -114,6 +116,18 @@ def centred_basis(d: int) -> Array:
     True
     """
     return complement(np.full(d, 1.0 / np.sqrt(d)))
+
+
+def real_numbers(values: object) -> Array:
+    """An array in float64; a ValueError where that would lose something, as of complex numbers or dates.
+
+    >>> real_numbers([1, 2])
+    array([1., 2.])
+    """
+    found = np.asarray(values)
+    if found.dtype.kind in _NOT_REAL or found.dtype.names is not None:
+        raise ValueError(f"it holds {found.dtype}, not real numbers")
+    return np.array(found, dtype=np.float64)
 
 
 def read_npy(path: str | Path) -> NDArray[Any]:

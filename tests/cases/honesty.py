@@ -15,7 +15,9 @@ from tests.cases import (
     honesty_families,
     honesty_hostile,
     honesty_near,
+    honesty_odd,
     honesty_short_floats,
+    honesty_twists,
     multi_heads,
     networks,
     outside,
@@ -371,6 +373,8 @@ KINDS: dict[str, Maker] = {
     **honesty_short_floats.KINDS,
     **honesty_hostile.KINDS,
     **honesty_near.KINDS,
+    **honesty_twists.KINDS,
+    **honesty_odd.KINDS,
 }
 # half a second to three seconds each, where others take a tenth
 SLOW = (
@@ -378,6 +382,8 @@ SLOW = (
     | honesty_short_floats.SLOW
     | honesty_hostile.SLOW
     | honesty_near.SLOW
+    | honesty_twists.SLOW
+    | honesty_odd.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

@@ -14,7 +14,7 @@ import pytest
 # Says when the command has taken over interrupts, which is the first thing it does. Before that it is Python
 # itself that starts, and nobody can tell it what to do with an interrupt.
 START = """
-import signal, sys
+import _signal as signal, sys
 from unsoftmax.__main__ import main
 
 take = signal.signal

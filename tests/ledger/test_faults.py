@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def test_a_folder_that_cannot_be_written_is_told() -> None:
         LedgerRefused, match=r"the folder /proc/self cannot be written .*choose another place"
     ):
         SqliteJournal("/proc/self/run.ledger", BINDING)
+
+
+def test_a_ledger_that_another_program_has_open_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run.ledger"
+    write_some(path)
+    plain = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: plain(*a, **(k | {"timeout": 0.01})))
+    with closing(plain(path, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(LedgerFault, match="close the other program that has it open"):
+            SqliteJournal(path, BINDING)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])

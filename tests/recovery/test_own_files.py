@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,3 +50,30 @@ def test_what_is_no_npy_file_is_not_advised_to_be_loaded_as_a_pickle(tmp_path: P
         with pytest.raises(UsageError, match=why) as raised:
             unsoftmax.recover(unsoftmax.random_single_head(4, seed=0), sequences=tmp_path / name)
         assert "pickle" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.ones((9, 4), dtype=complex),
+        np.zeros((9, 4), dtype="M8[s]"),
+        np.zeros((9, 4), dtype="m8[s]"),
+        np.full((9, 4), "1"),
+        np.zeros((9, 4), dtype=[("a", float)]),
+        np.full((9, 4), np.nan),
+    ],
+    ids=lambda rows: str(rows.dtype),
+)
+@pytest.mark.parametrize("use", ["sequences", "embeddings", "readout"])
+def test_what_is_no_real_number_is_refused(tmp_path: Path, rows: np.ndarray[Any, Any], use: str) -> None:
+    np.save(tmp_path / "rows.npy", rows)
+    target: Any = unsoftmax.random_single_head(4, seed=0) if use == "sequences" else lambda X: X
+    options: dict[str, Any] = {"vocabulary": 9} if use == "embeddings" else {"width": 4}
+    options[use] = tmp_path / "rows.npy"
+    with pytest.raises(UsageError, match=r"numbers|NaN"):
+        unsoftmax.recover(target, **options)
+
+
+def test_rows_whose_norm_is_no_number_are_refused() -> None:
+    with pytest.raises(UsageError, match="beyond float64"):
+        unsoftmax.recover(unsoftmax.random_single_head(4, seed=0), sequences=np.full((9, 4), 1e308))

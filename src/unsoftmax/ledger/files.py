@@ -10,7 +10,16 @@ from typing import Any
 
 from unsoftmax.errors import LedgerFault, LedgerRefused
 
-__all__ = ["chain", "chain_seed", "connect", "create_tables", "read_binding", "reason_of", "verify"]
+__all__ = [
+    "chain",
+    "chain_seed",
+    "connect",
+    "create_tables",
+    "read_binding",
+    "reason_of",
+    "verify",
+    "way_out",
+]
 
 _APPLICATION = 0x756E736D  # marks the SQLite file as ours
 _VERSION = 1  # of the tables below
@@ -36,6 +45,12 @@ def reason_of(error: sqlite3.Error) -> str:
     ''
     """
     return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+
+
+def way_out(error: sqlite3.Error) -> str:
+    """What to do about a ledger that cannot be written, behind which comes what to do then."""
+    busy = reason_of(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
+    return "close the other program that has it open" if busy else "free some space"
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -14,7 +14,7 @@ import numpy as np
 
 from unsoftmax.closing import Closing
 from unsoftmax.errors import LedgerFault, LedgerRefused
-from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, reason_of, verify
+from unsoftmax.ledger.files import chain, connect, create_tables, read_binding, reason_of, verify, way_out
 from unsoftmax.ledger.journal import Entry
 from unsoftmax.ledger.lock import LedgerLock
 from unsoftmax.ledger.presence import Presence
@@ -78,8 +78,8 @@ class SqliteJournal(Closing):
                     f"the ledger {self.path} cannot be written ({error}); make it writable, or use another"
                 ) from error
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}); nothing was asked. Free some space, or "
-                "choose another place"
+                f"the ledger {self.path} cannot be written ({error}); nothing was asked: {way_out(error)}, "
+                "or choose another place"
             ) from error
 
     def _refuse_other(self, written: dict[str, str], asked: dict[str, str]) -> None:
@@ -121,8 +121,8 @@ class SqliteJournal(Closing):
             self._db.execute("PRAGMA synchronous=FULL")
         except sqlite3.Error as error:
             raise LedgerFault(
-                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; free some "
-                "space and run again with the same ledger"
+                f"the ledger {self.path} cannot be written ({error}), so nothing more was asked; "
+                f"{way_out(error)} and run again with the same ledger"
             ) from error
 
     def record(self, position: int, entry: Entry) -> None:
@@ -140,7 +140,7 @@ class SqliteJournal(Closing):
             except sqlite3.Error as error:
                 raise LedgerFault(
                     f"the answers to a batch of {n} queries could not be kept in {self.path} ({error}); they "
-                    "will be asked again. Free some space and run again with the same ledger"
+                    f"will be asked again: {way_out(error)} and run again with the same ledger"
                 ) from error
         self._presence.check()
         self._head = digest

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array, read_npy
+from unsoftmax.arrays import Array, read_npy, real_numbers
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.files.tensor_files import read_tensors
 from unsoftmax.models.files.whole_files import read_json_object
@@ -55,7 +55,7 @@ def read_embeddings(embeddings: object) -> Array:
     if isinstance(embeddings, Mapping):
         embeddings = _rows_of_state(embeddings)
     try:
-        table = np.array(embeddings, dtype=np.float64)
+        table = real_numbers(embeddings)
     except (TypeError, ValueError) as error:
         raise UsageError(f"embeddings must be numbers of shape (V, d): {error}") from error
     if table.ndim != 2 or table.size == 0:

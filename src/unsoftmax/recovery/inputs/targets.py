@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from unsoftmax.arrays import Array, read_npy
+from unsoftmax.arrays import Array, read_npy, real_numbers
 from unsoftmax.errors import UsageError
 from unsoftmax.importing import import_attribute
 from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
@@ -80,13 +80,15 @@ def _read(target: object, outputs: int | None, row: Row | None, readout: object)
 
 def _numbers(readout: object) -> Array:
     """A readout as it is, or from a .npy file."""
-    if not isinstance(readout, str | Path):
-        return np.asarray(readout, dtype=np.float64)
+    named = isinstance(readout, str | Path)
     try:
-        return np.asarray(read_npy(readout), dtype=np.float64)
-    except (OSError, ValueError) as error:
+        weights = real_numbers(read_npy(readout) if isinstance(readout, str | Path) else readout)
+    except (OSError, TypeError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"cannot read the readout {readout}: {reason}") from error
+        raise UsageError(f"cannot read the readout{f' {readout}' if named else ''}: {reason}") from error
+    if not np.isfinite(weights).all():
+        raise UsageError("the readout holds NaN or infinity")
+    return weights
 
 
 def _any_oracle(target: object, outputs: int | None, http: Mapping[str, Any] | None) -> Oracle:
