@@ -1,4 +1,4 @@
-"""The command as users run it: in a process of its own."""
+"""The command as users run it: in a process of its own, or in this one, where that shows the same."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import unsoftmax
+from unsoftmax.cli.app import app
 
 BOX = """
 import numpy as np
@@ -33,8 +35,21 @@ def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess
     )
 
 
+def run_here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        if cwd is not None:
+            patch.chdir(cwd)
+        done = CliRunner().invoke(app, list(arguments))
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
 def run_json(*arguments: str, cwd: Path | None = None) -> tuple[int, dict[str, Any]]:
     done = run(*arguments, "--json", cwd=cwd)
+    return done.returncode, json.loads(done.stdout)
+
+
+def run_json_here(*arguments: str) -> tuple[int, dict[str, Any]]:
+    done = run_here(*arguments, "--json")
     return done.returncode, json.loads(done.stdout)
 
 
@@ -97,7 +112,7 @@ def test_a_callable_of_the_working_directory(tmp_path: Path) -> None:
 def test_wrong_usage_ends_with_two_and_a_sentence(
     arguments: tuple[str, ...], status: int, words: str
 ) -> None:
-    done = run(*arguments)
+    done = run_here(*arguments)
     assert done.returncode == status
     assert words in done.stderr
     assert "Traceback" not in done.stderr
@@ -112,36 +127,36 @@ def test_errors_are_json_too() -> None:
 
 
 def test_budget_spent_is_an_outcome() -> None:
-    status, facts = run_json("recover", "demo:single-head?d=8", "--budget", "50")
+    status, facts = run_json_here("recover", "demo:single-head?d=8", "--budget", "50")
     assert (status, facts["status"]) == (1, "BUDGET_SPENT")
     assert facts["queries"]["total"] <= 50
 
 
 def test_plan_asks_nothing_and_bounds_the_bill() -> None:
-    status, facts = run_json("plan", "demo:single-head?d=64&r=8", "--budget", "2000")
+    status, facts = run_json_here("plan", "demo:single-head?d=64&r=8", "--budget", "2000")
     assert status == 0
     assert facts["paper"] == 64 + 64 * 64
     assert facts["rank_within_budget"] == 8
     costs = {row["rank"]: row["queries"] for row in facts["by_rank"]}
-    _, recovered = run_json("recover", "demo:single-head?d=64&r=8")
+    _, recovered = run_json_here("recover", "demo:single-head?d=64&r=8")
     learning = recovered["queries"]["total"] - recovered["queries"]["by_phase"]["verification"]
     assert abs(costs[8] - learning) <= 0.05 * learning
     assert learning <= next(row["at_most"] for row in facts["by_size"] if row["ranks"] == [8])
-    text = run("plan", "demo:single-head?d=64").stdout
+    text = run_here("plan", "demo:single-head?d=64").stdout
     assert "4,160" in text
 
 
 def test_plan_takes_the_size_that_is_known() -> None:
     told = ("--family", "multi-head", "--heads", "4", "--rank", "3")
-    _, facts = run_json("plan", "demo:multi-head?d=16&heads=4&r=3", *told)
+    _, facts = run_json_here("plan", "demo:multi-head?d=16&heads=4&r=3", *told)
     (row,) = facts["by_size"]
     assert row["ranks"] == [3, 3, 3, 3]
-    _, recovered = run_json("recover", "demo:multi-head?d=16&heads=4&r=3")
+    _, recovered = run_json_here("recover", "demo:multi-head?d=16&heads=4&r=3")
     assert abs(row["total"] - recovered["queries"]["total"]) <= 0.2 * recovered["queries"]["total"]
 
 
 def test_demo_tells_its_story(tmp_path: Path) -> None:
-    done = run("demo", "--width", "10", "--rank", "2", "--out", "story", cwd=tmp_path)
+    done = run_here("demo", "--width", "10", "--rank", "2", "--out", "story", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "EXACT" in done.stdout
     assert "Theorem 4.1: 110" in done.stdout
@@ -151,7 +166,7 @@ def test_demo_tells_its_story(tmp_path: Path) -> None:
 
 
 def test_demo_of_several_heads(tmp_path: Path) -> None:
-    done = run("demo", "multi-head", "--width", "12", "--heads", "3", "--out", "story", cwd=tmp_path)
+    done = run_here("demo", "multi-head", "--width", "12", "--heads", "3", "--out", "story", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "3 heads of width 12" in done.stdout
     assert (tmp_path / "story" / "staircase.png").read_bytes().startswith(b"\x89PNG")

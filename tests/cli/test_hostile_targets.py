@@ -300,8 +300,8 @@ def test_deep_and_huge_sweeps_are_wrong_usage(tmp_path: Path, text: str, words: 
 
 @pytest.mark.parametrize("place", ["/dev/zero", "."])
 def test_a_sweep_that_is_no_file_is_wrong_usage(place: str, tmp_path: Path) -> None:
-    done = run("sweep", place, "--out", str(tmp_path))
-    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    done = run_here(tmp_path, "sweep", place, "--out", str(tmp_path))
+    assert (done.exit_code, "Traceback" in done.stderr) == (2, False)
     assert "is no file" in done.stderr
 
 
@@ -323,8 +323,8 @@ def test_odd_indices_of_heads_are_a_bad_file(tmp_path: Path, index: str) -> None
     save_file(tensors, str(tmp_path / "m.safetensors"), metadata)
     with pytest.raises(unsoftmax.ModelFileError):
         unsoftmax.load(tmp_path / "m.safetensors")
-    done = run("recover", str(tmp_path / "m.safetensors"))
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    done = run_here(tmp_path, "recover", str(tmp_path / "m.safetensors"))
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
 
 
 def test_a_target_that_hangs_is_ended_by_the_timeout(tmp_path: Path) -> None:
