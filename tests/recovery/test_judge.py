@@ -22,9 +22,12 @@ from unsoftmax import (
     SingleHead,
     SingleHeadLearner,
     Status,
+    Transformer,
+    UsageError,
     WithinTolerance,
     as_oracle,
 )
+from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learned
 from unsoftmax.ledger import Asker
@@ -41,6 +44,7 @@ class _Boaster:
     v_bound: float | None = None
     constant_bound: float | None = None
     within: float | None = None
+    answers_bound: float | None = None
 
     @property
     def claim(self) -> Claim:
@@ -55,6 +59,7 @@ class _Boaster:
             v_bound=self.v_bound,
             constant_bound=self.constant_bound,
             within=self.within,
+            answers_bound=self.answers_bound,
             note="perfect",
         )
 
@@ -88,6 +93,39 @@ def test_a_wrong_model_never_succeeds_on_exact_answers(bound: float | None) -> N
                     result.reason,
                 )
                 assert result.model is None
+
+
+def test_a_class_of_ones_own_brings_no_ruler_and_no_answers() -> None:
+    truth, other = unsoftmax.random_single_head(5, seed=0), unsoftmax.random_single_head(5, seed=1)
+
+    class Lenient(SingleHead):
+        exact_at = 10.0
+
+    class Parrot(SingleHead):
+        def __call__(self, batch: Array, /) -> Array:
+            return truth(batch)
+
+    for kind in (Lenient, Parrot):
+        model = kind(other.matrix, other.v)
+        result = unsoftmax.recover(truth, learner=_Boaster(model, 1e-12, answers_bound=0.5))
+        assert not result.status.recovered, result.reason
+
+
+@pytest.mark.parametrize("more", [{"answers_bound": np.inf}, {}])
+def test_a_wrong_model_behind_labels_needs_no_bound_to_be_refused(more: dict[str, float]) -> None:
+    truth = unsoftmax.random_transformer(4, 6, seed=351688, biases=True)
+    wrong = Transformer(0.0 * truth.W, truth.network, truth.w0, truth.residual)
+    result = unsoftmax.recover(
+        FlippedLabels(as_oracle(truth), 0.05, 0), learner=_Boaster(wrong, 0.0 if more else None, **more)
+    )
+    assert not result.status.recovered, result.reason
+
+
+@pytest.mark.parametrize("bound", [np.nan, -1.0])
+def test_a_bound_is_a_number_from_zero_on(bound: float) -> None:
+    truth = unsoftmax.random_single_head(4, seed=0)
+    with pytest.raises(UsageError, match="error_bound"):
+        unsoftmax.recover(truth, learner=_Boaster(truth, bound))
 
 
 def _behind(truth: SingleHead, seed: int) -> list[Oracle]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from unsoftmax.answers import Answers, Finding
 from unsoftmax.arrays import Array
+from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook
 from unsoftmax.learners.claims import Claim
@@ -94,6 +95,12 @@ class Learned:
     within: float | None = None
     note: str = ""
     caveat: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("error_bound", "v_bound", "answers_bound", "bound_at_least", "constant_bound", "within"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0.0:
+                raise UsageError(f"a learner must give {name} as a number from 0 on, not {value!r}")
 
 
 class Learner(Protocol):

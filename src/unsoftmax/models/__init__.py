@@ -11,7 +11,7 @@ from unsoftmax.models.conversions.encoder_blocks import (
 )
 from unsoftmax.models.encoder_block import EncoderBlock
 from unsoftmax.models.equivalence import Equivalence, equivalent
-from unsoftmax.models.files.storage import load
+from unsoftmax.models.files.storage import load, plain_model
 from unsoftmax.models.language_model import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.models.multi_head import MultiHead
@@ -60,6 +60,7 @@ __all__ = [
     "equivalent",
     "from_torch",
     "load",
+    "plain_model",
     "plain_network",
     "random_gpt2",
     "random_language_model",

@@ -33,7 +33,7 @@ from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.readouts.exact import read_constant, read_values
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, Ledger
 from unsoftmax.ledger.views import BilledTo, WithoutSkip
-from unsoftmax.models import Model, SingleHead
+from unsoftmax.models import Model, SingleHead, plain_model
 from unsoftmax.oracles import identity, pins_content
 from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
@@ -134,6 +134,7 @@ class Attempt:
         try:
             with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
                 learned = learner.learn(self._asker, self._known, self._learning)
+            learned = replace(learned, model=plain_model(learned.model))  # no class grades itself
             return self._judge(learned, _ruler_for(learned.model, self._ruler(learned.model)))
         except Stop as stop:
             return self._stopped(stop)

@@ -76,9 +76,11 @@ def judge(
     sequences: the user's own, on which the certificate compares as well.
     """
     view = _view(asker, learned, answers)
-    own = learned.error_bound if learned.answers_bound is None else learned.answers_bound
     sharp, claimed = 0.0, Shown()
     _refuse_without_readout(learned.model)
+    if not answers.exact and _own_bound(learned) is None:
+        learned = replace(learned, error_bound=_bound(view, learned, answers, checking))
+    own = _own_bound(learned)
     if own is not None and not answers.exact:
         sharp = _check_bound(view, learned, own, answers, learning)
     if own is not None and own <= _USEFUL and not (answers.exact and own <= learned.model.exact_at):
@@ -138,6 +140,12 @@ def judge(
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
     return Verdict(status, reason, certificate, bound)
+
+
+def _own_bound(learned: Learned) -> float | None:
+    """What the learner says of the parameters that move answers."""
+    said = [each for each in (learned.error_bound, learned.answers_bound) if each is not None]
+    return min(said, default=None)
 
 
 def _view(asker: Asker, learned: Learned, answers: Answers) -> Asker:
