@@ -43,7 +43,7 @@ def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
             return f"distance {distance:.2g} above the bound {bound:.2g}"
     if not case.steady:
         nothing = truth is None and result.status is Status.EXACT
-        return f"{result.status} for a box that is no function" if nothing else ""
+        return f"{result.status} for a box that is not a function" if nothing else ""
     assert result.certificate is not None
     if share > result.certificate.fraction:
         return (

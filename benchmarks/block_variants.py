@@ -1,4 +1,4 @@
-"""Blocks that are no plain encoder layer: without norms, without residual connections, without a network,
+"""Blocks that are not plain encoder layer: without norms, without residual connections, without a network,
 behind a classifier, asked by their first row.
 
 python -m benchmarks.block_variants [--seeds 3] [--first 300] [--only name] [--width 8]

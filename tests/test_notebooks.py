@@ -15,7 +15,7 @@ NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 
 
 def load_script(name: str) -> ModuleType:
-    """A file of docs/_site, which is no package."""
+    """A file of docs/_site, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "_site" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None

@@ -135,7 +135,7 @@ def read_npy(path: str | Path) -> NDArray[Any]:
     whatever shape its header tells."""
     path = Path(path)
     if path.exists() and not path.is_file():  # a pipe would wait for ever
-        raise ValueError("it is no regular file")
+        raise ValueError("it is not a regular file")
     with path.open("rb") as file:
         if not file.read(8).startswith(
             _BEGINNINGS

@@ -32,7 +32,7 @@ class ModelFileError(UsageError):
 
 
 class OracleFault(UnsoftmaxError):
-    """The oracle did not answer, or answered with something that is no answer (NaN, wrong length, wrong
+    """The oracle did not answer, or answered with something that is not an answer (NaN, wrong length, wrong
     type)."""
 
 

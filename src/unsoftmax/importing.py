@@ -18,7 +18,7 @@ __all__ = ["import_attribute"]
 def import_attribute(name: str, what: str = "target") -> Any:
     """The object that 'package.module:name' names; the working directory is searched too.
 
-    A name that is not there, or a file that is no Python, is a `UsageError`. Code that fails while it is
+    A name that is not there, or a file that is not Python, is a `UsageError`. Code that fails while it is
     imported is an `OracleFault`, also when it tries to end the program.
 
     >>> import_attribute("math:sqrt")(9.0)
@@ -40,13 +40,13 @@ def import_attribute(name: str, what: str = "target") -> Any:
 
 def _import(module: str, what: str) -> Any:
     if not all(part.isprintable() and part for part in module.split(".")):
-        raise UsageError(f"{module!r} is no name of a module; write package.module:name")
+        raise UsageError(f"{module!r} is not a name of a module; write package.module:name")
     try:
         with foreign_code():
             return importlib.import_module(module)
     except SyntaxError as error:
         place = f"{error.filename or module}, line {error.lineno}"
-        raise UsageError(f"the {what} {module!r} is no valid Python: {error.msg} ({place})") from error
+        raise UsageError(f"the {what} {module!r} is not valid Python: {error.msg} ({place})") from error
     except ImportError as error:
         raise UsageError(
             f"cannot import {module!r}: {error}; is it installed, or are you in the right directory?"

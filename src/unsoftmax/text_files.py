@@ -27,7 +27,7 @@ def read_small_text(path: str | Path, what: str) -> str:
     source = Path(path)
     try:
         if source.exists() and not source.is_file():
-            raise UsageError(f"the {what} {source} is no file")
+            raise UsageError(f"the {what} {source} is not a file")
         if source.stat().st_size > _LARGEST:
             raise UsageError(
                 f"the {what} {source} has {source.stat().st_size:,} bytes; at most {_LARGEST:,} are read"
@@ -51,4 +51,4 @@ def parse_toml(text: str, what: str) -> dict[str, Any]:
     except RecursionError:
         raise UsageError(f"the {what} is nested too deeply") from None
     except (tomllib.TOMLDecodeError, ValueError) as error:
-        raise UsageError(f"the {what} is no valid TOML: {error}") from error
+        raise UsageError(f"the {what} is not valid TOML: {error}") from error

@@ -84,7 +84,7 @@ def test_a_foreign_lock_is_told_and_left_alone(tmp_path: Path, content: bytes) -
     if not content:  # an empty file is how every lock begins
         SqliteJournal(tmp_path / "run.ledger", BINDING).close()
         return
-    with pytest.raises(LedgerRefused, match=r"run.ledger-lock is no lock file of a ledger; remove it"):
+    with pytest.raises(LedgerRefused, match=r"run.ledger-lock is not a lock file of a ledger; remove it"):
         SqliteJournal(tmp_path / "run.ledger", BINDING)
     assert lock.read_bytes() == content
     assert not (tmp_path / "run.ledger").exists()
@@ -92,16 +92,16 @@ def test_a_foreign_lock_is_told_and_left_alone(tmp_path: Path, content: bytes) -
 
 def test_odd_files_in_the_place_of_ledger_and_lock_are_told(tmp_path: Path) -> None:
     (tmp_path / "a.ledger-lock").mkdir()
-    with pytest.raises(LedgerRefused, match=r"a.ledger-lock is no lock file"):
+    with pytest.raises(LedgerRefused, match=r"a.ledger-lock is not a lock file"):
         SqliteJournal(tmp_path / "a.ledger", BINDING)
     os.mkfifo(tmp_path / "b.ledger")  # opening it would wait for ever
-    with pytest.raises(LedgerRefused, match=r"b.ledger is no regular file"):
+    with pytest.raises(LedgerRefused, match=r"b.ledger is not a regular file"):
         SqliteJournal(tmp_path / "b.ledger", BINDING)
     (tmp_path / "loop.ledger").symlink_to(tmp_path / "loop.ledger")
     with pytest.raises(LedgerRefused, match="cannot be written"):
         SqliteJournal(tmp_path / "loop.ledger", BINDING)
     os.mkfifo(tmp_path / "c.ledger-lock")
-    with pytest.raises(LedgerRefused, match=r"c.ledger-lock is no lock file"):
+    with pytest.raises(LedgerRefused, match=r"c.ledger-lock is not a lock file"):
         SqliteJournal(tmp_path / "c.ledger", BINDING)
 
 
@@ -133,7 +133,7 @@ def test_a_damaged_schema_is_told(tmp_path: Path, statement: str) -> None:
 
 
 def test_ledgers_of_the_first_version_are_read(tmp_path: Path) -> None:
-    """Spaces and line ends of the statements that made the tables are no part of the format."""
+    """Spaces and line ends of the statements that made the tables are not part of the format."""
     path = tmp_path / "run.ledger"
     write_some(path)
     with sqlite3.connect(path) as db:

@@ -191,7 +191,7 @@ def test_the_token_opens_the_door_and_is_seen_nowhere(
 def test_bad_header_files_are_refused_without_showing_them(tmp_path: Path, content: str) -> None:
     path = tmp_path / "headers.txt"
     path.write_text(f"X-Fine: 1\n{content}\n")
-    with pytest.raises(UsageError, match=r"line 2 of .* is no header") as refusal:
+    with pytest.raises(UsageError, match=r"line 2 of .* is not a header") as refusal:
         http_oracle("http://127.0.0.1:9/v2/models/a", HttpOptions(headers=str(path)))
     assert content not in str(refusal.value)
 

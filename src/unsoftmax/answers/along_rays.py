@@ -115,8 +115,8 @@ def far_deviation(asker: Asker, rng: np.random.Generator, rows: Array) -> float:
 
 
 class Segments:
-    """Answers along three short segments, where a function that is no line still is nearly one, and errors of
-    answers still jump about.
+    """Answers along three short segments, where a function that is not a line is still nearly one, and errors
+    of answers still jump about.
 
     largest: how far they lie off lines. rounded: whether that is rounding of numbers of their size. moves:
     whether they change all along the segments.

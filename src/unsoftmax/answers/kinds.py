@@ -172,7 +172,7 @@ class Computed(_Kind):
 
     @property
     def deviation(self) -> Deviation | None:
-        """Rounding of the answer itself is no deviation; that of the steps before it is `rounding`."""
+        """Rounding of the answer itself is not a deviation; that of the steps before it is `rounding`."""
         return lambda answers, values: np.maximum(
             np.abs(answers - values) - self.rounding * np.abs(values), 0.0
         )

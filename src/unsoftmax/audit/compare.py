@@ -64,7 +64,7 @@ class Comparison:
 
 
 def compare_models(first: Model, second: Model, *, rtol: float = 1e-12, seed: int = 0) -> Comparison:
-    """Compares two models up to the symmetries of their functions: order, merging and silence of heads,
+    """Compares two models up to the symmetries of their functions: order, merging and heads without effect,
     factors of W, families.
 
     >>> import unsoftmax
@@ -91,7 +91,7 @@ def _ask_again(
 ) -> tuple[tuple[list[float], list[float]], float, float]:
     """The separating input once more, alone and among others: the smaller gap counts."""
     alone = sequence[None]
-    others = (alone, alone) if sequence.ndim == 1 else (0.5 * alone, -alone)  # ids are no numbers
+    others = (alone, alone) if sequence.ndim == 1 else (0.5 * alone, -alone)  # ids are not numbers
     crowd = np.concatenate([others[0], alone, others[1]])
     gaps = [
         float(np.abs(first(alone)[0] - second(alone)[0]).max()),

@@ -119,7 +119,7 @@ def verdict(done: Audit) -> str:
             "is safe"
         ),
         Status.UNRESOLVED: (
-            f"Nothing was recovered at this precision{_likeness(done)}. That is no proof that nothing leaks"
+            f"Nothing was recovered at this precision{_likeness(done)}. That is not proof that nothing leaks"
         ),
         Status.BUDGET_SPENT: f"Not finished: {why}",
     }

@@ -77,7 +77,7 @@ def learning_curve(recorder: Recorder, model: Model, answers: Answers | None) ->
         )
     if isinstance(answers, Labels):
         return LearningCurve(
-            why_not="an answer of one bit is no linear measurement; each entry is bisected, one bit a query"
+            why_not="an answer of one bit is not a linear measurement; each entry is bisected, a bit a query"
         )
     if (
         not recorder.batches

@@ -57,7 +57,7 @@ class Policy:
             bill += f" at a price of {done.cost:,.2f}"
         if not counts:
             seen = f"{leaked} leaked, which this policy allows" if leaked else "nothing was recovered"
-            return Judgement(False, f"passed: {seen}, for {bill}; that is no proof of safety")
+            return Judgement(False, f"passed: {seen}, for {bill}; that is not proof of safety")
         if self.max_price is not None and done.cost is not None and done.cost > self.max_price:
             return Judgement(False, f"passed: {leaked} leaked, but only for {bill}, above {self.max_price:g}")
         return Judgement(True, f"failed: {leaked} leaked for {bill}")

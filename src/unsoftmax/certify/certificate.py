@@ -221,7 +221,7 @@ class _Ruler:
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             ratio = np.where(unexplained <= 0.0, 0.0, unexplained / scale)
         unseen = np.maximum(error - unexplained, 0.0) + self.allowed * scale
-        # what cannot be computed is no agreement
+        # what cannot be computed is not agreement
         return error, unexplained, np.where(np.isnan(ratio), np.inf, ratio), unseen
 
     def _by_bias(self, batch: Array) -> Array | float:

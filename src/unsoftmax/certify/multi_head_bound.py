@@ -70,7 +70,7 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
                 _scales_together(asker, model, matrices, np.array([head.v for head in heads]), biased, rng),
             ).tolist()
         worst = max([worst, *scales])
-        quietest = min(float(np.linalg.norm(head.v)) for head in model.heads)
+        smallest = min(float(np.linalg.norm(head.v)) for head in model.heads)
         rows = (_BASE if asker.input_bound is None else asker.input_bound) * _units(rng, model.width)[:, None]
         alone = (asker.ask(rows) - model(rows)) / np.linalg.norm(rows[:, 0], axis=1)
         values = rms(alone)
@@ -78,9 +78,9 @@ def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Genera
             values = max(values, rms((asker.ask(batch) - model(batch)) / length))
         zero = np.zeros((1, 1, model.width))
         constant = float(np.abs(asker.ask(zero) - model(zero)).max()) / max(
-            quietest, float(np.max(np.abs(model.c)))
+            smallest, float(np.max(np.abs(model.c)))
         )
-    return float(_FACTOR * max(worst, values * np.sqrt(model.width) / quietest) + constant) + _FLOOR
+    return float(_FACTOR * max(worst, values * np.sqrt(model.width) / smallest) + constant) + _FLOOR
 
 
 def multi_head_rounding_limit(model: MultiHead, *, in_answers: bool = False) -> float:

@@ -77,7 +77,7 @@ class Sample:
 
     @property
     def independent(self) -> int:
-        """How many sequences are no copies of others, in another order or a millionth away."""
+        """How many sequences are not copies of others, in another order or a millionth away."""
         return sum(shape not in _COPIES for shape in self.shapes_of)
 
 

@@ -238,7 +238,7 @@ def _refuse(left: Array, rows: Array, answers: Array, values: Array, error: floa
 
 def _refuse_arithmetic(short: FloatFormat, answers: Array, values: Array) -> None:
     """Answers on the wrong side, and all of them off by a few last digits only: the target computes in the
-    short format, or orders its sums by the size of a call. That is no other function."""
+    short format, or orders its sums by the size of a call. That is not another function."""
     if len(answers) and (np.abs(answers - values) <= _LAST_DIGITS * 2.0 * short.unit * np.abs(values)).all():
         raise Unresolved(
             f"answers are off by a few of the last digits of {short}: the target computes in {short}, and "

@@ -79,8 +79,8 @@ def token_sequences(
 ) -> Iterator[tuple[str, Ids]]:
     """Kinds of sequences with their names: uniform tokens, tokens as frequent as words, repeats, orders.
 
-    Every sequence has frequent tokens of its own: were they the same in all, then all would be one draw of
-    which tokens are frequent, and say little of the others.
+    Every sequence has frequent tokens of its own. With the same ones in all, the sequences would be one draw
+    of which tokens are frequent, and say little of the others.
     """
     frequency = 1.0 / (1.0 + np.arange(vocabulary))
     frequency /= frequency.sum()

@@ -106,7 +106,7 @@ def take_look(look: FirstLookAsker, told: Answers | None = None, evidence: str =
             Subject.FAMILY,
             lambda: (
                 Seen.NONE,
-                "what changes with time, or with being asked, is no function of the sequence",
+                "what changes with time, or with being asked, is not a function of the sequence",
             ),
         )
         return FirstLook(look.answers, Family.SINGLE_HEAD, tuple(look.findings), repeats=False)

@@ -76,7 +76,7 @@ def refuse_other_sequences(asker: Asker, rounding: float, rng: np.random.Generat
 
 
 def refuse_other_networks(asker: Asker, rounding: float, rng: np.random.Generator) -> None:
-    """Raises a stop where the target is no ReLU network on top of one head: single rows bend wherever one
+    """Raises a stop where the target is not a ReLU network on top of one head: single rows bend wherever one
     looks (30 queries, 60 where answers round), or rows do not share by one softmax (seven queries for every
     size that is tried around a random row, about 40 in all).
     """
@@ -114,7 +114,7 @@ def refuse_other_networks(asker: Asker, rounding: float, rng: np.random.Generato
             shown = ", ".join(f"{weight:.4g}" for weight in weights)
             raise OutsideClass(
                 PIECE_TEST,
-                f"a row, its negative and its double weigh {shown}, which is no single softmax (errors "
+                f"a row, its negative and its double weigh {shown}, which is not a single softmax (errors "
                 f"explain {allowed:.1g})",
             )
         if found == wanted + against:

@@ -82,7 +82,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             raise LedgerRefused(
                 f"the ledger {path} cannot be written ({error}); choose another place"
             ) from error
-        raise LedgerRefused(f"{path} is no readable ledger: {error}; use another file") from error
+        raise LedgerRefused(f"{path} is not a readable ledger: {error}; use another file") from error
     return db
 
 
@@ -98,7 +98,7 @@ def create_tables(db: sqlite3.Connection, binding: dict[str, str]) -> None:
 
 
 def read_binding(db: sqlite3.Connection, path: Path) -> dict[str, str] | None:
-    """What the ledger is bound to; None for a new file; refused when it is no ledger, or one of another
+    """What the ledger is bound to; None for a new file; refused when it is not a ledger, or one of another
     version."""
     try:
         application = db.execute("PRAGMA application_id").fetchone()[0]

@@ -25,10 +25,12 @@ class LedgerLock:
         if ledger.is_dir():
             raise LedgerRefused(f"the ledger {ledger} is a folder; name a file")
         if ledger.exists() and not ledger.is_file():
-            raise LedgerRefused(f"the ledger {ledger} is no regular file; name another one")
+            raise LedgerRefused(f"the ledger {ledger} is not a regular file; name another one")
         self.path = ledger.with_name(ledger.name + "-lock")
         if self.path.exists() and not self.path.is_file():
-            raise LedgerRefused(f"{self.path} is no lock file of a ledger; remove it, or use another ledger")
+            raise LedgerRefused(
+                f"{self.path} is not a lock file of a ledger; remove it, or use another ledger"
+            )
         try:
             self._db = sqlite3.connect(self.path, timeout=0.0, isolation_level=None, check_same_thread=False)
             try:
@@ -43,7 +45,7 @@ class LedgerLock:
         if "locked" in reason:
             return f"the ledger {ledger} is in use by another run; wait for it, or use another ledger"
         if "not a database" in reason or "malformed" in reason:
-            return f"{self.path} is no lock file of a ledger; remove it, or use another ledger"
+            return f"{self.path} is not a lock file of a ledger; remove it, or use another ledger"
         return f"the folder {ledger.parent} cannot be written ({reason}); choose another place for the ledger"
 
     def release(self) -> None:

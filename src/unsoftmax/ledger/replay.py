@@ -10,7 +10,7 @@ __all__ = ["Replay"]
 
 _LABELS = 2  # answers with at most two values are labels
 _FEW_LABELS = 16  # another function agrees with 16 labels by chance once in 65,536 times
-_ROWS = 3  # a sequence of so many rows that are no multiples of each other shows every part of a head
+_ROWS = 3  # a sequence of so many rows that are not multiples of each other shows every part of a head
 _PARALLEL = 0.999  # cosine from which two rows count as multiples; random ones stay below from width 2 on
 
 

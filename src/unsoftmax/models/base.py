@@ -161,7 +161,7 @@ class WithConstant(Model):
 
 
 def check_finite(**parts: Array | None) -> None:
-    """Refuses parameters that are no numbers, by name."""
+    """Refuses parameters that are not numbers, by name."""
     for name, part in parts.items():
         if part is not None and not np.isfinite(part).all():
             raise UsageError(f"{name} holds NaN or infinity")

@@ -13,7 +13,7 @@ __all__ = ["heads_of"]
 
 
 def heads_of(model: Model | None) -> list[tuple[str, Array, Array | None]]:
-    """Name, W and v of every head; none for families whose heads are no matrices of this kind."""
+    """Name, W and v of every head; none for families whose heads are not matrices of this kind."""
     if isinstance(model, EncoderBlock):
         return heads_of(model.attention)
     if isinstance(model, MultiHead):

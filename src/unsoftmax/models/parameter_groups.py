@@ -38,7 +38,7 @@ _ROLES = {
     "b": Role.BIAS,
     "c": Role.CONSTANT,
 }
-_SETTINGS = ("clip", "eps", "residual")  # arrays that are no parameters
+_SETTINGS = ("clip", "eps", "residual")  # arrays that are not parameters
 _BESIDE = {"bias": "gain", "b": "A"}  # what stands beside a bias
 _MAY_VANISH = (Role.QUERY_BIAS, Role.CONSTANT)
 

@@ -247,7 +247,7 @@ class SingleHead(WithConstant):
         """Largest of the relative differences of W, v, w0 (against W) and c (against v); absolute where self
         is zero.
 
-        Where answers stop (clip) is no parameter of the head and does not count.
+        Where answers stop (clip) is not a parameter of the head and does not count.
 
         >>> head = SingleHead(np.eye(2), np.ones(2))
         >>> head.distance(SingleHead(2 * np.eye(2), np.ones(2)))

@@ -138,7 +138,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         answers = np.asarray(raw)
     except Exception as error:
         raise OracleFault(
-            f"the target answered with {type(raw).__name__}, which is no array: {error}"
+            f"the target answered with {type(raw).__name__}, which is not an array: {error}"
         ) from error
     if answers.dtype.kind not in "fiub":
         raise OracleFault(

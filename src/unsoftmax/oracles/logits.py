@@ -83,7 +83,7 @@ class Logits:
         for worst in (float(answers.min(initial=0.0)), float(answers.max(initial=0.0))):
             if not 0.0 <= worst <= 1.0:
                 raise OracleFault(
-                    f"the target answered {worst:.6g}, which is no probability; leave out probabilities"
+                    f"the target answered {worst:.6g}, which is not a probability; leave out probabilities"
                 )
         seen = decimals_of(answers)
         self._decimals = None if seen is None or self._decimals is None else max(seen, self._decimals)

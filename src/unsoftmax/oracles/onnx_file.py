@@ -63,7 +63,7 @@ class OnnxOracle:
             )
         except Exception as error:
             raise ModelFileError(
-                f"{source} is no model that onnxruntime runs: {_first_line(error)}"
+                f"{source} is not a model that onnxruntime runs: {_first_line(error)}"
             ) from error
         self._input, self._type, width, one_at_a_time = self._read_input(source)
         self._output, outputs = self._read_output(source, output)
@@ -158,7 +158,7 @@ def _fingerprint(source: Path, onnx: Any) -> str:
     try:
         graph = onnx.load(str(source), load_external_data=False).graph
     except Exception as error:
-        raise ModelFileError(f"{source} is no readable ONNX file: {_first_line(error)}") from error
+        raise ModelFileError(f"{source} is not a readable ONNX file: {_first_line(error)}") from error
     digest = blake2b(digest_size=16)
     beside = sorted(
         {

@@ -21,7 +21,7 @@ class TokenFrame:
     """prefix, suffix: ids before and after every sequence, such as CLS and SEP. padding: the id that fills a
     sequence up to `length` at its end; the target has to ignore it. longest: the most tokens in all.
 
-    The padding id is no token that can be asked: free ids number the others, 0 to V - 2.
+    The padding id is not a token that can be asked: free ids number the others, 0 to V - 2.
 
     >>> TokenFrame((1,), (2,)).around(np.array([[7, 8]]))
     array([[1, 7, 8, 2]])

@@ -89,7 +89,7 @@ _LANGUAGE = (
     "one of a few units. Rounding and noise limit how precise a leak is; they do not prevent it."
 )
 _CLOSED_ENDPOINT = (
-    "The endpoint reveals too little for the attacks of this tool; that is no proof of safety. Ask a copy "
+    "The endpoint reveals too little for the attacks of this tool; that is not proof of safety. Ask a copy "
     "with other settings (all log-probabilities, a logit bias, prompts of vectors) to see what those would "
     "leak."
 )

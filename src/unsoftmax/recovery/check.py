@@ -51,9 +51,9 @@ class Check:
 
     recoverable: whether `recover` has a learner for what was seen; only `recover` proves that it succeeds.
     looks_like: the target in words. obstacle: what stands in the way, empty where nothing does. advice: what
-    to do next. command: the next command line; empty for a target that is no text. expected: usual queries of
-    the recovery, where they can be told. ending: how `recover` would end, where nothing can be recovered and
-    the target answers.
+    to do next. command: the next command line; empty for a target that is not given as text. expected:
+    usual queries of the recovery, where they can be told. ending: how `recover` would end, where nothing can
+    be recovered and the target answers.
     """
 
     recoverable: bool

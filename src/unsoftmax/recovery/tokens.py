@@ -108,7 +108,7 @@ def recover_tokens(
         reason = f"{note}; {reason}" if note else reason
         if padding is not None and isinstance(model, TokenHeads):
             model = with_padding(model, padding)
-            reason = f"the padding id {padding} is no token of the model; {reason}"
+            reason = f"the padding id {padding} is not a token of the model; {reason}"
     except Stop as stop:
         status, reason = stop.status, stop.reason
     return Result(

@@ -183,9 +183,9 @@ class _Handler(GuardedHandler):
         try:
             request = read_json(body)
         except ValueError as error:
-            raise Refused(400, "the request is no JSON") from error
+            raise Refused(400, "the request is not JSON") from error
         if not isinstance(request, dict):
-            raise Refused(400, "the request is no JSON object")
+            raise Refused(400, "the request is not a JSON object")
         prompts = request.get("prompt_embeds", request.get("prompt", []))
         count = len(prompts) if isinstance(prompts, list) else 1
         wait = owner.rate.wait_for(count)

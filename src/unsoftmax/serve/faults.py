@@ -29,7 +29,7 @@ class Faults:
     """Shares of requests that go wrong, from 0 to 1.
 
     unavailable: 503. drop: the connection ends without an answer. slow: the answer comes after
-    `slow_seconds`. error: 500. null, nan, shape: status 200 with something that is no answer. die_after:
+    `slow_seconds`. error: 500. null, nan, shape: status 200 with something that is not an answer. die_after:
     after so many answered requests the server is gone for good. seed: which requests.
 
     >>> Faults(unavailable=0.5).drop

@@ -85,7 +85,7 @@ class GuardedHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers:
-            self._unread = self.close_connection = True  # what follows the head is no request
+            self._unread = self.close_connection = True  # what follows the head is not a request
         try:
             self.get()
         except Refused as refused:
@@ -147,7 +147,7 @@ class GuardedHandler(BaseHTTPRequestHandler):
             raise Refused(411, "a request needs a Content-Length")
         n_bytes = whole_number(lengths[0])
         if n_bytes is None or len(set(lengths)) > 1:
-            raise Refused(400, "the Content-Length is no number of bytes")
+            raise Refused(400, "the Content-Length is not a number of bytes")
         json_bytes = n_bytes
         if LENGTH_HEADER in self.headers:
             announced = whole_number(self.headers[LENGTH_HEADER])

@@ -73,7 +73,7 @@ def read_request(body: bytes, json_bytes: int, datatype: str, domain: Domain) ->
         parameters = [part.get("parameters") or {} for part in asked]
         as_bytes = any(p.get("binary_data") or p.get("binary_data_output") for p in parameters)
     except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise BadRequest(f"the request is no inference request: {str(error)[:200]}") from error
+        raise BadRequest(f"the request is not an inference request: {str(error)[:200]}") from error
     wanted = [-1, -1] if isinstance(domain, TokenIds) else [-1, -1, domain.width]
     if batch.ndim != len(wanted) or batch.size == 0 or batch.shape[2:] != tuple(wanted[2:]):
         raise BadRequest(f"the input has shape {list(batch.shape)}; it must be {wanted}")
@@ -120,7 +120,7 @@ def _batch(tensor: dict[str, Any], tail: bytes, datatype: str) -> Array:
 def write_answer(
     name: str, answers: Array, datatype: str, as_bytes: bool, fault: Fault | None = None
 ) -> tuple[bytes, dict[str, str]]:
-    """Body and headers of the reply; `fault` replaces the numbers by something that is no answer."""
+    """Body and headers of the reply; `fault` replaces the numbers by something that is not an answer."""
     array = answers.astype(_TYPES[datatype])
     tensor: dict[str, Any] = {"name": "answers", "datatype": datatype, "shape": list(array.shape)}
     reply = {"model_name": name, "model_version": "1", "outputs": [tensor]}

@@ -31,8 +31,8 @@ class BoundedRangeFinder:
     least. With the row space known (from the measurements inside the span), the direction with the largest
     such error is known too, and one more column there repairs it. `repairs`: how many of those at most.
 
-    noise: the part of an error bar that an error typically fills; below it, a residual is no new direction.
-    floor: a matrix of this norm is no direction worth finding; what is left out for it goes into the bound.
+    noise: the part of an error bar that an error typically fills; below it, a residual is not a direction.
+    floor: a matrix of this norm is not worth finding; what is left out for it goes into the bound.
     within: orthonormal columns B (d×n); what is found is the matrix W·B·Bᵀ. None: a random basis of the whole
     space.
     """

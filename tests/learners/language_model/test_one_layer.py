@@ -118,7 +118,7 @@ def test_answers_in_float32_give_the_whole_layer_within_a_bound() -> None:
 
 
 def test_one_wide_head_in_float32() -> None:
-    """Weak directions of what it writes are no noise, and planes that hardly turn are told apart."""
+    """Weak directions of what it writes are not noise, and planes that hardly turn are told apart."""
     model = random_language_model(12, 8, heads=1, seed=42)
     found = learn_language_model(asked(model, _float32(model)), np.random.default_rng(1))
     assert found.status is Status.WITHIN_BOUND, found.reason

@@ -203,6 +203,6 @@ def advice_for(ended: Sequence[tuple[EndpointDefence, int, float | None]]) -> st
         told.append(
             "There is no attack here on "
             + ", ".join(f"'{defence.label}'" for defence in closed)
-            + ", which is no evidence of safety."
+            + ", which is not evidence of safety."
         )
     return " ".join(told)

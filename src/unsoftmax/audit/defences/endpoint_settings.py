@@ -19,7 +19,7 @@ from unsoftmax.recovery.result import Result
 
 __all__ = ["EndpointSetting", "settings_of"]
 
-_NOTHING = "nothing by this tool, which is no proof of safety"
+_NOTHING = "nothing by this tool, which is not proof of safety"
 # what blurs answers, and the deviation of a log-probability that it makes
 _BLURS = (("rounded to 2 decimals", 0.01 / 12**0.5), ("with random noise of 0.01", 0.01))
 _FEW = 5  # log-probabilities an answer of many public servers
@@ -36,7 +36,7 @@ class EndpointSetting:
 
 
 def settings_of(result: Result) -> list[dict[str, Any]]:
-    """Rows for a report; none for targets that are no language models, or whose sizes are not known."""
+    """Rows for a report; none for targets that are not language models, or whose sizes are not known."""
     part = result.parts.get("unembedding")
     if result.family != Family.LANGUAGE_MODEL.value or part is None:
         return []

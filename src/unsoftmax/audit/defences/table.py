@@ -21,7 +21,7 @@ class DefenceRow:
 
     parameter_error: relative, against the defended model (direction of v only, for labels); functional_error:
     on honest sequences, relative. Both are None where nothing was recovered. attacked: False where this
-    library has no attack for such answers of such a model; then nothing recovered is no evidence of safety.
+    library has no attack for such answers of such a model; then nothing recovered is not evidence of safety.
     adapted: what the attack changed to get past a detector; its queries count all that it sent.
     """
 

@@ -62,7 +62,7 @@ DETECTORS: dict[str, Callable[[float], Detector]] = {
     DefenceKind.STRUCTURED_ROWS: StructuredRows,
 }
 _NAMED = (DefenceKind.PRECISION,)  # the value is the name of a float format
-_ALONE = (DefenceKind.LABELS,)  # no value: answers are no numbers any more
+_ALONE = (DefenceKind.LABELS,)  # no value: answers are not numbers any more
 
 
 def parts_of(text: str) -> list[tuple[str, str]]:
@@ -153,7 +153,7 @@ class Defence:
         return self.number(DefenceKind.SIMILAR_NEURONS)
 
     def number(self, wanted: DefenceKind) -> float | None:
-        """The number of this kind of defence; None where it is no part."""
+        """The number of this kind of defence; None where it is not a part."""
         return next((float(value) for kind, value in self.parts if kind == wanted), None)
 
     def around(self, oracle: Oracle, seed: int = 0) -> Oracle:

@@ -24,10 +24,10 @@ _RULES = {
         "Parameters of a part of the model were recovered from its answers and certified.",
         "error",
     ),
-    "not-recovered": ("NotRecovered", "Nothing was recovered. That is no proof that nothing leaks.", "none"),
+    "not-recovered": ("NotRecovered", "Nothing was recovered. That is not proof that nothing leaks.", "none"),
 }
 _KEPT = ("status", "family", "width", "heads", "parameters", "queries", "error_bound", "price")
-_NOT_RECOVERED = {  # kinds of SARIF for outcomes that are no finding
+_NOT_RECOVERED = {  # kinds of SARIF for outcomes that are not a finding
     Status.NOT_IDENTIFIABLE: "review",
     Status.OUTSIDE_CLASS: "notApplicable",
     Status.UNRESOLVED: "open",

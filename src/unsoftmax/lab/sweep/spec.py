@@ -90,7 +90,7 @@ def _values(axis: str, given: Any) -> list[Any]:
     if isinstance(given, dict):
         if axis != "seed" or set(given) - {"first", "count"} or not isinstance(given.get("count"), int):
             raise UsageError(
-                f"{axis} = {given!r} is no list of values; only seed takes {{first = 0, count = 20}}"
+                f"{axis} = {given!r} is not a list of values; only seed takes {{first = 0, count = 20}}"
             )
         first, count = _value(axis, given.get("first", 0)), given["count"]
         if not 1 <= count <= _MOST_CELLS:

@@ -58,7 +58,7 @@ class Store(Closing):
                 raise UsageError(
                     f"cannot open {path}: {error}; make room, or choose another --out"
                 ) from error
-            raise UsageError(f"{path} is no store of a sweep: {error}; choose another --out") from error
+            raise UsageError(f"{path} is not a store of a sweep: {error}; choose another --out") from error
         if codes and codes[0] != code_digest():
             self._db.close()
             raise UsageError(

@@ -80,7 +80,7 @@ def read_table(path: str | Path) -> list[dict[str, Any]]:
             reader = csv.DictReader(file)
             if reader.fieldnames is None or tuple(reader.fieldnames) != COLUMNS:
                 raise UsageError(
-                    f"{path} is no table of a sweep; its first line should begin with "
+                    f"{path} is not a table of a sweep; its first line should begin with "
                     f"{', '.join(COLUMNS[:3])}"
                 )
             return [{name: _typed(name, text) for name, text in row.items()} for row in reader]

@@ -113,7 +113,7 @@ def _read(found: _Line, baseline: Baseline, rng: np.random.Generator) -> Readout
     v_sum = baseline.v_sum.ravel()
     missing = float(np.linalg.norm((1 - 2 * on) @ jumps - v_sum) / np.linalg.norm(v_sum))
     if not np.isin(on, (0.0, 1.0)).all() or np.abs(coefficients - on).max() > 0.3:
-        raise _Unreadable("the first plateau is no sum of the steps")
+        raise _Unreadable("the first plateau is not a sum of the steps")
     if missing > 4.0 * min(0.4, 1e4 * baseline.noise):
         raise _Unreadable(f"the steps sum to the readout of a single row only up to {missing:.1g}")
     states = [on.astype(bool)]

@@ -32,7 +32,7 @@ from unsoftmax.solvers.least_squares.joint_refinement import Refined, Refinement
 
 __all__ = ["FittedVectors", "fit_vector_heads", "settled"]
 
-# queries that are no part of the fit, and that its price holds: fresh sequences and the class tests
+# queries that are not part of the fit, and that its price holds: fresh sequences and the class tests
 _BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
@@ -144,7 +144,7 @@ def _values_and_scores(
             continue
     raise Unresolved(
         f"values read on {_READINGS} sets of plateaus do not explain sequences with moderate scores, as when "
-        "two heads switch together or the target is no attention layer"
+        "two heads switch together or the target is not an attention layer"
     )
 
 

@@ -175,7 +175,7 @@ def _start_of(asks: AsksSequences, width: int, held: FloatFormat, rng: np.random
     row = rng.standard_normal(width)
     if float(np.abs(asks(_FAR * row[None, None])[0] / _FAR - row).max()) > 0.1 * float(np.abs(row).max()):
         raise Unresolved(
-            "a large last row is not passed on by a residual connection: this is no pre-norm block"
+            "a large last row is not passed on by a residual connection: this is not a pre-norm block"
         )
     centred = float(np.abs(moved - plain - 0.75).max()) < _SAME * (1.0 + size)
     return lambda: find_pre_norm_start(asks, width, centred, held, rng)

@@ -55,7 +55,7 @@ _SLOW, _SHORT_SLOW = 3e-3, 0.1  # radians: what errors of score matrices turn a 
 _RANK = 1e-4  # relative singular value of what a head writes below which a direction is noise
 _EDGE = 3.0  # the same where answers are rounded, over the largest one that the errors of the fit make
 NO_PRODUCTS = (
-    "Scores that are no products of a query and a key (queries and keys that are normed or have biases, "
+    "Scores that are not products of a query and a key (queries and keys that are normed or have biases, "
     "scores that are capped) look like this, and are not learned"
 )
 

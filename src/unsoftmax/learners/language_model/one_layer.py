@@ -344,7 +344,7 @@ class _OneLayer(LayerStages):
         if not worst <= allowed:
             raise Unresolved(
                 f"the fit of {what} is {worst:.2g} off on fresh prompts, where {allowed:.2g} is allowed; the "
-                "answers may be rounded, or the model is no layer of RMSNorm, rotary attention and SwiGLU"
+                "answers may be rounded, or the model is not a layer of RMSNorm, rotary attention and SwiGLU"
             )
         return PartCertificate(worst, errors.size // self.prompts.width, 1.0)
 

@@ -57,7 +57,7 @@ def settle_slow_planes(
 
 
 def _turned(state: AttentionState, planes: NDArray[np.intp], turns: Array) -> AttentionState | None:
-    """The state in the planes of Ω + X, without a drift; None where these are no turns."""
+    """The state in the planes of Ω + X, without a drift; None where these are not turns."""
     part, drift = state.attention, state.drift
     assert drift is not None
     half, count = part.head_width // 2, len(planes)

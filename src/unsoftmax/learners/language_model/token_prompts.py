@@ -131,7 +131,7 @@ class TokenPromptLearner:
 
 def _rank(logits: Array) -> tuple[int, float] | None:
     """The rank and how clear it is, or None."""
-    # the mean of the logits is no direction, so there are one fewer than tokens; what is left of it is no
+    # the mean of the logits is not a direction, so there are one fewer than tokens; what is left of it is no
     # rounding of the answers, which may be much larger, and must not count as a gap
     values = np.linalg.svd(logits, compute_uv=False)[: logits.shape[1] - 1]
     floor = np.maximum(values[1:], 1e-15 * values[0])

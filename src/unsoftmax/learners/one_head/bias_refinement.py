@@ -29,7 +29,7 @@ _FACTOR = 6.0
 _LEAST, _ENOUGH = (0.1, 0.5)  # a carrier that keeps less of v is no good; one that keeps more is good enough
 _STEEP = 0.5  # part of b·v by which the answer moves with the score
 _ROOM = 0.45  # of the longest row allowed: a row is the sum of two parts
-_HOPELESS = 1e-4  # an error of scores beyond is no matter of precision
+_HOPELESS = 1e-4  # an error of scores beyond is not a matter of precision
 
 
 @dataclass(frozen=True)

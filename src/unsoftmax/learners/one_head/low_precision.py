@@ -36,7 +36,7 @@ _MORE_PASSES = 4  # with a query bias, a pass gains a little less
 # random forms of an error matrix: their root mean square is within a sixth of it but once in 10^12 times
 _CHECKS = 16
 _FACTOR = 6.0  # see `_CHECKS`
-# a bound beyond is no matter of precision: scores of one head do not explain the answers
+# a bound beyond is not a matter of precision: scores of one head do not explain the answers
 _HOPELESS = {"float32": 1e-2, "float16": 1.0, "bfloat16": 1.0}
 
 

@@ -178,8 +178,8 @@ def _oriented(jumps: Array, first: Array, after: Array) -> ReluNetwork:
         1.0,
     }:
         raise Unresolved(
-            "the first gradient is no sum of the jumps: two neurons may share a hyperplane, or kinks nearly "
-            "meet; use the default learner"
+            "the first gradient is not a sum of the jumps: two neurons may share a hyperplane, or kinks "
+            "nearly meet; use the default learner"
         )
     rows = np.where(np.round(switched_off)[:, None] == 1.0, -jumps, jumps)
     beyond = np.einsum("md,md->m", jumps, after)  # has the sign of w_i, whether the neuron switches on or off

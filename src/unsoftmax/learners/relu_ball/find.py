@@ -24,7 +24,7 @@ KINK_TEST = Test("every kink is a hyperplane with one jump of the gradient")
 _CHORDS = 240  # drawn at most
 _RESTARTS = 5  # from other random chords, where a fit does not arrive
 _MOST_NEURONS = 16  # over width; layers have four, and hyperplanes that are none are found without end
-# queries over (neurons + width)(width + 1) that end the search: layers cost 1 to 3, a bend that is no kink
+# queries over (neurons + width)(width + 1) that end the search: layers cost 1 to 3, a bend that is not a kink
 # thousands, because chords halve it without end
 _MOST_QUERIES = 30
 # of the answers: points asked are off by as much where eps is known to a thousandth; a missing neuron

@@ -254,9 +254,9 @@ class Search:
         lost; then it is set right, once."""
         if not self.biased or self._corrected:
             return False
-        # a constant is no hyperplane: at the distance where the linear part outweighs it, none need lie
-        loud = replace(folds, linear=np.zeros(self.width), constant=0.0).unit
-        best = max(np.sqrt(loud * folds.reach), _SEEN * float(np.abs(folds.distances).max(initial=0.0)))
+        # a constant is not a hyperplane: at the distance where the linear part outweighs it, none need lie
+        steep = replace(folds, linear=np.zeros(self.width), constant=0.0).unit
+        best = max(np.sqrt(steep * folds.reach), _SEEN * float(np.abs(folds.distances).max(initial=0.0)))
         if (
             not folds.offsets.any()
         ):  # all lost: what the function is at the origin, against its steepness, tells where they are

@@ -159,7 +159,7 @@ def correct_matrix(
 def readout_error(
     respond: Responses, matrices: list[Array], readouts: Array, size: float, rng: np.random.Generator
 ) -> float:
-    """Error of the readouts against the quietest of them, on pairs where every head is on or off."""
+    """Error of the readouts against the smallest of them, on pairs where every head is on or off."""
     _, residual = _saturated(respond, matrices, readouts, _PROBES, size, rng)
     return float(
         np.sqrt(np.mean(residual**2)) / size * np.sqrt(respond.width) / np.linalg.norm(readouts, axis=1).min()

@@ -13,7 +13,7 @@ from unsoftmax.models import MultiHead
 __all__ = ["FreshDeviation", "fresh_deviation"]
 
 # Where scores s are small, heads that were taken for others change answers to two rows by s/6 of what they
-# change those to five: s³/48 beside s²/8. A ratio of 1e5 means s < 6e-5, and s²/8 < 5e-10 is no deviation.
+# change those to five: s³/48 beside s²/8. A ratio of 1e5 means s < 6e-5, and s²/8 < 5e-10 is not a deviation.
 _LONGER_ALONE = 1e5
 
 

@@ -20,7 +20,7 @@ _RANGE = (5e-4, 1 - 5e-4)  # part of a step in which the logit is read
 def measure_rows(respond: Responses, stairs: HeadSwitches, rng: np.random.Generator) -> Array:
     """R (H, columns), all heads in common batches; columns + 1 queries a head and a few again."""
     n, H = respond.columns, len(stairs.steps)
-    silence = -np.log(max(1e-12, 64 * respond.rounding))  # score beyond which a head looks saturated
+    saturated = -np.log(max(1e-12, 64 * respond.rounding))  # score beyond which a head looks saturated
     directions = np.linalg.qr(rng.standard_normal((n, n)))[0].T
     angles, slopes, heights = stairs.angles, stairs.slopes, stairs.heights
     sines = slopes * np.sin(angles[:, None] - angles)  # score of head k per λ at the step of head h
@@ -28,7 +28,7 @@ def measure_rows(respond: Responses, stairs: HeadSwitches, rng: np.random.Genera
     scales = np.empty(H)
     for h in range(H):
         ratio = np.abs(slopes / slopes[h])
-        reach = (silence + 12 + 10 * ratio) / np.abs(np.where(others[h], sines[h], np.inf))
+        reach = (saturated + 12 + 10 * ratio) / np.abs(np.where(others[h], sines[h], np.inf))
         scales[h] = reach.max() if H > 1 else 1.0 / abs(slopes[h])
     base = scales[:, None] * stairs.circle.points(angles)
     background = np.where(others & (sines > 0), heights, 0.0).sum(axis=1) + stairs.flat / 2
@@ -62,7 +62,7 @@ def measure_rows(respond: Responses, stairs: HeadSwitches, rng: np.random.Genera
             margins = np.where(
                 others[h], ((base[h] + steps[h][:, None] * directions) @ rows.T) * np.sign(sines[h]), np.inf
             )
-            todo += [(h, j) for j in np.flatnonzero(margins.min(axis=1) < silence + 4)]
+            todo += [(h, j) for j in np.flatnonzero(margins.min(axis=1) < saturated + 4)]
         if not todo:
             return np.asarray(rows)
         again = np.array(todo)

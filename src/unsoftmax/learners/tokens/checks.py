@@ -37,7 +37,7 @@ _MARGIN = 3.0  # of a root mean square over 16 to 32 differences
 _MOST_DECIMALS = 8  # answers of size 1 with more have the digits of float32 (6e-8), and no fewer
 _MANY = 9  # tokens: sums of so many round otherwise in another order
 _FLOAT64 = 64.0 * EPS  # relative: float64 arithmetic differs by less
-_MIXTURES = 4  # as many answers in few digits are no chance
+_MIXTURES = 4  # as many answers in few digits are not chance
 _SHORT_FLOATS = 3e-6  # relative: float32 arithmetic in a layer of usual size stays below 1e-6
 _SHORT_ANSWERS = 3e-7  # relative: an answer alone may be stored in float32
 _COPIES = 30.0  # times the rounding that orders show: copies add up more tokens
@@ -93,7 +93,7 @@ def _kind(answers: Array, off: float, sequences: TokenSequences, values: Array) 
     """What kind of answers these are, how far they are off because of it at least, and how that was seen.
 
     off: usual difference of answers that should be equal.
-    Answers that are no token's value are mixtures, which float64 would not give in so few digits.
+    Answers that are not the value of any token are mixtures, which float64 would not give in so few digits.
     """
     size = float(np.abs(values).max())
     mixed = answers.ravel()[~np.isin(sequences.read(answers), values).repeat(answers[0].size)]

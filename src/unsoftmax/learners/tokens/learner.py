@@ -22,7 +22,7 @@ from unsoftmax.outcomes import OutsideClass, Unresolved
 
 __all__ = ["Begun", "TokenLearner"]
 
-_MANY = 8  # values: as many short numbers are no chance
+_MANY = 8  # values: as many short numbers are not chance
 _SEVERAL = "several heads with positions would be answered like this too, and they are not learnt"
 
 

@@ -42,7 +42,7 @@ class TwoRowAnswers:
         return np.asarray(self.c + asking @ self.v)
 
     def check(self, weight: float, signal: float, asking: Array) -> None:
-        """Refuses a weight outside [0, 1] by more than rounding: it is no attention weight."""
+        """Refuses a weight outside [0, 1] by more than rounding: it is not an attention weight."""
         slack = 1e-7 + 1e4 * EPS * (abs(self.c) + float(np.linalg.norm(asking)) * self._norm) / abs(signal)
         if not -slack <= weight <= 1.0 + slack:
             raise OutsideClass(
@@ -161,7 +161,7 @@ class RangedProbes:
         scores = logit(weights)
         forms = scores / gamma
         ratios = share / gamma
-        if np.abs(scores).max() <= LARGEST_SCORE:  # not so when one is no number
+        if np.abs(scores).max() <= LARGEST_SCORE:  # not so when one is not a number
             return forms, ratios
         ratios = np.tile(ratios, (n, 1))
         j, i = np.nonzero(~(np.abs(scores) <= LARGEST_SCORE))

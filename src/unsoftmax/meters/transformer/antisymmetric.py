@@ -51,8 +51,8 @@ def antisymmetric_meter(ledger: Asker, folds: CanonicalNetwork, rng: np.random.G
     the symmetry."""
     if folds.biased:
         raise Unresolved(
-            "the network has biases, so f(X) - f(-X) is no single head and the antisymmetric pair is of no "
-            "use; use the cone, which needs no symmetry"
+            "the network has biases, so f(X) - f(-X) is not a single head and the antisymmetric pair is of "
+            "no use; use the cone, which needs no symmetry"
         )
     readout = 2.0 * folds.linear
     if float(np.linalg.norm(readout)) <= 1e-9 * float(np.linalg.norm(folds.normals)):

@@ -134,7 +134,7 @@ def load(path: str | Path) -> Model:
             else ModelFileError(f"{source}: {error}")
         ) from error
     except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{source} is no readable safetensors file: {error}") from error
+        raise ModelFileError(f"{source} is not a readable safetensors file: {error}") from error
     try:
         return family.from_tensors(tensors)
     except ModelFileError:
@@ -151,10 +151,10 @@ def _check_sizes(source: Path) -> None:
         start = file.read(9)
     header = int.from_bytes(start[:8], "little")
     if len(start) < 9 or start[8:] != b"{":
-        raise ModelFileError(f"{source} is no readable safetensors file: it does not begin with a header")
+        raise ModelFileError(f"{source} is not a readable safetensors file: it does not begin with a header")
     if header > _LARGEST_HEADER or 8 + header > size:
         raise ModelFileError(
-            f"{source} is no readable safetensors file: its header claims {header:,} bytes, the file has "
+            f"{source} is not a readable safetensors file: its header claims {header:,} bytes, the file has "
             f"{size:,}"
         )
     if size > _LARGEST_FILE:

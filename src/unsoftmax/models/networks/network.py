@@ -17,7 +17,7 @@ __all__ = ["CanonicalNeurons", "Network"]
 _SAME = 1e-12  # neurons whose (a, b) differ by less, relative to their size, are one
 _FLAT = 1e-7  # a linear part this small beside what the neurons add is rounding
 _LEFT = 1e-3  # what reflections may leave of a linear part that was measured, and not computed
-_NONE = 1e-14  # a neuron whose weights are this small beside the largest is no neuron but rounding
+_NONE = 1e-14  # a neuron whose weights are this small beside the largest is not a neuron but rounding
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _answers(reply: Any, wanted: str | None) -> Any:
         if wanted is not None and tensor.name != wanted:
             continue
         if tensor.datatype not in NUMBER_TYPES:
-            raise OracleFault(f"the server answered with datatype {tensor.datatype!r}, which is no number")
+            raise OracleFault(f"the server answered with datatype {tensor.datatype!r}, which is not a number")
         kind, shape = NUMBER_TYPES[tensor.datatype], list(tensor.shape)
         try:
             if place < len(reply.raw_output_contents):
@@ -116,8 +116,8 @@ def grpc_oracle(target: str, options: HttpOptions | None = None, *, outputs: int
     match = _ADDRESS.fullmatch(target)
     if match is None:
         raise UsageError(
-            f"{target!r} is no model over gRPC; pass grpc://host:port/v2/models/NAME, or grpcs:// with TLS. "
-            "A token belongs in UNSOFTMAX_HTTP_TOKEN"
+            f"{target!r} is not a model over gRPC; pass grpc://host:port/v2/models/NAME, or grpcs:// with "
+            "TLS. A token belongs in UNSOFTMAX_HTTP_TOKEN"
         )
     channel = Channel(match["host"], secure=match["scheme"] == "grpcs", options=options)
     try:

@@ -110,7 +110,7 @@ def _check(told: Mapping[int, float]) -> None:
     for value in (values.min(), values.max()):
         if not _BELOW <= value <= _ABOVE:
             raise OracleFault(
-                f"the server told {value:.6g}, which is no log-probability (vLLM tells these with "
+                f"the server told {value:.6g}, which is not a log-probability (vLLM tells these with "
                 "--logprobs-mode raw_logprobs)"
             )
 

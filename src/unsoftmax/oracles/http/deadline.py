@@ -80,7 +80,7 @@ def _addresses(host: str, port: int, allowed: float | None) -> list[str]:
         try:
             for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
                 found.append(str(place[0]))
-        except (OSError, UnicodeError) as error:  # a label of over 63 characters is no Unicode to encode
+        except (OSError, UnicodeError) as error:  # a label of over 63 characters is not Unicode to encode
             failed.append(error if isinstance(error, OSError) else OSError(str(error)))
 
     thread = threading.Thread(target=look_up, name=f"look up {host}", daemon=True)

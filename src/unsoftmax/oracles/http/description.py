@@ -112,14 +112,14 @@ def _output(told: dict[str, Any], wanted: str | None, who: str) -> tuple[str | N
 def _tensors(told: dict[str, Any], part: str, who: str) -> list[dict[str, Any]]:
     tensors = told.get(part) or []
     if not isinstance(tensors, list) or not all(isinstance(tensor, dict) for tensor in tensors):
-        raise OracleFault(f"the model at {who} has a description whose {part} are no list of tensors")
+        raise OracleFault(f"the model at {who} has a description whose {part} are not a list of tensors")
     return tensors
 
 
 def _name(tensor: dict[str, Any], usual: str, who: str) -> str:
     name = tensor.get("name", usual)
     if not isinstance(name, str) or len(name) > _LONGEST_NAME:
-        raise OracleFault(f"the model at {who} names a tensor {str(name)[:50]!r}, which is no name")
+        raise OracleFault(f"the model at {who} names a tensor {str(name)[:50]!r}, which is not a name")
     return name
 
 

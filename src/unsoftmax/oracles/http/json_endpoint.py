@@ -46,8 +46,8 @@ class JsonEndpoint:
         """Checks the templates."""
         if options.request is None or options.answer is None:
             raise UsageError(
-                f"{shown or url} is no model address (.../v2/models/NAME), so it needs two templates, in a "
-                "JSON file as the target: "
+                f"{shown or url} is not a model address (.../v2/models/NAME), so it needs two templates, in "
+                "a JSON file as the target: "
                 '{"url": "...", "request": {"instances": "$batch"}, "answer": "predictions.*", "width": 64}'
             )
         request = options.request
@@ -56,7 +56,8 @@ class JsonEndpoint:
                 request = json.loads(request)
             except ValueError as error:
                 raise UsageError(
-                    f'the request template is no JSON ({error}); write for instance {{"instances": "$batch"}}'
+                    f"the request template is not JSON ({error}); write for instance "
+                    '{"instances": "$batch"}'
                 ) from error
         places = [_count(request, mark) for mark in (_BATCH, _SEQUENCE)]
         if sum(places) != 1:
@@ -80,7 +81,7 @@ class JsonEndpoint:
         try:
             found = read_json(reply.body)
         except ValueError as error:
-            raise OracleFault("the endpoint answered with something that is no JSON") from error
+            raise OracleFault("the endpoint answered with something that is not JSON") from error
         found = _follow(found, self.answer, "")
         return [found] if self.one_at_a_time else found
 

@@ -49,7 +49,7 @@ class OpenInference(Described):
         match = MODEL_ADDRESS.fullmatch(url)
         if match is None:
             raise UsageError(
-                f"{sender.shown} is no model of an Open Inference Protocol server; pass "
+                f"{sender.shown} is not a model of an Open Inference Protocol server; pass "
                 "http(s)://host/v2/models/NAME"
             )
         version = f"/versions/{match['version']}" if match["version"] else ""
@@ -97,7 +97,7 @@ class OpenInference(Described):
         try:
             return self._decode(reply)
         except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
-            raise OracleFault(f"the server's reply is no inference reply: {error}") from error
+            raise OracleFault(f"the server's reply is not an inference reply: {error}") from error
 
     def _decode(self, reply: Reply) -> Any:
         head, tail = reply.body, b""
@@ -146,7 +146,7 @@ def _tensor(tensor: dict[str, Any], raw: bytes | None) -> Any:
     """The numbers of one output tensor; what cannot be one is a fault."""
     datatype, shape = tensor.get("datatype"), tensor.get("shape")
     if datatype not in NUMBER_TYPES:
-        raise OracleFault(f"the server answered with datatype {datatype!r}, which is no number")
+        raise OracleFault(f"the server answered with datatype {datatype!r}, which is not a number")
     if not isinstance(shape, list) or not all(isinstance(n, int) and n >= 0 for n in shape):
         raise OracleFault(f"the server answered with the shape {shape!r}")
     try:

@@ -74,7 +74,7 @@ def read_endpoint_file(path: str | Path) -> tuple[str, HttpOptions]:
     except (RecursionError, ValueError) as error:
         if isinstance(error, UsageError):
             raise
-        raise UsageError(f"{source} is no readable JSON file: {error}") from error
+        raise UsageError(f"{source} is not a readable JSON file: {error}") from error
     names = {field.name for field in fields(HttpOptions)}
     if not isinstance(content, dict) or not isinstance(content.get("url"), str):
         raise UsageError(

@@ -54,7 +54,7 @@ def _proxy(scheme: str) -> httpx.URL | None:
         return httpx.URL(text if "://" in text else f"http://{text}")
     except httpx.InvalidURL:
         raise UsageError(
-            f"the proxy for {scheme} in the environment is no web address; correct or unset it"
+            f"the proxy for {scheme} in the environment is not a web address; correct or unset it"
         ) from None
 
 

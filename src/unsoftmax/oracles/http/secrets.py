@@ -16,7 +16,7 @@ __all__ = ["TOKEN_VARIABLE", "Secrets", "one_line"]
 
 TOKEN_VARIABLE = "UNSOFTMAX_HTTP_TOKEN"  # noqa: S105 - the name of the variable, not its content
 _HIDDEN = "***"
-_SHORTEST = 4  # shorter values are no secrets, and hiding them would garble every message
+_SHORTEST = 4  # shorter values are not secrets, and hiding them would garble every message
 _LONGEST_SPELLING = 6  # characters for one: \u002d
 _LONGEST_MESSAGE = 1000  # characters; our own longest is about 400, the rest is what a server may add
 
@@ -132,7 +132,7 @@ def _read_headers(path: Path) -> dict[str, str]:
         name, colon, value = line.partition(":")
         plain = name.strip().replace("-", "").replace("_", "").isalnum()
         if not colon or not plain or not value.strip() or not _sendable(name + value.strip()):
-            raise UsageError(f"line {number} of {path} is no header; write 'Name: value'")
+            raise UsageError(f"line {number} of {path} is not a header; write 'Name: value'")
         headers[name.strip()] = value.strip()
     return headers
 

@@ -66,13 +66,13 @@ class Sender:
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, TypeError) as error:
-            raise UsageError(f"{url!r} is no web address: {error}") from error
+            raise UsageError(f"{url!r} is not a web address: {error}") from error
         if parsed.userinfo:
             raise UsageError(
                 f"the address holds a password; leave it out and put the token into {TOKEN_VARIABLE}"
             )
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise UsageError(f"{url!r} is no web address; it begins with http:// or https://")
+            raise UsageError(f"{url!r} is not a web address; it begins with http:// or https://")
         self.secrets = Secrets(os.environ, options.headers)
         self.shown = str(parsed.copy_with(query=None, fragment=None))  # a query may hold a key
         self._attempts = Attempts(options, self.secrets, self.shown)

@@ -60,7 +60,7 @@ def _number(key: str, text: str) -> float:
         value = float(text) if key in ("scale", "residual") else int(text)
     except ValueError:
         raise UsageError(
-            f"the demo target's {key}={text[:50]!r} is no number; write for instance {key}=8"
+            f"the demo target's {key}={text[:50]!r} is not a number; write for instance {key}=8"
         ) from None
     least = _LEAST.get(key, -math.inf)
     if not math.isfinite(value) or value < least:

@@ -94,6 +94,6 @@ def demo_tokens(spec: str) -> TokenHeads:
             options[key] = float(text) if key == "scale" else int(text)
         except ValueError:
             raise UsageError(
-                f"the demo target's {key}={text!r} is no number; write for instance {key}=8"
+                f"the demo target's {key}={text!r} is not a number; write for instance {key}=8"
             ) from None
     return random_token_heads(options.pop("V"), options.pop("r"), **options)

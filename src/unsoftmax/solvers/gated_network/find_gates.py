@@ -23,7 +23,7 @@ _STARTS = 128  # of a round at most: a batch of this size keeps the matrix produ
 _SHIFT = 0.3  # of the power method: keeps the climb monotone
 _ITERATIONS = 400  # of one climb, at most
 _SETTLED = 1e-7  # change of a unit vector that ends a climb; refinements follow
-# a start that ends below 1 minus this is no rank-one element; right ones end within the noise of the space
+# a start that ends below 1 minus this is not a rank-one element; right ones end within the noise of the space
 _CLIMBED = 2e-3
 _SAME = 0.995  # cosine above which two gates are one
 _REFINEMENTS = 15  # at most; each doubles the digits

@@ -198,8 +198,8 @@ class SequenceFit:
 
     def evened(self, heads: VectorHeads) -> Self:
         """With smaller weights for sequences that show most of the scores. A few with large queries show a
-        loud head a hundred times better than the others do, and conjugate gradients would first fit them one
-        by one."""
+        head with large values a hundred times better than the others do, and conjugate gradients would first
+        fit them one by one."""
         shares = self.linearise(heads).shares()
         usual = float(np.median(shares[shares > 0])) if shares.any() else 1.0
         factors = np.minimum(1.0, np.sqrt(_EVEN * usual / np.maximum(shares, 1e-300)))

@@ -86,7 +86,7 @@ class Fitter(ABC):
     @staticmethod
     @abstractmethod
     def partners(request: PairRequest) -> Ids:
-        """Of every requested pair the token that is no owner."""
+        """The token of every requested pair that does not own it."""
 
 
 def worst_of(losses: Array, directions: Array) -> tuple[Array, Array]:
