@@ -67,7 +67,7 @@ def plain_model(model: Model) -> Model:
     >>> plain_model(Lenient([[2.0]], [1.0])).exact_at < 1.0
     True
     """
-    family = next((each for each in type(model).__mro__ if each in _FAMILIES.values()), None)
+    family = next((each for each in _FAMILIES.values() if isinstance(model, each)), None)
     if family is None:
         raise UsageError(
             f"a learner returned a {type(model).__name__}, and only models of this library can be judged; "
