@@ -144,7 +144,7 @@ def test_defences_are_the_settings_of_the_endpoint() -> None:
     assert [row.attacked for row in biased] == [True, False]  # of at most 100, of at most 2
     assert biased[0].queries > 5 * rows["token ids only"].queries
     assert "take token ids only" in table.advice
-    assert "no evidence of safety" in table.advice
+    assert "not evidence of safety" in table.advice
 
 
 def test_what_rounding_leaves_is_about_what_the_audit_says() -> None:

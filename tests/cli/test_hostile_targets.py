@@ -128,8 +128,8 @@ MODULES: dict[str, tuple[str, int, str]] = {
     "exits with text": ("raise SystemExit('bye')", 3, "sys.exit('bye')"),
     "fails at import": ("1 / 0", 3, "raised ZeroDivisionError: division by zero"),
     "raises at import": ("raise AttributeError('inner')", 3, "raised AttributeError: inner"),
-    "is no Python": ("def f(:", 2, "is no valid Python: invalid syntax"),
-    "is badly indented": ("def f(X):\nreturn 1", 2, "is no valid Python: expected an indented block"),
+    "is no Python": ("def f(:", 2, "is not valid Python: invalid syntax"),
+    "is badly indented": ("def f(X):\nreturn 1", 2, "is not valid Python: expected an indented block"),
     "needs what is not there": (
         "import no_such_package_at_all",
         2,
@@ -259,8 +259,8 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
         ("demo:multi-head?seed=-1", "seed=-1 must be at least 0"),
         ("demo:transformer?seed=-1", "seed=-1 must be at least 0"),
         ("demo:single-head?d=0", "d=0 must be at least 1"),
-        ("demo:single-head?d=\u00b2", "is no number"),
-        ("demo:single-head?d=" + "9" * 5000, "is no number"),
+        ("demo:single-head?d=\u00b2", "is not a number"),
+        ("demo:single-head?d=" + "9" * 5000, "is not a number"),
         ("demo:single-head?d=10000000", "does not fit into memory"),
         ("demo:multi-head?d=4000&heads=1000", "does not fit into memory"),
         ("demo:multi-head?heads=0", "heads=0 must be at least 1"),
@@ -268,7 +268,7 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
         ("demo:single-head?d=4&r=9", "0 <= r <= d"),
         ("demo:single-head?scale=nan", "must be a finite number"),
         ("demo:single-head?scale=1e999", "must be a finite number"),
-        ("demo:single-head?d", "is no number"),
+        ("demo:single-head?d", "is not a number"),
         ("demo:single-head?speed=1", "no option 'speed'"),
     ],
 )
@@ -284,7 +284,7 @@ def test_demos_that_cannot_be_made_are_wrong_usage(target: str, words: str) -> N
         ("d = " + "[" * 100_000, "nested too deeply"),
         ("a" + ".a" * 50_000 + " = 1", "sweep"),
         ("[grid]\nd = [4]\n#" + "x" * (2 << 20), "bytes; at most 1,048,576"),
-        ("[grid]\nd = [" + "9" * 5000 + "]", "no valid TOML"),
+        ("[grid]\nd = [" + "9" * 5000 + "]", "not valid TOML"),
         ("[grid]\nd = [4]\nseed = {first = 0, count = 100000000000}", "split it"),
     ],
 )
@@ -302,7 +302,7 @@ def test_deep_and_huge_sweeps_are_wrong_usage(tmp_path: Path, text: str, words: 
 def test_a_sweep_that_is_no_file_is_wrong_usage(place: str, tmp_path: Path) -> None:
     done = run_here(tmp_path, "sweep", place, "--out", str(tmp_path))
     assert (done.exit_code, "Traceback" in done.stderr) == (2, False)
-    assert "is no file" in done.stderr
+    assert "is not a file" in done.stderr
 
 
 @pytest.mark.parametrize(

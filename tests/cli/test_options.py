@@ -177,7 +177,7 @@ def test_a_configuration_file_gives_defaults(tmp_path: Path) -> None:
         ("speed = 3", "no command has the option 'speed'"),
         ("[recover]\nprice-per-1k = 2", "recover has no option 'price-per-1k'"),
         ("[fly]\nseed = 2", "there is no command [fly]"),
-        ("seed = ", "is no valid TOML"),
+        ("seed = ", "is not valid TOML"),
         ("seed = 'many'", "Invalid value for '--seed'"),
         ("a = " + "[" * 10_000, "nested too deeply"),
     ],

@@ -71,7 +71,7 @@ def test_a_grid_over_families_holds_no_cell_twice() -> None:
         ("[grid]\nseed = {first = 0, count = 20000000}", "split it"),
         ("[grid]\nd = [4]\n[[plot]]\nx = 'speed'", "no axis 'speed'"),
         ("[grid]\nd = [4]\n[[plot]]\nx = 'd'\ny = 'beauty'", "a plot shows"),
-        ("[grid", "no valid TOML"),
+        ("[grid", "not valid TOML"),
     ],
 )
 def test_a_wrong_spec_says_what_is_wrong(text: str, says: str) -> None:
@@ -312,7 +312,7 @@ def test_a_table_that_is_none_says_so(tmp_path: Path) -> None:
         ("bytes.csv", "\udcff"),
     ):
         (tmp_path / name).write_text(text, errors="surrogateescape")
-        with pytest.raises(unsoftmax.UsageError, match=r"no table of a sweep|cannot read the table"):
+        with pytest.raises(unsoftmax.UsageError, match=r"not a table of a sweep|cannot read the table"):
             read_table(tmp_path / name)
 
 

@@ -250,7 +250,7 @@ def test_a_torn_log_leaves_a_prefix(tmp_path: Path) -> None:
 def test_foreign_files_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "run.ledger"
     path.write_bytes(content)
-    with pytest.raises(LedgerRefused, match=r"no readable ledger|damaged"):
+    with pytest.raises(LedgerRefused, match=r"not a readable ledger|damaged"):
         SqliteJournal(path, BINDING)
     assert path.read_bytes() == content
 

@@ -216,8 +216,8 @@ def test_tokens_and_wrong_names_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
     ("value", "words"),
     [
         ("1" + 400 * "0", "no log-probabilities by token id"),
-        ("-1e308", "is no log-probability"),
-        ("5.0", "is no log-probability"),
+        ("-1e308", "is not a log-probability"),
+        ("5.0", "is not a log-probability"),
     ],
     ids=["an endless integer", "the smallest number", "a positive one"],
 )

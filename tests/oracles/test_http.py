@@ -258,7 +258,7 @@ def test_a_json_endpoint_one_sequence_at_a_time() -> None:
         (b'{"p": [1.0]}', "shape"),
         (b'{"p": ["1.0", "2.0"]}', "instead of real numbers"),
         (b'{"q": [1.0, 2.0]}', "nothing at 'p'"),
-        (b'{"p": {"a": 1}}', "no array|instead of real|nothing|list|shape"),
+        (b'{"p": {"a": 1}}', "not an array|instead of real|nothing|list|shape"),
         (b"<html>", "no JSON"),
         (b"", "no JSON"),
     ],
@@ -342,7 +342,7 @@ def test_an_endpoint_file_is_a_target(tmp_path: Path) -> None:
     for content, match in (
         ("[]", "no endpoint"),
         ('{"url": "http://a", "speed": 1}', "unknown entry 'speed'"),
-        ("{", "no readable JSON"),
+        ("{", "not a readable JSON"),
     ):
         path.write_text(content)
         with pytest.raises(UsageError, match=match):

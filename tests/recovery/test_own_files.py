@@ -46,7 +46,7 @@ def test_several_arrays_are_refused(tmp_path: Path) -> None:
 def test_what_is_no_npy_file_is_not_advised_to_be_loaded_as_a_pickle(tmp_path: Path) -> None:
     (tmp_path / "rows.npy").write_bytes(bytes(1000))
     os.mkfifo(tmp_path / "pipe.npy")
-    for name, why in (("rows.npy", "does not begin"), ("pipe.npy", "no regular file")):
+    for name, why in (("rows.npy", "does not begin"), ("pipe.npy", "not a regular file")):
         with pytest.raises(UsageError, match=why) as raised:
             unsoftmax.recover(unsoftmax.random_single_head(4, seed=0), sequences=tmp_path / name)
         assert "pickle" not in str(raised.value)

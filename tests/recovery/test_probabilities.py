@@ -134,7 +134,7 @@ def test_who_does_not_say_so_is_told() -> None:
 
 def test_answers_that_are_none_are_refused() -> None:
     head = unsoftmax.random_single_head(4, seed=1)
-    with pytest.raises(OracleFault, match="is no probability; leave out probabilities"):
+    with pytest.raises(OracleFault, match="is not a probability; leave out probabilities"):
         unsoftmax.recover(head, width=4, probabilities=True)
 
 
