@@ -54,7 +54,11 @@ class VectorAnswers(OracleFault):
 
 
 class RequestRefused(OracleFault):
-    """The server does not take a request of this form."""
+    """The server does not take a request of this form. said: why, in its words."""
+
+    def __init__(self, message: str, said: str = "") -> None:
+        super().__init__(message)
+        self.said = said or message
 
 
 class LedgerRefused(UsageError):

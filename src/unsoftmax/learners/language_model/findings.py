@@ -20,7 +20,8 @@ def findings_of(look: Any, parts: Mapping[str, RecoveredPart[Any]]) -> tuple[Fin
     """look: what a server said it offers (`CompletionsLook`), or None. parts: what was recovered."""
     found = [Finding("family", "language-model", "answers are log-probabilities of the next token", 0)]
     if look is not None:
-        found.append(Finding("endpoint", "completions", " ".join(look.sentences), 2))
+        showed = f"{look.requests} requests showed that, beside the bill."
+        found.append(Finding("endpoint", "completions", " ".join([*look.sentences, showed]), 0))
     part = parts.get("unembedding")
     if part is None:
         return tuple(found)
@@ -33,7 +34,7 @@ def findings_of(look: Any, parts: Mapping[str, RecoveredPart[Any]]) -> tuple[Fin
     if isinstance(part.value, Unembedding):
         kind = type(part.value.norm).__name__
         misfit = f"the other kind of norm is {part.facts['other_norm_misfit']:.2g} off"
-        found.append(Finding("final norm", kind, misfit, queries))
+        found.append(Finding("final norm", kind, misfit, 0))  # the same answers
     if isinstance(part.value, ColumnSpace):
         gap = f"singular values fall by {part.facts['gap']:.2g} after the last"
         found.append(Finding("hidden width", str(part.value.width), gap, queries))

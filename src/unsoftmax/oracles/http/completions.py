@@ -227,9 +227,11 @@ class _Look:
         self.requests += 1
         try:
             return _exchange(self._dialect, self._sender, prompt, logprobs, bias=bias)[0]
-        except (RequestRefused, Unread) as fault:
+        except RequestRefused as fault:
+            self.said = self.said or fault.said
+        except Unread as fault:
             self.said = self.said or str(fault)
-            return None
+        return None
 
 
 def completions_oracle(target: str, options: HttpOptions | None = None) -> CompletionsOracle:

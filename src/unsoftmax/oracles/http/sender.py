@@ -17,6 +17,7 @@ from unsoftmax.errors import OracleFault, RequestRefused, UsageError
 from unsoftmax.oracles.http.attempts import Attempts
 from unsoftmax.oracles.http.deadline import DeadlineBackend
 from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
+from unsoftmax.oracles.http.json_text import read_json
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.proxies import connection_pool
 from unsoftmax.oracles.http.retries import TRY_AGAIN, Again, retry_after
@@ -184,8 +185,8 @@ class Sender:
 
     def _refusal(self, reply: Reply, request: Request) -> OracleFault:
         """One sentence that says what to change."""
-        said = self.secrets.excerpt(reply.body, reply.complete, _EXCERPT)
-        said = f": {said}" if said else ""
+        words = self.secrets.excerpt(_words(reply.body), reply.complete, _EXCERPT)
+        said = f": {words}" if words else ""
         there, status = self.shown, reply.status
         if status == 401:
             wrong = "does not accept the token" if self.secrets.has_token else "wants a token"
@@ -211,8 +212,20 @@ class Sender:
         if sentence is None:
             return OracleFault(f"{there} answered with status {status}{said}; an answer has status 200")
         size = len(request.content or b"")
-        kind = RequestRefused if status in (400, 422) else OracleFault
-        return kind(sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size))
+        told = sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size)
+        return RequestRefused(told, words) if status in (400, 422) else OracleFault(told)
+
+
+def _words(body: bytes) -> bytes:
+    """The sentence in a refusal that is JSON; any other body as it is."""
+    try:
+        content = read_json(body)
+    except ValueError:
+        return body
+    for name in ("error", "message", "detail"):
+        if isinstance(content, dict) and name in content:
+            content = content[name]
+    return content.encode() if isinstance(content, str) else body
 
 
 def _not_trusted(error: BaseException | None) -> bool:
