@@ -23,14 +23,16 @@ from unsoftmax.serve.completions import CompletionsServer
 pytest.importorskip("torch")
 
 DEEP = random_language_model(8, 8, heads=2, layers=3, seed=1)
+# what it is beside its unembedding is refused after 2 prompts, because rows travel in float32
+SOON = random_gpt2(8, 8, layers=2, seed=1)
 
 
 def test_what_leaks_comes_first() -> None:
-    with CompletionsServer(DEEP) as server:
+    with CompletionsServer(SOON) as server:
         done = unsoftmax.audit_target(server.target, price_per_thousand=1.0)
     found = {finding.subject: finding for finding in done.findings}
     assert found["answers"].value == "float64"
-    assert found["final norm"].value == "RMSNorm"
+    assert found["final norm"].value == "LayerNorm"
     assert "may be vectors" in found["endpoint"].evidence
     words = verdict(done)
     assert words.startswith("It leaks in part: the unembedding (to ")
@@ -46,7 +48,7 @@ def test_without_embeddings_the_width_still_leaks() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    with CompletionsServer(DEEP) as server:
+    with CompletionsServer(SOON) as server:
         run = CliRunner().invoke(app, ["recover", server.target, "--json", "--out", str(tmp_path)])
         report = CliRunner().invoke(app, ["audit", server.target, "--out", str(tmp_path / "audit")])
     assert run.exit_code == 1
@@ -54,7 +56,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert told["family"] == "language-model"
     assert told["parts"]["unembedding"]["error_bound"] < 1e-10
     with np.load(told["artifacts"]["parts"]) as parts:
-        assert relative(parts["unembedding.matrix"], DEEP.canonical().unembedding) < 1e-13
+        assert relative(parts["unembedding.matrix"], SOON.canonical().unembedding) < 1e-13
     assert report.exit_code == 1
     assert "It leaks in part" in report.stdout
     assert (tmp_path / "audit" / "report.html").is_file()
@@ -77,8 +79,7 @@ def test_no_log_probabilities_are_a_finding() -> None:
 
 
 def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
-    soon = random_gpt2(8, 8, layers=2, seed=1)  # asked less beside its unembedding
-    with CompletionsServer(soon, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
+    with CompletionsServer(SOON, max_logprobs=5, logit_bias=BiasShows.IN_THE_ANSWERS) as server:
         done = unsoftmax.audit_target(server.target)
     found = {finding.subject: finding for finding in done.findings}
     assert "all 12 of a prompt take 3 requests" in found["endpoint"].evidence

@@ -28,7 +28,8 @@ from unsoftmax.serve.limits import RateLimit
 pytest.importorskip("torch")
 
 DEEP = random_language_model(8, 8, heads=2, layers=3, seed=1)
-SOON = random_gpt2(8, 8, layers=2, seed=1)  # what it is beside its unembedding is refused after 400 prompts
+# what it is beside its unembedding is refused after 2 prompts, because rows travel in float32
+SOON = random_gpt2(8, 8, layers=2, seed=1)
 QUICK = HttpOptions(backoff=0.01, patience=20.0)
 
 
@@ -51,13 +52,13 @@ def test_rows_and_ids_are_answered_as_the_model_does() -> None:
 
 
 def test_the_unembedding_over_the_wire() -> None:
-    with CompletionsServer(DEEP) as server:
+    with CompletionsServer(SOON) as server:
         result = unsoftmax.recover(server.target)
         assert server.queries == result.queries.total + 4
-    assert result.status is Status.UNRESOLVED  # three layers
+    assert result.status is Status.UNRESOLVED
     assert result.model is None
-    assert _error(DEEP, result) <= 1e-14
-    assert _error(DEEP, result) <= result.parts["unembedding"].error_bound
+    assert _error(SOON, result) <= 1e-14
+    assert _error(SOON, result) <= result.parts["unembedding"].error_bound
     assert result.queries.by_phase["unembedding"] == 8
     assert "recovered in part: unembedding" in result.reason
     assert result.as_json()["parts"]["unembedding"]["gauge"]
