@@ -45,7 +45,7 @@ from unsoftmax.recovery.skip import look_for_skip, with_skip
 if TYPE_CHECKING:
     from unsoftmax.learners.language_model.parts import RecoveredPart
 
-__all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers"]
+__all__ = ["Attempt", "Outcome", "Prepare", "Streams", "look_at_answers", "overflow_in_float16"]
 
 # what else to find out before learning: what is known then, with a first look, and a reason to end here
 Prepare = Callable[[Ledger, Known, np.random.Generator], tuple[Known, Stop | None]]
@@ -159,11 +159,7 @@ class Attempt:
             except Unresolved as stop:
                 stops.append(stop)
             except NonFiniteAnswers as fault:
-                if not _in_float16(self._ledger):
-                    raise
-                stops.append(
-                    Unresolved(f"numbers overflow inside the target, which computes in float16: {fault}")
-                )
+                stops.append(overflow_in_float16(self._ledger, fault))
             except UsageError as error:  # no option of the user's: what the target answered makes no model
                 stops.append(Unresolved(f"the answers lead to no model ({error}); another seed may help"))
 
@@ -223,11 +219,13 @@ class Attempt:
         return Outcome(known, status, reason, self._learner, learned, self._verdict, changed=changed)
 
 
-def _in_float16(asker: Asker) -> bool:
-    """Whether the answers until now are float16 numbers, which end at 65504."""
-    return (
-        smallest_format(np.concatenate([np.ravel(y) for _, y in asker.early_queries])) is FloatFormat.FLOAT16
-    )
+def overflow_in_float16(asker: Asker, fault: NonFiniteAnswers) -> Unresolved:
+    """What stands in the way where the answers until now are float16 numbers, which end at 65504. Raises the
+    fault for other targets, whose rows were too long."""
+    answers = [np.ravel(y) for _, y in asker.early_queries]
+    if not answers or smallest_format(np.concatenate(answers)) is not FloatFormat.FLOAT16:
+        raise fault
+    return Unresolved(f"numbers overflow inside the target, which computes in float16: {fault}")
 
 
 def _ruler_for(model: Model, answers: Answers) -> Answers:

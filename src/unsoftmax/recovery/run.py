@@ -9,13 +9,14 @@ import numpy as np
 from unsoftmax.answers import IDENTIFY, Computed, Finding, identify
 from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import identify_cast_rows
+from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import Status, Stop
-from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams
+from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams, overflow_in_float16
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import explain
 from unsoftmax.recovery.first_row import asked_by_first_row, reverse_for_first_row
@@ -43,6 +44,18 @@ def run(
     streams = Streams(seed)
     if learner is not None:
         return _result(ledger, Attempt(ledger, known, family, streams).with_learner(learner), family)
+    try:
+        return _run(ledger, told, known, family, seed, prepare)
+    except NonFiniteAnswers as fault:
+        stop = overflow_in_float16(ledger, fault)
+        return _result(ledger, Outcome(known, stop.status, stop.reason), family)
+
+
+def _run(
+    ledger: Ledger, told: Known, known: Known, family: Family | None, seed: int, prepare: Prepare | None
+) -> Result:
+    """The same with the learners that `choose` names. known: what the user and the ledger say."""
+    streams = Streams(seed)
     outcome = _tried(ledger, known, family, streams, prepare)
     if outcome.failed and family in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD):
         seen = reverse_for_first_row(ledger, outcome.known, streams(8))

@@ -145,14 +145,15 @@ def test_readouts_a_hundredth_apart() -> None:
     assert result.unwrap().distance(unsoftmax.MultiHead(heads)) <= (result.error_bound or 0.0)
 
 
-def test_strong_scores_in_float16_are_an_outcome() -> None:
-    layer = random_layer(8, 2, 0, gain=100.0).to(torch.float16)
-    result = unsoftmax.recover(TorchOracle(layer, readout=np.ones(8)))
+@pytest.mark.parametrize(("gain", "readout"), [(100.0, 1.0), (1.0, 1e4), (1e4, 1.0)])
+def test_strong_scores_and_large_readouts_in_float16_are_an_outcome(gain: float, readout: float) -> None:
+    layer = random_layer(8, 2, 0, gain=gain).to(torch.float16)
+    result = unsoftmax.recover(TorchOracle(layer, readout=readout * np.ones(8)))
     if result.status is unsoftmax.Status.UNRESOLVED:
-        assert "11-bit" in result.reason
+        assert "11-bit" in result.reason or "overflow" in result.reason
         return
     assert result.status is unsoftmax.Status.WITHIN_BOUND
-    truth = FloatLayer(layer, torch.float16, np.ones(8)).truth()
+    truth = FloatLayer(layer, torch.float16, readout * np.ones(8)).truth()
     assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
 
 
@@ -230,18 +231,20 @@ def test_the_same_layer_in_onnx_runtime(tmp_path: Path, vector: bool) -> None:
     assert any("computed in float32" in finding.value for finding in result.findings)
 
 
-@pytest.mark.parametrize("seed", [103, 104])
-def test_one_head_with_vector_answers(seed: int) -> None:
-    """Products of square factors have small singular values that belong to the head."""
-    layer = random_layer(16, 1, seed)
+@pytest.mark.parametrize(("d", "heads", "rank", "seed"), [(16, 1, 16, 104), (7, 1, 7, 1), (16, 2, 3, 0)])
+def test_vectors_of_odd_heads(d: int, heads: int, rank: int, seed: int) -> None:
+    """Square factors, whose small singular values belong to the head; a layer so narrow that the search for
+    plateaus takes the whole price; values of lower rank than scores."""
+    layer = random_layer(d, heads, seed)
+    with torch.no_grad():
+        for h in range(heads):
+            first = 2 * d + h * int(layer.head_dim)
+            layer.in_proj_weight[first + rank : first + int(layer.head_dim)] = 0.0
+    target = FloatLayer(layer, torch.float32, None)
     result = unsoftmax.recover(TorchOracle(layer))
-    truth = FloatLayer(layer, torch.float32, None).truth().heads[0]
     assert result.status is unsoftmax.Status.WITHIN_BOUND
-    found = result.unwrap()
-    assert isinstance(found, unsoftmax.SingleHead)
-    assert np.linalg.norm(np.asarray(found.W) - np.asarray(truth.W)) < 1e-5 * np.linalg.norm(
-        np.asarray(truth.W)
-    )
+    assert target.deviation_over_own(result.unwrap()) < 3.0
+    assert (result.error_bound or 1.0) < 2e-5
 
 
 @pytest.mark.parametrize("vector", [False, True])

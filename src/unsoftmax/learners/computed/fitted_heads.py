@@ -19,14 +19,11 @@ Problem = TypeVar("Problem")
 
 @dataclass(frozen=True)
 class FittedHeads(Generic[Heads, Problem]):
-    """heads, the weighted problem that they minimise, and what single rows tell. left: residual before
-    reweighting over the rounding of a unit row.
-    """
+    """heads, the weighted problem that they minimise, and what single rows tell."""
 
     heads: Heads
     fit: Problem
     baseline: Baseline
-    left: float
 
 
 def as_model(heads: HeadFactors | VectorHeads, values: Array) -> MultiHead:

@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.known_values import refuse_few_outputs
 from unsoftmax.learners.computed.plateau_line import PlateauLine, find_switches, saturating_scale
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, random_basis
-from unsoftmax.learners.computed.vector_scores import TooFewOutputs, rows_shown
 from unsoftmax.outcomes import Unresolved
 
 __all__ = ["read_values"]
@@ -91,8 +91,7 @@ def read_values(
                 return baseline.v_sum[None]
             reasons.append("a line shows one head only, and answers to moderate rows show more")
             continue
-        if rows_shown(chosen.heads, baseline.v_sum.shape[1]) < 1:
-            raise TooFewOutputs
+        refuse_few_outputs(chosen.heads, baseline.v_sum.shape[1])
         for part in _MOVES:
             try:
                 values = _values(chosen, baseline, min(farthest, part * chosen.gap), rng)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
+from unsoftmax.learners.computed.attempts import refuse_unexplained
 from unsoftmax.learners.computed.cross_rows import fit_cross_rows
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
@@ -82,13 +83,13 @@ def fit_heads(
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
     heads = cut_ranks(fit, refined, baseline)
-    left = rms(fit.residual(heads)) / baseline.rounding_of(heads.v, bits)
+    refuse_unexplained(rms(fit.residual(heads)) / baseline.rounding_of(heads.v, bits), baseline.coarse)
     many = heads.unknowns > MANY
     options = _LAST_OF_MANY if many else _LAST
     for _ in range(1 if many else 2):
         fit = reweighted(fit, heads)
         heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state
-    return FittedHeads(heads, fit, baseline, left)
+    return FittedHeads(heads, fit, baseline)
 
 
 def _one_by_one(queries: TwoRowQueries, baseline: Baseline, rng: np.random.Generator, limit: float) -> _Start:

@@ -10,10 +10,10 @@ from unsoftmax.learners.computed.error_bound import CANCELLED, HeadErrors, few_d
 from unsoftmax.learners.computed.few_outputs import fit_few_outputs
 from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import check_fresh
+from unsoftmax.learners.computed.known_values import TooFewOutputs
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.learners.computed.vector_route import FittedVectors, fit_vector_heads
-from unsoftmax.learners.computed.vector_scores import TooFewOutputs
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
 __all__ = ["recover_vector_heads"]
@@ -44,9 +44,7 @@ def _fitted(asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | N
 def _judged(asker: Asks, fitted: FittedVectors, bits: int, rng: np.random.Generator) -> RecoveredHeads:
     model, baseline = as_model(fitted.heads, fitted.heads.values), fitted.baseline
     check = check_fresh(asker, model, bits, baseline.noise, rng)
-    return RecoveredHeads(
-        model, _errors(fitted, bits, rng), check, baseline.noise, fitted.left, baseline.coarse
-    )
+    return RecoveredHeads(model, _errors(fitted, bits, rng), check, baseline.noise).believed()
 
 
 def _errors(fitted: FittedVectors, bits: int, rng: np.random.Generator) -> HeadErrors:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
+from unsoftmax.learners.computed.attempts import refuse_unexplained
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
+from unsoftmax.learners.computed.known_values import ROUNDING_OF_FACTORS, KnownValues
 from unsoftmax.learners.computed.output_spaces import read_values
 from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS, price_of_vectors
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
@@ -21,7 +23,6 @@ from unsoftmax.learners.computed.two_row_queries import (
     random_sequences,
     read_baseline,
 )
-from unsoftmax.learners.computed.vector_scores import rows_shown
 from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, start_scores
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS
 from unsoftmax.outcomes import Unresolved
@@ -37,6 +38,9 @@ _BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
 _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
+# the same of all sequences of a fit: in layers narrower than ten the search for plateaus takes the whole
+# price, and fits to fewer deviate by 3 to 18 times as much as the layer itself
+_LEAST_FITTED = 3.5
 _READINGS = 3  # of the values: one in twenty layers of width 32 shows two heads as one
 _MOST_OF_PRICE = 1.04  # that a start from random sequences may take: no others are needed then
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
@@ -45,7 +49,6 @@ _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out h
 _TOKENS, _MODERATE = 0.4, 0.3
 _GENERAL_ROWS = 16  # of a random sequence at most: longer ones cost time and show little more
 _COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
-_ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
 _SETTLED = 30.0  # roundings of a unit row that a fit leaves whose singular values tell ranks
 _ARRIVED = 1.0  # the same of a fit that has all directions: 0.4 in random layers, more in trained ones
 # unknowns up to which JᵀJ is held: it costs as many products as there are unknowns, and conjugate gradients
@@ -97,22 +100,22 @@ def fit_vector_heads(
     values, start = _values_and_scores(queries, baseline, counted, rng, limit)
     blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
     heads = _first_heads(start, values, baseline)
-    shown = rows_shown(heads.heads, heads.outputs)
     if heads.unknowns <= MANY and heads.ranks != heads.value_ranks:
         unit = heads.parameters / heads.outputs
         left = PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs - _BESIDE - counted.asked
         first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
-        blocks += _general(queries, start.size, first, shown, rng, limit)
+        blocks += _general(queries, start.size, first, values.rows_shown, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     wide = heads.unknowns > MANY and not baseline.coarse
     price = _COARSE_EFFORT * PRICE_OF_VECTORS if baseline.coarse else price_of_vectors(heads.unknowns)
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
-        count = int(price * parameters / heads.outputs) - _BESIDE - counted.asked
+        unit, asked = parameters / heads.outputs, sum(len(block.rows) for block in blocks[1:])
+        count = int(max(price * unit - _BESIDE - counted.asked, _LEAST_FITTED * unit - asked))
         if part and count < part * counted.asked:
             break
         counted.expect(max(count, 0) + FRESH_QUERIES_OF_VECTORS)
-        blocks += _general(queries, start.size, max(count, 0), shown, rng, limit, wide)
+        blocks += _general(queries, start.size, max(count, 0), values.rows_shown, rng, limit, wide)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
     return settled(SequenceFit.of(blocks), heads, baseline, bits)
@@ -121,23 +124,22 @@ def fit_vector_heads(
 def settled(fit: SequenceFit, heads: VectorHeads, baseline: Baseline, bits: int) -> FittedVectors:
     """The last fits, in which every block of sequences counts by what it leaves."""
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
-    left /= baseline.rounding_of(heads.values, bits)
+    refuse_unexplained(left / baseline.rounding_of(heads.values, bits), baseline.coarse)
     wide = heads.unknowns > MANY and not baseline.coarse
     for options in (_WIDE_LAST,) if wide else (_LAST, _LAST):
         fit = _reweighted(fit, heads)
         heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state
-    return FittedHeads(heads, fit, baseline, left)
+    return FittedHeads(heads, fit, baseline)
 
 
 def _values_and_scores(
     queries: TwoRowQueries, baseline: Baseline, counted: Counted, rng: np.random.Generator, limit: float
-) -> tuple[Array, ScoreStart]:
+) -> tuple[KnownValues, ScoreStart]:
     """Values are read again, along other lines, where they do not explain answers to a few sequences."""
     for _ in range(_READINGS):
-        values = read_values(queries, baseline, rng, limit)
-        _, d, m = values.shape
-        parameters = m + sum(r * (2 * d + 1 - r) + r * (d + m - r) for r in _value_ranks(values, baseline))
-        most = _MOST_OF_PRICE * PRICE_OF_VECTORS * parameters / m - _BESIDE - counted.asked
+        values = KnownValues.of(read_values(queries, baseline, rng, limit), baseline)
+        unit = values.parameters / values.matrices.shape[2]
+        most = _MOST_OF_PRICE * PRICE_OF_VECTORS * unit - _BESIDE - counted.asked
         try:
             return values, start_scores(queries, baseline, values, rng, limit, most)
         except WrongValues:
@@ -215,11 +217,11 @@ def _lowest_ranks(fit: SequenceFit, refined: Refined[VectorHeads]) -> VectorHead
     return heads
 
 
-def _first_heads(start: ScoreStart, values: Array, baseline: Baseline) -> VectorHeads:
+def _first_heads(start: ScoreStart, values: KnownValues, baseline: Baseline) -> VectorHeads:
     """At the ranks that were seen; three more in coarse arithmetic, where the residual shows too low ones."""
-    d, value_ranks = values.shape[1], _value_ranks(values, baseline)
+    d, V = values.matrices.shape[1], list(values.matrices)
     ranks = [min(rank + 3, d) for rank in start.ranks] if baseline.coarse else start.ranks
-    return VectorHeads.of(list(start.matrices), list(values), baseline.c, ranks, value_ranks)
+    return VectorHeads.of(list(start.matrices), V, baseline.c, ranks, values.ranks)
 
 
 def _general(
@@ -248,16 +250,6 @@ def _general(
     ]
 
 
-def _value_ranks(values: Array, baseline: Baseline) -> list[int]:
-    """Singular values above a thousandth of the largest, which plateaus tell; those of one head are told by
-    single rows, and to their rounding. Coarse arithmetic keeps all."""
-    if baseline.coarse:
-        return [min(value.shape) for value in values]
-    spectra = [np.linalg.svd(value, compute_uv=False) for value in values]
-    least = _ROUNDING_OF_FACTORS * baseline.noise if len(values) == 1 else 1e-3
-    return [int((spectrum > least * spectrum[0]).sum()) for spectrum in spectra]
-
-
 def _cut(heads: VectorHeads, noise: float) -> VectorHeads:
     """Without singular values that are rounding, or that stand behind a wide gap."""
     return heads.cut(
@@ -270,7 +262,7 @@ def _cut(heads: VectorHeads, noise: float) -> VectorHeads:
 
 
 def _rank(values: Array, noise: float) -> int:
-    kept = max(1, int((values > _ROUNDING_OF_FACTORS * noise * values[0]).sum()))
+    kept = max(1, int((values > ROUNDING_OF_FACTORS * noise * values[0]).sum()))
     ratios = values[: kept - 1] / values[1:kept]
     far = (ratios > 20.0) & (values[1:kept] < 1e-3 * values[0])
     return int(np.argmax(far)) + 1 if far.any() else kept

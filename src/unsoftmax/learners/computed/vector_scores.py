@@ -9,22 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.known_values import KnownValues
 from unsoftmax.learners.computed.two_row_queries import Baseline, TwoRowQueries, ask_sequences
 from unsoftmax.solvers.head_fits.head_factors import with_one
 from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock
 
-__all__ = [
-    "HeadScores",
-    "ScoreTable",
-    "TooFewOutputs",
-    "complete_table",
-    "read_scores",
-    "rows_shown",
-    "table_of_scores",
-]
+__all__ = ["HeadScores", "ScoreTable", "complete_table", "read_scores", "table_of_scores"]
 
-_MOST_ROWS = 16  # of a sequence that shows its scores: with more, weights are small, their logarithms rough
-_OUTPUTS_A_WEIGHT = 0.6  # weights over outputs: the rest of the outputs keeps their system well conditioned
 _LEAST = 3e-3  # of a weight: below, its logarithm says more of the rounding than of the score
 _MEDIAN = 0.6745  # of the size of normal numbers, in standard deviations
 # halvings of an asking row that loses a score: enough for a score eight times the largest that weights tell
@@ -67,22 +58,13 @@ class ScoreTable:
         return type(self)(self.A, B, scores, errors, lost, self.blocks + other.blocks)
 
 
-class TooFewOutputs(Exception):
-    """The heads show through fewer outputs than it takes to read the weight of every one."""
-
-
-def rows_shown(heads: int, outputs: int) -> int:
-    """Rows beside the asking one whose weights all show at once; 0 where there are too few outputs."""
-    return int(np.clip(_OUTPUTS_A_WEIGHT * outputs / heads, 0, _MOST_ROWS))
-
-
-def read_scores(block: SequenceBlock, baseline: Baseline, values: Array) -> HeadScores:
+def read_scores(block: SequenceBlock, baseline: Baseline, values: KnownValues) -> HeadScores:
     """The weights α of every head are a linear system, Σ_h Σ_i α_i (x_i − x_N)ᵀV_h = y − c − x_NᵀΣV_h."""
     sent = block.rows.astype(np.float64)
     last = sent[:, -1]
     rows = sent[:, :-1] - last[:, None]
     wanted = block.answers - baseline.c - last @ baseline.v_sum
-    weights, wrong = _weights(rows, values, wanted[:, None], _cut(baseline))
+    weights, wrong = _weights(rows, values.matrices, wanted[:, None], _cut(baseline))
     scores, errors, trust = _scores_of(weights[:, 0], wrong[:, 0], baseline)
     return HeadScores(rows, with_one(last), scores, errors, trust)
 
@@ -118,12 +100,12 @@ def _scores_of(weights: Array, wrong: Array, baseline: Baseline) -> tuple[Array,
 
 
 def table_of_scores(
-    queries: TwoRowQueries, baseline: Baseline, values: Array, A: Array, B: Array, group: str
+    queries: TwoRowQueries, baseline: Baseline, values: KnownValues, A: Array, B: Array, group: str
 ) -> ScoreTable:
     """Every a with every b: sequences [a_1 + b; …; a_n + b; b], as many rows in each as show at once. The
     number of first rows must be a multiple of that.
     """
-    n = min(rows_shown(len(values), values.shape[2]), len(A))
+    n = min(values.rows_shown, len(A))
     A, B = queries.on_one_grid(A, B)
     groups = A.reshape(-1, n, A.shape[1])
     sums = groups[:, None] + B[None, :, None]  # (groups, k, n, d)
@@ -131,19 +113,19 @@ def table_of_scores(
     batch = np.concatenate([sums, last], axis=2).reshape(-1, n + 1, A.shape[1])
     block = ask_sequences(queries, batch, group)
     wanted = block.answers.reshape(len(groups), len(B), -1) - baseline.c - B @ baseline.v_sum
-    weights, wrong = _weights(groups, values, wanted, _cut(baseline))
+    weights, wrong = _weights(groups, values.matrices, wanted, _cut(baseline))
     scores, errors, trust = _scores_of(weights, wrong, baseline)
 
     def arranged(part: Array) -> Array:
         """(groups, k, H, n) to (H, first rows, asking rows)."""
-        return part.transpose(2, 0, 3, 1).reshape(len(values), len(A), len(B))
+        return part.transpose(2, 0, 3, 1).reshape(values.heads, len(A), len(B))
 
     scores, errors = _shrunk(arranged(scores), arranged(errors))
     return ScoreTable(A, B, scores, errors, (trust == 0.0).any(axis=(0, 2, 3)), (block,))
 
 
 def complete_table(
-    queries: TwoRowQueries, baseline: Baseline, values: Array, A: Array, B: Array, group: str
+    queries: TwoRowQueries, baseline: Baseline, values: KnownValues, A: Array, B: Array, group: str
 ) -> ScoreTable:
     """The same, with asking rows that lose a score asked again at half their length: scores are linear in
     [b; 1], and one that is lost spoils the matrix of its head. The table holds the rows that it keeps.

@@ -12,6 +12,7 @@ from scipy.sparse.linalg import LinearOperator, lsqr
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.fit_progress import MANY
+from unsoftmax.learners.computed.known_values import KnownValues
 from unsoftmax.learners.computed.two_row_queries import (
     Baseline,
     TwoRowQueries,
@@ -24,7 +25,6 @@ from unsoftmax.learners.computed.vector_scores import (
     ScoreTable,
     complete_table,
     read_scores,
-    rows_shown,
     table_of_scores,
 )
 from unsoftmax.solvers.head_fits.head_factors import with_one
@@ -42,9 +42,7 @@ _PILOT_ROWS = 5  # asking rows of a pilot
 _SPARE = 3  # columns beyond the rank, to see that it was reached
 # rows over the rank: square systems of random rows have a condition near the rank, these one near ten
 _OVERSAMPLING = 1.25
-# heads of rank d/H: with more than two, columns and rows take fewer queries than all entries at once. But
-# random sequences serve the joint fit better: with them layers of width 32 and four heads deviate by half as
-# much
+# heads up to which all entries are fitted at once, however many unknowns that makes
 _FEW_HEADS = 2
 _LEAST_SQUARES = 1.2  # scores over unknowns of one head's matrix, where all are fitted at once
 # expected error of a score: right values give 1e-6 in float32, and values 1e-4 apart 1e-3; where two heads
@@ -77,17 +75,17 @@ class WrongValues(Exception):
 def start_scores(
     queries: TwoRowQueries,
     baseline: Baseline,
-    values: Array,
+    values: KnownValues,
     rng: np.random.Generator,
     limit: float,
     most: float,
 ) -> ScoreStart:
     """limit: longest row allowed. most: queries that random sequences may take. Raises WrongValues."""
-    H, d, m = values.shape
+    H, d, _ = values.matrices.shape
     first, last = _moderate_lengths(queries, baseline, values, rng, limit)
     size = float(np.sqrt(first * last / d))
-    few = H <= _FEW_HEADS or (2 * H * d * d <= MANY and _count_at_once(values) <= most)
-    if baseline.coarse or few:
+    few = H <= _FEW_HEADS or 2 * H * d * d <= MANY
+    if baseline.coarse or (few and _count_at_once(values) <= max(most, _count_of_tables(values))):
         return _at_once(queries, baseline, values, size, rng, limit)
     first, last = _SHORTER * first, _SHORTER * last
     columns, blocks = _columns_until_the_ranks(queries, baseline, values, (first, last), rng)
@@ -97,11 +95,11 @@ def start_scores(
         design = with_one(columns.B)
         matrices = np.array([np.linalg.lstsq(design, part.T, rcond=None)[0].T for part in found])
         return ScoreStart(matrices, ranks, blocks, size)
-    wanted = _whole(min(d, int(np.ceil(_OVERSAMPLING * max(ranks))) + 1), rows_shown(H, m))
+    wanted = _whole(min(d, int(np.ceil(_OVERSAMPLING * max(ranks))) + 1), values.rows_shown)
     A = first * _directions(wanted, d, rng)
     B = np.concatenate([np.zeros((1, d)), last * random_basis(rng, d)])
     rows = complete_table(queries, baseline, values, A, B, "rows of scores")
-    matrices = np.array([_from_both(found[h], ranks[h], rows, h) for h in range(H)])
+    matrices = np.array([_from_both(found[h], ranks[h], rows, h) for h in range(values.heads)])
     return ScoreStart(matrices, ranks, [*blocks, *rows.blocks], size)
 
 
@@ -124,13 +122,13 @@ def _from_both(columns: Array, rank: int, rows: ScoreTable, h: int) -> Array:
 
 
 def _moderate_lengths(
-    queries: TwoRowQueries, baseline: Baseline, values: Array, rng: np.random.Generator, limit: float
+    queries: TwoRowQueries, baseline: Baseline, values: KnownValues, rng: np.random.Generator, limit: float
 ) -> tuple[float, float]:
     """Lengths of first and asking rows at which the strongest head's scores are moderate, with and without
     what the query bias adds.
     """
-    H, d, m = values.shape
-    n = rows_shown(H, m)
+    _, d, _ = values.matrices.shape
+    n = values.rows_shown
     first = last = min(float(np.sqrt(d)), limit / 2)
     for _ in range(_PILOTS):
         B = np.concatenate([np.zeros((1, d)), last * unit(rng.standard_normal((_PILOT_ROWS, d)))])
@@ -152,13 +150,13 @@ def _moderate_lengths(
 def _columns_until_the_ranks(
     queries: TwoRowQueries,
     baseline: Baseline,
-    values: Array,
+    values: KnownValues,
     lengths: tuple[float, float],
     rng: np.random.Generator,
 ) -> tuple[ScoreTable, list[SequenceBlock]]:
     """Scores of all directions with some asking rows, the first of which is zero."""
-    H, d, m = values.shape
-    A = lengths[0] * _directions(_whole(d, rows_shown(H, m)), d, rng)
+    _, d, _ = values.matrices.shape
+    A = lengths[0] * _directions(_whole(d, values.rows_shown), d, rng)
     every = np.concatenate([np.zeros((1, d)), lengths[1] * random_basis(rng, d)])
     A, every = queries.on_one_grid(A, every)
     step, asked = max(4, d // 16), 0
@@ -194,27 +192,34 @@ def _ranks(table: ScoreTable, columns: Array) -> list[int]:
     return found
 
 
-def _count_at_once(values: Array) -> int:
+def _count_at_once(values: KnownValues) -> int:
     """Sequences that show every entry of every score matrix."""
-    H, d, m = values.shape
-    return int(np.ceil(_LEAST_SQUARES * d * (d + 1) / rows_shown(H, m)))
+    _, d, _ = values.matrices.shape
+    return int(np.ceil(_LEAST_SQUARES * d * (d + 1) / values.rows_shown))
+
+
+def _count_of_tables(values: KnownValues) -> int:
+    """Sequences that columns and rows take where scores have the ranks of values. Random sequences serve the
+    joint fit better: with them layers of width 32 and four heads deviate by half as much."""
+    d, n, rank = values.matrices.shape[1], values.rows_shown, max(values.ranks)
+    rows = min(d, int(np.ceil(_OVERSAMPLING * rank)) + 1)
+    return int(-(-d // n) * min(d + 1, rank + _SPARE + 1) + -(-rows // n) * (d + 1))
 
 
 def _at_once(
     queries: TwoRowQueries,
     baseline: Baseline,
-    values: Array,
+    values: KnownValues,
     size: float,
     rng: np.random.Generator,
     limit: float,
 ) -> ScoreStart:
     """Weighted least squares of all entries of every matrix on random sequences."""
-    H, _, m = values.shape
-    rows = rows_shown(H, m)
+    rows = values.rows_shown
     shape = _count_at_once(values), rows
     block = random_sequences(queries, size, shape, rng, limit, "moderate scores")
     measured = read_scores(block, baseline, values)
-    fits = [_least_squares(measured, h) for h in range(H)]
+    fits = [_least_squares(measured, h) for h in range(values.heads)]
     ranks = [
         max(1, int((np.linalg.svd(matrix, compute_uv=False) > 0.5 * error).sum())) for matrix, error in fits
     ]
