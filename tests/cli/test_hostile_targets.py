@@ -21,6 +21,7 @@ from unsoftmax.cli.app import app
 from unsoftmax.importing import import_attribute
 from unsoftmax.oracles.time_limit import TimeLimited
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 LIMIT = 120  # seconds; most of these take one
 
 

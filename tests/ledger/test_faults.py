@@ -23,6 +23,7 @@ from unsoftmax.errors import LedgerFault, LedgerRefused, NonFiniteAnswers
 from unsoftmax.ledger import Entry, SqliteJournal, read_statement
 from unsoftmax.ledger.presence import Presence
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 BINDING = {"target": "content:1", "seed": "0"}
 HIDDEN = unsoftmax.random_single_head(5, 2, seed=1, biases=True)
 

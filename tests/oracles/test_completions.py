@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
-from tests.oracles.hostile_server import hostile
+from tests.oracles.hostile_server import always, hostile, response, trickle
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
@@ -233,6 +233,19 @@ def test_what_is_no_log_probability_is_named(value: str, words: str) -> None:
 
     with hostile(script) as url, pytest.raises(OracleFault, match=words):
         completions_oracle(f"openai+{url}/v1?model=a", QUICK)
+
+
+def test_a_server_of_completions_holds_nobody_and_reads_no_token_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", "open-sesame")
+    for script, words in (
+        (trickle(b"HTTP/1.1 200 OK\r\n", b"X"), "no complete answer within"),
+        (always(response(b"no open-sesame", "403 No")), "forbids this"),
+    ):
+        with hostile(script) as url, pytest.raises(OracleFault, match=words) as fault:
+            completions_oracle(f"openai+{url}/v1?model=a", HttpOptions(timeout=0.3, retries=0))
+        assert "sesame" not in str(fault.value)
 
 
 class _Odd(CompletionsServer):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from tests.oracles.grpc_server import Behaviour, serving  # noqa: E402
 from unsoftmax.oracles.grpc import grpc_oracle  # noqa: E402
 from unsoftmax.oracles.grpc.messages import message  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 HEAD = unsoftmax.random_single_head(6, seed=11)
 QUICK = HttpOptions(backoff=0.01, patience=20.0, batch=8)
 Code = grpc.StatusCode
@@ -110,6 +113,36 @@ def _infinite(reply: Any) -> None:
 def test_spoiled_replies_are_faults(spoil: Any, words: str) -> None:
     with serving(HEAD, Behaviour(spoil=spoil)) as (target, _), pytest.raises(OracleFault, match=words):
         grpc_oracle(target, QUICK)(np.zeros((3, 2, 6)))
+
+
+def _other_shape(shape: list[int]) -> Callable[[Any], None]:
+    def spoil(reply: Any) -> None:
+        del reply.outputs[0].shape[:]
+        reply.outputs[0].shape.extend(shape)
+
+    return spoil
+
+
+@pytest.mark.parametrize("shape", [[2**62, 2**62], [2**40], [-3], [0], []])
+def test_shapes_that_lie_are_faults(shape: list[int]) -> None:
+    behaviour = Behaviour(spoil=_other_shape(shape))
+    with serving(HEAD, behaviour) as (target, _), pytest.raises(OracleFault):
+        grpc_oracle(target, QUICK)(np.zeros((3, 2, 6)))
+
+
+def test_no_server_holds_a_call_beyond_its_deadline_or_fills_the_memory() -> None:
+    over = threading.Event()
+
+    def fill(reply: Any) -> None:
+        reply.raw_output_contents[0] = bytes(64 << 20)
+
+    for spoil in (lambda reply: over.wait(60), fill):
+        with serving(HEAD, Behaviour(spoil=spoil)) as (target, _):
+            start = time.monotonic()
+            with pytest.raises(OracleFault):
+                grpc_oracle(target, HttpOptions(timeout=0.5, retries=0))(np.zeros((3, 2, 6)))
+            assert time.monotonic() - start < 40.0
+            over.set()
 
 
 def test_the_token_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:

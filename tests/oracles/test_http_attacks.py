@@ -24,6 +24,7 @@ from unsoftmax.oracles.http import http_oracle
 from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
 from unsoftmax.oracles.http.retries import retry_after
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 TOKEN = "tok/9f\"31-'private'-\\token"
 BATCH = np.ones((2, 1, 2))
 DEADLINE = 0.5  # seconds that the client may wait for one reply

@@ -19,6 +19,7 @@ from unsoftmax.oracles.http.json_text import read_json
 from unsoftmax.oracles.http.open_inference import OpenInference
 from unsoftmax.oracles.http.sender import Reply, Request, Sender
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 NUMBERS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 VALUES = st.recursive(
     NUMBERS,

@@ -12,6 +12,8 @@ import pytest
 import unsoftmax
 from unsoftmax import UsageError
 
+pytestmark = pytest.mark.usefixtures("limited_in_time")
+
 
 def lying(path: Path, rows: int) -> Path:
     """A file of one row whose header tells of many."""

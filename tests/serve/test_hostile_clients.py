@@ -25,6 +25,7 @@ from unsoftmax.oracles.http import http_oracle
 from unsoftmax.serve import Limits, ModelServer
 
 HEAD = unsoftmax.random_single_head(3, seed=2)
+pytestmark = pytest.mark.usefixtures("limited_in_time")
 SLACK = 40.0  # seconds that a busy machine may add
 GOOD = {"inputs": [{"name": "sequences", "datatype": "FP64", "shape": [1, 1, 3], "data": [1.0, 2.0, 3.0]}]}
 INFER = "POST /v2/models/model/infer HTTP/1.1\r\nHost: h\r\n"

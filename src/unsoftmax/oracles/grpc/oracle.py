@@ -80,6 +80,8 @@ def _answers(reply: Any, wanted: str | None) -> Any:
         if tensor.datatype not in NUMBER_TYPES:
             raise OracleFault(f"the server answered with datatype {tensor.datatype!r}, which is not a number")
         kind, shape = NUMBER_TYPES[tensor.datatype], list(tensor.shape)
+        if min(shape, default=0) < 0:  # numpy would take it for whatever fits
+            raise OracleFault(f"the server answered with the shape {shape}")
         try:
             if place < len(reply.raw_output_contents):
                 return np.frombuffer(reply.raw_output_contents[place], dtype=kind).reshape(shape)
