@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import unsoftmax
+from unsoftmax.cli.app import app
 from unsoftmax.lab.sweep import (
     COLUMNS,
     Cell,
@@ -321,32 +323,24 @@ def test_the_number_of_workers_is_the_business_of_a_cluster(tmp_path: Path) -> N
         sweep(parse_spec("[grid]\nd = [2]", "x"), tmp_path, workers=2, dask="tcp://127.0.0.1:9")
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.toml").write_text('[grid]\nd = [2, 3]\n[[plot]]\nx = "d"\n')
+    monkeypatch.chdir(tmp_path)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "unsoftmax", "sweep", *arguments]
-        return subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=False,
-            timeout=120,
-            env=dict(os.environ),
-        )
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["sweep", *arguments])
 
     done = run("s.toml", "--workers", "1", "--out", "o")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.exit_code, done.stderr) == (0, "")
     assert "2 computed now" in done.stdout
     assert (tmp_path / "o" / "error-over-d.png").exists()
     drawn = run("o/table.csv", "--x", "d", "--y", "learning", "--json")
     assert '"o/learning-over-d.png"' in drawn.stdout
-    assert run("o/table.csv").returncode == 2
-    assert run("none.toml").returncode == 2
+    assert run("o/table.csv").exit_code == 2
+    assert run("none.toml").exit_code == 2
     none = run("s.toml", "--workers", "0", "--out", "p", "--json")
-    assert (none.returncode, json.loads(none.stdout)["reason"]) == (
+    assert (none.exit_code, json.loads(none.stdout)["reason"]) == (
         2,
         "at least one worker is needed, not 0; leave the number out for one a core",
     )
-    assert run("s.toml", "--dask", "tcp://127.0.0.1:9", "--workers", "0").returncode == 2
+    assert run("s.toml", "--dask", "tcp://127.0.0.1:9", "--workers", "0").exit_code == 2

@@ -18,7 +18,7 @@ from unsoftmax.outcomes import Status
 def _layer(activation: str, seed: int, *, norm_first: bool) -> torch.nn.TransformerEncoderLayer:
     torch.manual_seed(seed)
     return torch.nn.TransformerEncoderLayer(
-        8, 2, 12, 0.0, activation, batch_first=True, norm_first=norm_first
+        6, 2, 8, 0.0, activation, batch_first=True, norm_first=norm_first
     ).eval()
 
 
@@ -47,7 +47,7 @@ def test_a_float32_layer_is_recovered_to_its_own_rounding(
     assert result.error_bound is not None
     truth = block_from_torch(exact).asked_by(AskingRow(row))
     assert truth.distance(result.model) <= result.error_bound < 0.1
-    X = np.random.default_rng(seed).standard_normal((60, 7, 8)).astype(np.float32).astype(np.float64)
+    X = np.random.default_rng(seed).standard_normal((60, 7, 6)).astype(np.float32).astype(np.float64)
     asking = 0 if row == "first" else -1
     right = _answers(exact, X, torch.float64, asking)
     own = rms(_answers(layer, X, torch.float32, asking) - right)
@@ -74,7 +74,7 @@ class _Hostile(torch.nn.Module):
         norm = self.layer.norm2
         if self.kind != "part":
             return torch.as_tensor(norm(z))
-        most = torch.nn.functional.layer_norm(z[..., :-1], (7,), norm.weight[:-1], norm.bias[:-1])
+        most = torch.nn.functional.layer_norm(z[..., :-1], (5,), norm.weight[:-1], norm.bias[:-1])
         return torch.cat([most, z[..., -1:]], -1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -96,6 +96,6 @@ def test_a_block_that_is_nearly_one_is_not_recovered(kind: str, norm_first: bool
     torch.manual_seed(5)
     module = _Hostile(kind, norm_first=norm_first).eval()
     result = unsoftmax.recover(
-        lambda X: _answers(module, X, torch.float32), width=8, outputs=8, seed=2, budget=60_000
+        lambda X: _answers(module, X, torch.float32), width=6, outputs=6, seed=2, budget=60_000
     )
     assert not result.status.recovered
