@@ -133,15 +133,15 @@ def test_budget_spent_is_an_outcome() -> None:
 
 
 def test_plan_asks_nothing_and_bounds_the_bill() -> None:
-    status, facts = run_json_here("plan", "demo:single-head?d=24&r=4", "--budget", "500")
+    status, facts = run_json_here("plan", "demo:single-head?d=64&r=8", "--budget", "2000")
     assert status == 0
-    assert facts["paper"] == 24 + 24 * 24
-    assert facts["rank_within_budget"] == 4
+    assert facts["paper"] == 64 + 64 * 64
+    assert facts["rank_within_budget"] == 8
     costs = {row["rank"]: row["queries"] for row in facts["by_rank"]}
-    _, recovered = run_json_here("recover", "demo:single-head?d=24&r=4")
+    _, recovered = run_json_here("recover", "demo:single-head?d=64&r=8")
     learning = recovered["queries"]["total"] - recovered["queries"]["by_phase"]["verification"]
-    assert abs(costs[4] - learning) <= 0.05 * learning
-    assert learning <= next(row["at_most"] for row in facts["by_size"] if row["ranks"] == [4])
+    assert abs(costs[8] - learning) <= 0.05 * learning
+    assert learning <= next(row["at_most"] for row in facts["by_size"] if row["ranks"] == [8])
     text = run_here("plan", "demo:single-head?d=64").stdout
     assert "4,160" in text
 

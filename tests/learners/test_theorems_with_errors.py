@@ -73,7 +73,7 @@ def test_theorem_b_1_holds_its_bound(eps: float) -> None:
 
 def test_theorem_b_1_recovers_with_enough_samples() -> None:
     head = SingleHead([[0.9, 0.1], [0.2, 0.35]], [0.6, 0.8])
-    result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.theorem_b_1(1.0, 0.6, 0.0035))
+    result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.theorem_b_1(1.0, 0.6, 0.002))
     assert result.status is Status.WITHIN_BOUND, result.reason
     assert distance(head, result.unwrap()) <= (result.error_bound or 0.0)
     assert "direction of v" in result.reason
