@@ -108,7 +108,7 @@ def _infinite(reply: Any) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "words"),
-    [(_cut, "other data"), (_renamed, "no output"), (_texts, "no number"), (_infinite, "infin|finite")],
+    [(_cut, "other data"), (_renamed, "no output"), (_texts, "not a number"), (_infinite, "infin|finite")],
 )
 def test_spoiled_replies_are_faults(spoil: Any, words: str) -> None:
     with serving(HEAD, Behaviour(spoil=spoil)) as (target, _), pytest.raises(OracleFault, match=words):

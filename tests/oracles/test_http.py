@@ -259,8 +259,8 @@ def test_a_json_endpoint_one_sequence_at_a_time() -> None:
         (b'{"p": ["1.0", "2.0"]}', "instead of real numbers"),
         (b'{"q": [1.0, 2.0]}', "nothing at 'p'"),
         (b'{"p": {"a": 1}}', "not an array|instead of real|nothing|list|shape"),
-        (b"<html>", "no JSON"),
-        (b"", "no JSON"),
+        (b"<html>", "not JSON"),
+        (b"", "not JSON"),
     ],
 )
 def test_json_replies_that_are_no_answer(reply: bytes, match: str) -> None:
