@@ -121,7 +121,7 @@ class Unresolved(Stop):
 
 
 class UnresolvedByAny(Stop):
-    """As `Unresolved`, and no other learner would do better: the target is of this kind and no other."""
+    """As `Unresolved`, and no other learner would do better: what stands in the way is known for certain."""
 
     status = Status.UNRESOLVED
 

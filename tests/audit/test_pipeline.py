@@ -230,7 +230,7 @@ def test_wrong_use_is_refused_before_the_first_query() -> None:
         unsoftmax.audit_target("demo:single-head?d=4", confirm_above=-1)
 
 
-def test_the_user_may_override(tmp_path: Path) -> None:
+def test_the_user_may_override() -> None:
     done = unsoftmax.audit_target("demo:single-head?d=6", tolerance=0.0, family="single-head")
     assert done.result.status is unsoftmax.Status.EXACT
     assert "told by the user" in next(

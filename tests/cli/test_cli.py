@@ -68,7 +68,7 @@ def test_recover_writes_the_model_and_tells_the_facts(tmp_path: Path) -> None:
     assert unsoftmax.random_single_head(12, 3, seed=4).distance(model) < 1e-9  # type: ignore[arg-type]
 
 
-def test_people_get_text_and_pipes_no_progress(tmp_path: Path) -> None:
+def test_people_get_text_and_pipes_no_progress() -> None:
     done = run("recover", "demo:single-head?d=5")
     assert done.returncode == 0
     assert done.stderr == ""

@@ -142,7 +142,7 @@ def test_messages_name_flags(text: str, expected: str) -> None:
     assert with_flags(text, flags) == expected
 
 
-def test_messages_of_the_command_name_flags_and_those_of_python_arguments(tmp_path: Path) -> None:
+def test_messages_of_the_command_name_flags_and_those_of_python_arguments() -> None:
     done = invoke("recover", "demo:single-head?d=4", "--width", "5", "--json")
     assert json.loads(done.stdout)["reason"].endswith("pass --width 4")
     assert done.stderr.endswith("pass --width 4\n")

@@ -11,8 +11,6 @@ from tests.cases.networks import HARD, gaussian, with_bump
 from unsoftmax import ReluNetwork, ReluNetworkLearner, Size, Status, UsageError, random_relu_network
 from unsoftmax.arrays import Array
 
-DEEPER = np.array([[1.0, -2.0], [0.5, 1.0], [-1.0, 1.5]])
-
 
 def _function_error(hidden: ReluNetwork, found: object) -> float:
     assert isinstance(found, ReluNetwork)

@@ -123,7 +123,7 @@ def test_other_functions_in_a_frame_are_not_recovered(seed: int) -> None:
         assert not result.status.recovered, result.reason
 
 
-def test_padding_and_the_longest_sequence(tmp_path: Any) -> None:
+def test_padding_and_the_longest_sequence() -> None:
     def padded(ids: Any) -> Any:
         """Rows of 12 ids, of which the zeros at the end do not count."""
         assert ids.shape[1] == 12

@@ -189,7 +189,7 @@ def test_what_does_not_fit_is_refused(wrong: Any) -> None:
         wrong()
 
 
-def test_files_with_missing_parts_are_refused(tmp_path: Path) -> None:
+def test_files_with_missing_parts_are_refused() -> None:
     tensors = case("positions").tensors()
     for gone in ("heads.0.keys", "heads.1.positions.values"):
         with pytest.raises(unsoftmax.ModelFileError):

@@ -43,7 +43,7 @@ def test_answers_are_exact_and_in_order(binary: bool, concurrency: int, size: in
         assert server.queries == server.seen == 50
 
 
-def test_vector_answers(tmp_path: Path) -> None:
+def test_vector_answers() -> None:
     vectors = unsoftmax.SingleHead(np.eye(3), np.arange(6.0).reshape(3, 2))
     with ModelServer(unsoftmax.as_oracle(vectors)) as server:
         oracle = unsoftmax.as_oracle(server.url)

@@ -9,7 +9,7 @@ from unsoftmax.arrays import rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.ledger import Asker
-from unsoftmax.outcomes import Unresolved
+from unsoftmax.outcomes import UnresolvedByAny
 
 __all__ = ["cast_format", "cast_noise", "even_part", "refuse_rounded_rows"]
 
@@ -84,9 +84,9 @@ def cast_noise(asker: Asker, rng: np.random.Generator, longest: float) -> float:
 
 
 def refuse_rounded_rows(asker: Asker, answers: Answers, rng: np.random.Generator) -> None:
-    """Raises `Unresolved` where answers that are off by a tolerance are so because the target rounds its rows
-    first: then their errors grow with the rows and with scores, and no tolerance bounds them. Rows that are
-    moved by less than such rounding get the same answers to the last bit. Eight queries."""
+    """Raises `UnresolvedByAny` where answers are off by a tolerance because the target rounds its rows first:
+    then their errors grow with the rows and with scores, and no tolerance bounds them. Rows that are moved by
+    less than such rounding get the same answers to the last bit. Eight queries."""
     inside = answers.inner if isinstance(answers, Clipped) else answers
     if not isinstance(inside, Within):
         return
@@ -95,7 +95,7 @@ def refuse_rounded_rows(asker: Asker, answers: Answers, rng: np.random.Generator
     rows *= min(1.0, longest / (2.0 * float(np.linalg.norm(rows, axis=2).max())))
     plain, moved = asker.ask(np.concatenate([rows, rows * (1.0 + _SLIGHTLY)])).reshape(2, _ROWS, -1)
     if (plain == moved).all(axis=1).sum() >= _ROWS // 2:
-        raise Unresolved(
+        raise UnresolvedByAny(
             "rows are rounded before anything is computed from them: moved by a part in 10^10, most get the "
             "same answer to the last bit; send them to a target that takes all their digits, or in a format "
             "that holds them (float32, float16 or bfloat16)"

@@ -151,7 +151,7 @@ def _check_group(
         if not len(chosen):
             continue
         rows, off, near = each.rows[chosen], each.off[chosen], each.near[chosen]
-        beyond = _beyond(asker, model, rows, each.values[chosen], off, ruler)
+        beyond = _beyond(asker, rows, each.values[chosen], off, ruler)
         excess.append(beyond / (off + near))
         moved.append(near / (off + near))
         unseen.append(off / each.far[group][chosen] * each.wrong)
@@ -204,7 +204,7 @@ def _compare(name: str, excess: Array, expected: float, ruler: Answers, claim: f
     return times
 
 
-def _beyond(asker: Asker, model: Model, rows: Array, values: Array, off: Array, ruler: Answers) -> Array:
+def _beyond(asker: Asker, rows: Array, values: Array, off: Array, ruler: Answers) -> Array:
     """How far answers are from the model, beyond their own errors. A wrong label counts as the value's
     size."""
     with asker.phase(VERIFICATION):

@@ -78,12 +78,18 @@ class Outcome:
     learned: Learned | None = None
     verdict: Verdict | None = None
     parts: Mapping[str, RecoveredPart[Any]] = field(default_factory=dict)
-    changed: bool = False  # the target is no longer the one that the ledger knows
+    stop: Stop | None = None
 
     @property
     def failed(self) -> bool:
-        """Whether another kind of answers, or a closer look, could change or explain this outcome."""
-        return self.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED) and not self.changed
+        """Whether another kind of answers, or a closer look, could change or explain this outcome; not where
+        the target is no longer the one that the ledger knows."""
+        changed = isinstance(self.stop, OutsideClass) and self.stop.test == REPLAY_TEST
+        return self.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED) and not changed
+
+    def ended_by(self, stop: Stop) -> Outcome:
+        """What was found out until then, with another end."""
+        return replace(self, status=stop.status, reason=stop.reason, stop=stop)
 
 
 class Attempt:
@@ -208,15 +214,14 @@ class Attempt:
         return known.answers or Exact()
 
     def _stopped(self, stop: Stop) -> Outcome:
-        changed = isinstance(stop, OutsideClass) and stop.test == REPLAY_TEST
-        return replace(self._outcome(stop.status, stop.reason, changed=changed), parts=stop.parts)
+        return replace(self._outcome(stop.status, stop.reason), parts=stop.parts, stop=stop)
 
-    def _outcome(self, status: Status, reason: str, changed: bool = False) -> Outcome:
+    def _outcome(self, status: Status, reason: str) -> Outcome:
         known = replace(self._known, look=self._look)
         learned = self._learned
         if learned is not None:
             learned = replace(learned, model=with_skip(learned.model, known.skip))
-        return Outcome(known, status, reason, self._learner, learned, self._verdict, changed=changed)
+        return Outcome(known, status, reason, self._learner, learned, self._verdict)
 
 
 def overflow_in_float16(asker: Asker, fault: NonFiniteAnswers) -> Unresolved:

@@ -15,7 +15,7 @@ from unsoftmax.learners import Claim, Known, Learner
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.domain import Space
-from unsoftmax.outcomes import Status, Stop
+from unsoftmax.outcomes import Status, Stop, UnresolvedByAny
 from unsoftmax.recovery.attempt import Attempt, Outcome, Prepare, Streams, overflow_in_float16
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.explain import explain
@@ -105,7 +105,7 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
             with ledger.phase(IDENTIFY):
                 refuse_rounded_rows(ledger, found.answers, streams(7, 1))
     except Stop as stop:
-        return replace(first, status=stop.status, reason=stop.reason)
+        return first.ended_by(stop)
     if found is None:
         return first
     known = replace(
@@ -121,16 +121,19 @@ def _beside_a_skip(ledger: Ledger, first: Outcome, family: Family | None, stream
     try:
         known = look_for_skip(ledger, first.known, streams(6))
     except Stop as stop:
-        return replace(first, status=stop.status, reason=stop.reason)
+        return first.ended_by(stop)
     return first if known is first.known else Attempt(ledger, known, family, streams, 2).run()
 
 
 def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.random.Generator) -> Outcome:
-    """The same outcome, with what a first look says of the target; a look that is stopped says nothing."""
+    """The same outcome, with what a first look says of the target; a look that is stopped says nothing, and a
+    reason that rules out every learner stays."""
     try:
         known, status, reason = explain(ledger, outcome.known, family, outcome.status, outcome.reason, rng)
     except Stop:
         return outcome
+    if isinstance(outcome.stop, UnresolvedByAny):
+        return replace(outcome, known=known)
     return replace(outcome, known=known, status=status, reason=reason)
 
 

@@ -71,7 +71,7 @@ def explore(left: Array, n: int, tolerance: float) -> Generator[Request, Array, 
 
 
 def reassemble(
-    left: Array, requests: list[Request], answers: list[Array], n: int, tolerance: float
+    left: Array, requests: list[Request], answers: list[Array], tolerance: float
 ) -> tuple[Array, int | None]:
     """(C, rank): C (d, n) = W on all points, from everything that `explore` asked; rank None when all columns
     were full."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.scalar_route import fit_heads
-from unsoftmax.learners.computed.two_row_queries import Asks, Expect, TwoRowQueries, read_baseline
+from unsoftmax.learners.computed.two_row_queries import Asks, Counted, Expect, TwoRowQueries, read_baseline
 from unsoftmax.learners.computed.vector_route import FittedVectors, settled
 from unsoftmax.models.base import softmax
 from unsoftmax.solvers.head_fits.head_factors import HeadFactors, with_one
@@ -20,28 +20,18 @@ from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 __all__ = ["fit_few_outputs"]
 
 
-class _OneNumber:
+class _OneNumber(Counted):
     """An asker of one number of every answer, which keeps the answers whole."""
 
     def __init__(self, asker: Asks, readout: Array) -> None:
-        self._asker, self._readout = asker, readout
+        super().__init__(asker)
+        self._readout = readout
         self.kept: list[tuple[Array, Array]] = []
 
-    @property
-    def width(self) -> int:
-        return self._asker.width
-
-    @property
-    def input_bound(self) -> float | None:
-        return self._asker.input_bound
-
     def ask(self, batch: Array, /) -> Array:
-        answers = self._asker.ask(batch)
+        answers = super().ask(batch)
         self.kept.append((np.array(batch), answers))
         return np.asarray(answers @ self._readout)
-
-    def batch_size(self, length: int, /) -> int:
-        return self._asker.batch_size(length)
 
     def blocks(self) -> list[SequenceBlock]:
         """All that was asked: a block for every length of sequences and every size of rows, by powers of

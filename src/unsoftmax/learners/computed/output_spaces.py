@@ -161,7 +161,7 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
         sent, new = plateaus.jumps(line.a + length * basis[used : used + count])
         used += count
         rows, jumps = np.concatenate([rows, sent]), np.concatenate([jumps, new])
-        kept = _steady(rows, jumps)
+        kept = _steady(jumps)
         if kept.sum() < 0.6 * len(kept):
             raise _Unreadable("heads switch while the first row moves")
         ranks = _ranks(rows[kept], jumps[kept], plateaus.noise)
@@ -181,7 +181,7 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
     return _checked(_by_rows(parts, rows[kept], baseline), parts, rows[kept], plateaus.noise)
 
 
-def _steady(rows: Array, jumps: Array) -> Array:
+def _steady(jumps: Array) -> Array:
     """Rows at which every head is where it was at the first row."""
     changes = np.linalg.norm(jumps - jumps[0], axis=2)
     usual = np.median(changes[1:], axis=0)

@@ -123,7 +123,7 @@ class LowPrecisionLearner:
             solver = RangeFinder(again=meter.column_near if self.precision == FloatFormat.FLOAT32 else None)
             found = solver.solve(meter, rng, lambda left: asker.expect(asker.bill.total + passes * left))
         head = SingleHead(found.matrix, v)
-        bound = max(self._bound(asker, head, meter, rng), readout.error(asker, rng), readout.length_error)
+        bound = max(self._bound(asker, head, meter), readout.error(asker, rng), readout.length_error)
         return self._learned(head, bound)
 
     def _learned(self, head: SingleHead, bound: float) -> Learned:
@@ -155,9 +155,7 @@ class LowPrecisionLearner:
         W, w0 = refinement.refine(rough, PASSES[self.precision] + _MORE_PASSES, rng)
         return SingleHead(W, v, w0), refinement.relative_error(W, w0, rng)
 
-    def _bound(
-        self, asker: Asker, head: SingleHead, meter: ZeroCentredMeter, rng: np.random.Generator
-    ) -> float:
+    def _bound(self, asker: Asker, head: SingleHead, meter: ZeroCentredMeter) -> float:
         """How wrong W can be, from fresh probes at predicted zeros."""
         w_norm = head.matrix.norm()
         with asker.phase(VERIFICATION):

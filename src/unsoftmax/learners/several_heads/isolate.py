@@ -217,7 +217,7 @@ def _assemble(jobs: list[_Job], left: Array, tolerance: float) -> tuple[list[Arr
     matrices, ranks = [], []
     for job in jobs:
         answers = [job.meter.values(block) for block in job.blocks]
-        C, rank = reassemble(left, job.requests, answers, len(job.meter.points), tolerance)
+        C, rank = reassemble(left, job.requests, answers, tolerance)
         matrices.append(np.asarray(np.linalg.solve(job.meter.points, C.T).T, dtype=np.float64))
         ranks.append(rank)
     return matrices, ranks

@@ -42,7 +42,7 @@ class PositionedHead:
         sequences = TokenSequences(books, longest, readout)
         read = values if readout is None else np.asarray(values @ readout)
         with asker.phase("class tests"):
-            second = find_second_place(sequences, read, noise)
+            second = find_second_place(sequences, read)
         V, r = len(values), second.rank
         asker.expect(asker.bill.total + V * (2 * r + 5) + 3 * (2 * r + 1) * (longest - 2))
         with asker.phase("scores"):

@@ -40,7 +40,7 @@ def pair_scores(
     return np.where(readable, scores, 0.0), np.where(readable, bars, np.inf)
 
 
-def find_second_place(sequences: TokenSequences, values: Array, noise: float) -> SecondPlace:
+def find_second_place(sequences: TokenSequences, values: Array) -> SecondPlace:
     """2k² queries for a block of k tokens of large and k of small values."""
     order = np.argsort(values, kind="stable")
     evidence = ""
