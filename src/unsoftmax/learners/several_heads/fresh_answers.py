@@ -30,8 +30,9 @@ class FreshDeviation(NamedTuple):
         return max(self)
 
     def only_longer(self, limit: float) -> bool:
-        """Whether two rows are answered as the model says and five are not, which no sum of heads does: no
-        other heads are worth looking for, and the certificate says what it sees."""
+        """Whether two rows are answered as the model says and five are not. Other heads with these answers to
+        two rows are the same and some that mirror each other, W and -W with one v: copies of rows show those,
+        and no other attempt is worth its queries."""
         return self.pairs <= limit and self.longer > _LONGER_ALONE * limit
 
 

@@ -17,7 +17,7 @@ from unsoftmax.learners.several_heads.by_copies import MOST_UNKNOWNS, heads_by_c
 from unsoftmax.learners.several_heads.class_tests import check_opposite_rows, has_query_bias, largest_score
 from unsoftmax.learners.several_heads.correct_matrices import parameter_error
 from unsoftmax.learners.several_heads.fresh_answers import fresh_deviation
-from unsoftmax.learners.several_heads.isolate import isolate_heads
+from unsoftmax.learners.several_heads.isolate import Heads, isolate_heads
 from unsoftmax.learners.several_heads.one_column import heads_of_one_column
 from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.meters.several_heads.excess_answers import Responses
@@ -111,61 +111,103 @@ class MultiHeadLearner:
         rounding = check_opposite_rows(asker, v, c, rng)
         biased = has_query_bias(asker, v, c, rounding, rng)
         respond = Responses(asker, v, c, biased=biased, rounding=rounding)
-        reasons: list[str] = []
-        best: tuple[float, MultiHead] | None = None
-        # attempts by copies that are still due; one column has no circle of asking rows
-        copies = self.attempts if respond.columns == 1 else 0
-        too_close = False  # more heads were seen than could be told apart
-        small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
-        for attempt in range(self.attempts):
-            tolerance = max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * rounding)
-            try:
-                if respond.width == 1 and attempt == 0:
-                    heads = heads_of_one_column(respond, rng)
-                elif copies:
-                    copies -= 1
-                    heads = heads_by_copies(respond, rng)
-                else:
-                    heads = isolate_heads(respond, rng, tolerance)[0]
-            except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
-                too_close = too_close or isinstance(reason, TooClose)
-                short = asker.input_bound is not None  # isolating one head needs long rows, copies do not
-                if (isinstance(reason, SharedStep) or short) and small and copies == 0:
-                    copies = _COPIES
-                reasons.append(str(reason))
-                if isinstance(reason, Unexplained):
-                    break  # whatever the pairs are
-                continue
-            model = heads.model(respond)
-            fresh = fresh_deviation(asker, model, rng)
-            if max(_SETTLED, 1e3 * rounding) < fresh.largest < _NEARLY:
-                model = polished(respond, heads, rng).model(respond)
-                fresh = fresh_deviation(asker, model, rng)
-            deviation, limit = fresh.largest, max(1e-10, 1e3 * rounding)
-            if fresh.only_longer(limit):
-                return Learned(model.canonical(), self.claim)
-            if best is None or deviation < best[0]:
-                best = (deviation, model)
-            if deviation <= limit:
-                break
-            if deviation > 1e-6 and small and copies == 0:
-                copies = _COPIES
-            reasons.append(f"fresh queries deviate by {deviation:.1g}")
-        # what short rows leave open looks like another function, and is none
-        strict = too_close or asker.input_bound is not None
-        if best is None or best[0] > (max(1e-9, 1e3 * rounding) if strict else 1e-3):
-            told = f"the answers are those of several heads as far as tested, but {attempt + 1} attempts "
-            told += f"could not tell the heads apart: {'; '.join(dict.fromkeys(reasons))}; another seed or "
-            if asker.input_bound is not None:
-                told = _short_rows(asker.input_bound, largest_score(asker, v, c, rng)) + told
-            raise Unresolved(f"{told}larger rows (input_bound) may help")
-        model = best[1].canonical()
+        model = _Search(respond, self.attempts).model(rng).canonical()
         if rounding < 1e-12:
             return Learned(model, self.claim)
         with asker.phase(VERIFICATION):
             error = parameter_error(respond, model, rng)
         claim = replace(self.claim, verification=_verification_of_short_floats)
         return Learned(model, claim, error_bound=error, note="answers are float32 numbers")
+
+
+class _Search:
+    """One attempt after another at the heads behind these answers."""
+
+    def __init__(self, respond: Responses, attempts: int) -> None:
+        self._respond, self._attempts = respond, attempts
+        self._small = 2 * respond.columns * (respond.width + 1) <= MOST_UNKNOWNS
+        # attempts by copies that are still due; one column has no circle of asking rows
+        self._copies = attempts if respond.columns == 1 else 0
+        self._limit = max(1e-10, 1e3 * respond.rounding)  # deviations that rounding explains
+        self._best: tuple[float, MultiHead] | None = None
+        self._of_pairs: MultiHead | None = None  # answers two rows as the target does, and five otherwise
+        self._too_close = False  # more heads were seen than could be told apart
+        self._found: MultiHead | None = None
+        self._over = False  # no other attempt would see more
+        self._reasons: list[str] = []
+
+    def model(self, rng: np.random.Generator) -> MultiHead:
+        """Heads that answer fresh sequences as the target does, or as nearly as any: the certificate says
+        what it sees. Raises `Unresolved` where they are too far off."""
+        asker, attempt = self._respond.ledger, 0
+        while not self._over and attempt < self._attempts:
+            copied = self._copies > 0
+            try:
+                heads = self._heads(attempt, rng)
+            except (Restart, Unresolved, np.linalg.LinAlgError) as reason:
+                self._refused(reason)
+            else:
+                self._compare(heads, copied, rng)
+            attempt += 1
+        if self._found is not None:
+            return self._found
+        # what short rows leave open looks like another function, and is none
+        strict = self._too_close or asker.input_bound is not None
+        most = max(1e-9, 1e3 * self._respond.rounding) if strict else 1e-3
+        if self._best is not None and self._best[0] <= most:
+            return self._best[1]
+        told = f"the answers are those of several heads as far as tested, but {attempt} attempts "
+        told += f"could not tell the heads apart: {'; '.join(dict.fromkeys(self._reasons))}; another seed or "
+        if asker.input_bound is not None:
+            score = largest_score(asker, self._respond.v, self._respond.c, rng)
+            told = _short_rows(asker.input_bound, score) + told
+        raise Unresolved(f"{told}larger rows (input_bound) may help")
+
+    def _heads(self, attempt: int, rng: np.random.Generator) -> Heads:
+        respond = self._respond
+        if respond.width == 1 and attempt == 0:
+            return heads_of_one_column(respond, rng)
+        if self._copies:
+            self._copies -= 1
+            return heads_by_copies(respond, rng)
+        return isolate_heads(respond, rng, max(1e-9 if attempt % 2 == 0 else 1e-11, 50 * respond.rounding))[0]
+
+    def _refused(self, reason: Exception) -> None:
+        self._reasons.append(str(reason))
+        self._too_close = self._too_close or isinstance(reason, TooClose)
+        if isinstance(reason, Unexplained):  # whatever the pairs are
+            self._found, self._over = self._of_pairs, True
+        # isolating one head needs long rows, copies do not
+        if isinstance(reason, SharedStep) or self._respond.ledger.input_bound is not None:
+            self._copy_next()
+
+    def _copy_next(self) -> None:
+        if self._small and self._copies == 0:
+            self._copies = _COPIES
+
+    def _compare(self, heads: Heads, copied: bool, rng: np.random.Generator) -> None:
+        """Holds heads against fresh sequences."""
+        respond = self._respond
+        model = heads.model(respond)
+        fresh = fresh_deviation(respond.ledger, model, rng)
+        if max(_SETTLED, 1e3 * respond.rounding) < fresh.largest < _NEARLY:
+            model = polished(respond, heads, rng).model(respond)
+            fresh = fresh_deviation(respond.ledger, model, rng)
+        if self._best is None or fresh.largest < self._best[0]:
+            self._best = (fresh.largest, model)
+        only_longer = fresh.only_longer(self._limit)
+        if fresh.largest <= self._limit or (only_longer and copied):
+            self._found, self._over = model, True
+            return
+        self._reasons.append(f"fresh queries deviate by {fresh.largest:.1g}")
+        if fresh.largest > 1e-6:
+            self._copy_next()
+        if only_longer and self._small:
+            self._of_pairs = model
+        elif only_longer:
+            self._over = True
+            told = "two rows are answered as these heads say and five are not, as beside heads W and -W"
+            self._reasons.append(told)
 
 
 def _short_rows(bound: float, score: float) -> str:
