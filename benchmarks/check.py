@@ -70,6 +70,36 @@ def dropout_layer(seed: int) -> Case:
     return Case(answer, {"width": 6})
 
 
+def short(target: Any, seed: int, step: int = 1) -> Case:
+    """A target that takes a few rows only: check finds out how many, and a user tells recover."""
+    oracle = unsoftmax.as_oracle(target)
+    longest = 2 + step * (seed % 6)
+
+    def answer(X: np.ndarray) -> np.ndarray:
+        if X.shape[1] > longest:
+            raise ValueError(f"{X.shape[1]} rows")
+        return oracle(X)
+
+    return Case(answer, {"width": oracle.spec.width}, {"longest": longest})
+
+
+def last_row_alone(seed: int) -> Case:
+    v = np.random.default_rng(seed).standard_normal(6)
+    return Case(lambda X: X[:, -1] @ v + 0.3, {"width": 6})
+
+
+def mean_and_network(seed: int) -> Case:
+    """No attention, but a mean: one head with W = 0."""
+    network = unsoftmax.random_transformer(6, 8, seed=seed).network
+    return Case(lambda X: network(X.mean(axis=1, keepdims=True)), {"width": 6})
+
+
+def classes(seed: int) -> Case:
+    """The largest of four numbers is named."""
+    heads = [unsoftmax.random_single_head(5, 2, seed=4 * seed + k) for k in range(4)]
+    return Case(lambda X: np.stack([each(X) for each in heads]).argmax(axis=0), {"width": 5})
+
+
 def every_row(seed: int) -> Case:
     """A function that answers every row: check reads the last one, and says so."""
     layer = attention_layer(seed, torch.float64)
@@ -163,6 +193,16 @@ KINDS: dict[str, Callable[[int], Case]] = {
     "ids, a mean over tokens": pooled("mean", torch.float64, 60),
     "ids, learned places": pooled("places", torch.float64, 40, 1),
     "ids, two heads with places": pooled("places", torch.float64, 60),
+    "short sequences, one head": lambda s: short(unsoftmax.random_single_head(5, 2, seed=s), s),
+    "short sequences, several heads": lambda s: short(unsoftmax.random_multi_head(6, 2, seed=s), s),
+    "short sequences, vectors": lambda s: short(unsoftmax.random_multi_head(6, 2, outputs=6, seed=s), s),
+    "short sequences, a network on top": lambda s: short(unsoftmax.random_transformer(4, 5, seed=s), s),
+    "short sequences, float32": lambda s: short(attention_layer(s, torch.float32), s),
+    "short sequences, an encoder block": lambda s: short(encoder_layer(s, norm_first=True), s, 3),
+    "one answer to everything": lambda s: Case(lambda X: np.full(len(X), 0.1 * s), {"width": 4}),
+    "the last row alone": last_row_alone,
+    "a mean over rows and a network": mean_and_network,
+    "classes": classes,
 }
 
 

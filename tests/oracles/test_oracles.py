@@ -108,7 +108,7 @@ def test_conformance_names_what_is_broken(oracle: _Bad, rule: str) -> None:
         (lambda X: None, "instead of real numbers"),
         (lambda X: "text", "instead of real numbers"),
         (lambda X: np.zeros(len(X), dtype=complex), "complex"),
-        (lambda X: [object()] * len(X), "object"),
+        (lambda X: [object()] * len(X), "list instead of real numbers"),
         (lambda X: [[0.0], [0.0, 1.0]], "not an array"),
         (lambda X: np.ma.masked_array(np.zeros(len(X)), True), "masked"),
         (lambda X: 1 / 0, "raised ZeroDivisionError"),

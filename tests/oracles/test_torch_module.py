@@ -35,6 +35,20 @@ def test_shapes_that_modules_return() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_function_may_answer_with_a_tensor_as_torch_has_it(dtype: torch.dtype) -> None:
+    weight = torch.ones(4, dtype=dtype, requires_grad=True)
+
+    def answer(X: Any) -> Any:
+        return torch.as_tensor(X, dtype=dtype)[:, -1] @ weight
+
+    answers = unsoftmax.as_oracle(answer)(BATCH)
+    np.testing.assert_allclose(answers, BATCH[:, -1].sum(axis=1), rtol=0.1, atol=0.05)
+    assert unsoftmax.as_oracle(lambda X: answer(X)[:, None, None].expand(-1, 3, 2), row="last", outputs=2)(
+        BATCH
+    ).shape == (5, 2)
+
+
 @pytest.mark.parametrize(
     ("answer", "match"),
     [

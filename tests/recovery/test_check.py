@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import unsoftmax
 from tests.cases.answers import ANSWERS
@@ -17,6 +18,7 @@ from tests.cases.outside import BOXES
 from tests.cases.tokens import OUTSIDE, VOCABULARY
 from unsoftmax import as_oracle
 from unsoftmax.arrays import Array
+from unsoftmax.cli.app import app
 
 FAMILIES: dict[str, Callable[[int], object]] = {
     "single-head": lambda seed: unsoftmax.random_single_head(5, 2, seed=seed, biases=bool(seed % 2)),
@@ -79,6 +81,40 @@ def test_a_target_that_does_not_answer() -> None:
     found = unsoftmax.check(broken, width=3)
     assert not found.recoverable
     assert "ValueError" in found.obstacle
+    assert "put a function around it" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda x: float(x[-1] @ np.ones((3, 3)) @ x[0]), "`lambda X: [f(x) for x in X]`"),
+        (lambda rows: np.einsum("nd,d->n", rows, np.ones(3)), "`unsoftmax.recover_network`"),
+        (lambda ids: np.bincount(ids[0]).max() * np.ones(len(ids)), "--vocabulary V"),
+    ],
+    ids=["one sequence", "single rows", "token ids"],
+)
+def test_a_target_that_takes_something_else_is_told_so(answer: Callable[[Array], object], said: str) -> None:
+    found = unsoftmax.check(answer, width=3)
+    assert not found.recoverable
+    assert found.ending is None
+    assert said in found.advice
+
+
+def test_how_long_sequences_may_be_is_found_and_told() -> None:
+    hidden = unsoftmax.random_single_head(5, 2, seed=3)
+
+    def short(X: Array) -> Array:
+        if X.shape[1] > 6:
+            raise ValueError(f"{X.shape[1]} rows")
+        return hidden(X)
+
+    found = unsoftmax.check(short, width=5, name="my:short")
+    assert found.command == "unsoftmax recover my:short --width 5 --longest 6"
+    with pytest.raises(unsoftmax.OracleFault, match=r"pass longest=[2-6]$"):
+        unsoftmax.recover(short, width=5)
+    assert unsoftmax.recover(short, width=5, longest=6).status is unsoftmax.Status.EXACT
+    with pytest.raises(unsoftmax.UsageError, match="are for targets that take token ids"):
+        unsoftmax.recover(short, width=5, prefix=[1], longest=6)
 
 
 def test_the_command_prints_the_next_one() -> None:
@@ -88,6 +124,12 @@ def test_the_command_prints_the_next_one() -> None:
     assert "unsoftmax recover 'demo:multi-head?d=6&heads=2'" in done.stdout
     facts = json.loads(subprocess.run([*run, "--json"], capture_output=True, text=True, check=True).stdout)
     assert facts["recoverable"] is True
+
+
+def test_a_broken_target_ends_the_command_with_3() -> None:
+    done = CliRunner().invoke(app, ["check", "math:sqrt", "--width", "3"])
+    assert done.exit_code == 3
+    assert "a target that does not answer" in done.output
 
 
 @pytest.mark.parametrize(

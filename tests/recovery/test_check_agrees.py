@@ -7,7 +7,7 @@ import pytest
 from benchmarks.check import KINDS, judge
 
 BLOCKS = {"pre-norm encoder block", "post-norm encoder block"}
-SLOW = BLOCKS | {"language model", "labels", "a layer in float32", "noisy"}
+SLOW = BLOCKS | {"language model", "labels", "a layer in float32", "noisy", "short sequences, float32"}
 QUICK = [name for name in KINDS if name not in SLOW]
 
 

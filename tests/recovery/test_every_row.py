@@ -36,6 +36,17 @@ def test_every_row_is_the_same_function(answer: object, sees: str, readout: Arra
     assert result.queries.by_phase["every row"] == result.findings[-1].queries
 
 
+def test_short_sequences_are_enough() -> None:
+    longest = 6
+
+    def answer(X: Array) -> Array:
+        assert X.shape[1] <= longest
+        return _all(X)
+
+    result = unsoftmax.recover(answer, width=5, row="all", longest=longest)
+    assert result.status is unsoftmax.Status.EXACT
+
+
 def _norms(X: Array) -> Array:
     return np.asarray(np.linalg.norm(X, axis=2))
 

@@ -209,7 +209,8 @@ def audit_target(
             on_plan = None
         digest = None if place is None else ledger_digest(place)
     if every_row:
-        result = held_against_every_row(result, oracle, int(job.seed), job.input_bound)
+        longest = job.frame.longest
+        result = held_against_every_row(result, oracle, int(job.seed), job.input_bound, longest)
     look = preparation.look
     curve = LearningCurve(why_not="nothing was recovered")
     if result.model is not None:

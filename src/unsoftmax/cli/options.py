@@ -18,6 +18,7 @@ __all__ = [
     "Inputs",
     "Json",
     "LedgerPath",
+    "Longest",
     "Price",
     "Seed",
     "Servers",
@@ -71,6 +72,15 @@ Vocabulary = Annotated[
 InputBound = Annotated[
     float | None,
     typer.Option("--input-bound", help="Largest norm of a row that may be sent.", show_default=False),
+]
+Longest = Annotated[
+    int | None,
+    typer.Option(
+        "--longest",
+        help="Largest number of rows, or of tokens with --prefix and --suffix, in a sequence.",
+        min=1,
+        show_default=False,
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of all random choices.", min=0)]
 Budget = Annotated[
@@ -197,16 +207,7 @@ class Tokens:
             rich_help_panel=_TOKENS,
         ),
     ] = None
-    longest: Annotated[
-        int | None,
-        typer.Option(
-            "--longest",
-            help="Largest number of tokens in a sequence, --prefix and --suffix included.",
-            min=1,
-            show_default=False,
-            rich_help_panel=_TOKENS,
-        ),
-    ] = None
+    longest: Longest = None
 
     def frame(self) -> dict[str, Any]:
         """The keyword arguments of `recover` that describe fixed tokens and lengths."""

@@ -135,10 +135,11 @@ def _answers(look: FirstLookAsker, told: Answers | None, evidence: str) -> tuple
 
 def _vectors(look: FirstLookAsker, m: int | None, told: Answers | None, evidence: str) -> tuple[str, str]:
     """Vectors, and the arithmetic behind them where it is short."""
+    vectors = f"vectors of {m} number{'' if m == 1 else 's'}"
     if told is None:
-        return f"vectors of {m} numbers", "told by the target"
+        return vectors, "told by the target"
     look.take(told)
-    return f"vectors of {m} numbers, {told.name}", evidence
+    return f"{vectors}, {told.name}", evidence
 
 
 def _repeatability(look: FirstLookAsker) -> tuple[str, str]:

@@ -171,7 +171,8 @@ def _exact_answers(_: Size) -> int:
 @dataclass(frozen=True)
 class Claim:
     """A theorem as data. For planning: verification, what checks and certificate usually take, and
-    identification, what it takes to see that the answers are of the kind that the learner is for."""
+    identification, what it takes to see that the answers are of the kind that the learner is for. rows: the
+    longest sequences have at least so many, where answers are numbers."""
 
     title: str
     source: str
@@ -181,6 +182,7 @@ class Claim:
     symmetry: str
     verification: Callable[[Size], int] = _usual_verification
     identification: Callable[[Size], int] = _exact_answers
+    rows: int = 3
 
     def __getstate__(self) -> dict[str, Any]:
         return _writable(dict(self.__dict__), "verification")

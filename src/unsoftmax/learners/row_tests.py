@@ -33,6 +33,7 @@ _LONGER = 3.0
 _STEP, _ROUNDED_STEP = 1e-3, 0.1  # of a row: bends are its square, far above rounding
 _TRIES = 12  # sizes of rows around one place
 _FAINT, _STRONG = 0.05, 0.45  # how far a weight must, and may, be from one half to tell a score
+_FAR_ENOUGH = 100.0  # norm of an asking row that leaves no score faint beside those that _FAINT tells
 _LEGIBLE = 100.0  # times the noise, that a row must move the answer
 _NOTHING = 0.01  # weights of opposite rows that add up to less need no score
 _PIECES, _ATTEMPTS = 3, 12  # of the network that are looked at behind rounding, and places tried
@@ -146,8 +147,10 @@ def _weights_in_a_piece(
         weights = (asker.ask(pairs).reshape(3, -1)[:, 0] - alone[0]) / (_FACTORS * signal)
         total = float(weights[0] + weights[1])
         spread = 0.5 if total == 0.0 else float(np.abs(weights / total - 0.5).max())
-        if abs(total) < _NOTHING or _FAINT <= spread <= _STRONG:
-            return weights, noise / abs(signal) + 1e-9
+        error = noise / abs(signal) + 1e-9
+        even = spread <= error and far >= _FAR_ENOUGH  # no scores at all, as with a mean over rows
+        if abs(total) < _NOTHING or _FAINT <= spread <= _STRONG or even:
+            return weights, error
         if spread > _STRONG:
             near /= 3.0
         elif asker.input_bound is None:

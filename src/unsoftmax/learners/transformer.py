@@ -70,6 +70,7 @@ _CLAIM = Claim(
     recovers="W (any rank), w0, the residual factor and the network's canonical form",
     symmetry="none for W and w0; the network up to what its function determines",
     verification=lambda size: 183 + verification_of_network(size),
+    rows=2,
 )
 
 

@@ -72,6 +72,7 @@ class Ledger(HasViews):
         self._position = 0
         self._phase = "unnamed"
         self._kept: dict[str, int] = {}
+        self._longest = 0  # rows of a sequence that was answered
 
     @property
     def input_bound(self) -> float | None:
@@ -191,6 +192,7 @@ class Ledger(HasViews):
                     none = np.full((n_queries, *([] if self.outputs is None else [self.outputs])), np.nan)
                     retries = self._sent_again() - before
                     self._overflowed = Entry(self._phase, (n_queries, length, width), none, asked, retries)
+                self._perhaps_too_long(fault, length)
                 raise
             if not (_sample(batch) == sample).all():
                 raise OracleFault(
@@ -214,11 +216,22 @@ class Ledger(HasViews):
             self._replay.replayed(entry.answers)
         self._pass(entry)
         self._keep(batch, entry.answers)
+        self._longest = max(self._longest, length)
         for observer in self._watchers:
             observer(self._phase, batch, entry.answers)
         if self._listener is not None:
             self._listener(Progress(self._phase, self.bill.total, self._foreseen()))
         return entry.answers
+
+    def _perhaps_too_long(self, fault: OracleFault, length: int) -> None:
+        """Names the way out where shorter sequences were answered, and nobody told of a limit."""
+        told = self.oracle.spec.max_length is not None
+        if type(fault) is OracleFault and length > self._longest > 0 and not told:
+            rows = "one row" if self._longest == 1 else f"{self._longest} rows"
+            raise OracleFault(
+                f"{fault}. A sequence of {rows} was answered; if the target takes no longer ones, pass "
+                f"longest={self._longest}"
+            ) from fault
 
     def _pass(self, entry: Entry) -> None:
         """The entry's call is over."""

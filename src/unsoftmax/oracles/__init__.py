@@ -14,12 +14,13 @@ from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Ids, Space, Token
 from unsoftmax.oracles.function import FunctionOracle
 from unsoftmax.oracles.identity import content_fingerprint, identity, pins_content
 from unsoftmax.oracles.logits import Logits
-from unsoftmax.oracles.token_frame import Framed, TokenFrame
+from unsoftmax.oracles.token_frame import Framed, TokenFrame, framed
 from unsoftmax.oracles.wrappers import (
     BoundedInputs,
     Clipped,
     FlippedLabels,
     Labels,
+    LimitedLength,
     LowPrecision,
     Noisy,
     Reversed,
@@ -39,6 +40,7 @@ __all__ = [
     "FunctionOracle",
     "Ids",
     "Labels",
+    "LimitedLength",
     "Logits",
     "LowPrecision",
     "Noisy",
@@ -56,6 +58,7 @@ __all__ = [
     "content_fingerprint",
     "counts_retries",
     "domain_of",
+    "framed",
     "identity",
     "pins_content",
     "retries_of",

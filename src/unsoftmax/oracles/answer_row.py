@@ -10,8 +10,8 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
-from unsoftmax.foreign_code import foreign_code
-from unsoftmax.oracles.base import OracleSpec, checked_answers
+from unsoftmax.oracles.base import OracleSpec, as_numbers, checked_answers
+from unsoftmax.oracles.function import ask
 from unsoftmax.oracles.identity import content_fingerprint
 
 __all__ = ["AnswerRow", "Row", "check_row"]
@@ -95,15 +95,7 @@ class AnswerRow:
         return rows
 
     def _raw(self, batch: Array) -> Array:
-        try:
-            with foreign_code():
-                return np.asarray(self._function(batch), dtype=np.float64)
-        except OracleFault:
-            raise
-        except (Exception, SystemExit) as error:
-            raise OracleFault(
-                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {error}"
-            ) from error
+        return np.asarray(as_numbers(ask(self._function, batch, "(B, N, m)")), dtype=np.float64)
 
     def _read(self, raw: Array) -> Array:
         if self._readout is None:

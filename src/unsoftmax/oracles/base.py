@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
@@ -16,6 +18,7 @@ __all__ = [
     "Oracle",
     "OracleSpec",
     "TellsOutputs",
+    "as_numbers",
     "check_width",
     "checked_answers",
     "counts_retries",
@@ -122,6 +125,34 @@ def _tighter(asked: float | None, told: float | None) -> float | None:
     return min(asked, told)
 
 
+def as_numbers(raw: Any) -> NDArray[Any]:
+    """What a target returned, as an array; of a torch tensor its values, wherever and in whatever format it
+    holds them.
+
+    >>> as_numbers([[1], [2]]).shape
+    (2, 1)
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(raw, torch.Tensor):
+        values = raw.detach().to("cpu")
+        raw = (values.double() if values.is_floating_point() else values).numpy()
+    try:
+        answers = np.asarray(raw)
+    except Exception as error:
+        why = "its parts differ in shape" if isinstance(raw, list | tuple) else str(error)
+        raise OracleFault(
+            f"the target answered with {type(raw).__name__}, which is not an array ({why}); return an array "
+            "of floats"
+        ) from error
+    if answers.dtype.kind not in "fiub":
+        of = "" if answers.dtype == np.object_ else f" of {answers.dtype}"
+        raise OracleFault(
+            f"the target answered with {type(raw).__name__}{of} instead of real numbers; return an array "
+            "of floats"
+        )
+    return answers
+
+
 def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     """Answers as float64 (B,) or (B, m); anything else is an `OracleFault` with the reason.
 
@@ -134,18 +165,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
         return np.array(raw)
     if isinstance(raw, np.ma.MaskedArray):
         raise OracleFault("the target answered with a masked array; return plain numbers")
-    try:
-        answers = np.asarray(raw)
-    except Exception as error:
-        raise OracleFault(
-            f"the target answered with {type(raw).__name__}, which is not an array: {error}"
-        ) from error
-    if answers.dtype.kind not in "fiub":
-        raise OracleFault(
-            f"the target answered with {answers.dtype} ({type(raw).__name__}) instead of real numbers; "
-            "return floats"
-        )
-    answers = np.array(answers, dtype=np.float64)
+    answers = np.array(as_numbers(raw), dtype=np.float64)
     if outputs is None and answers.shape == (n_queries, 1):
         answers = answers[:, 0]
     if answers.shape != expected:
@@ -158,14 +178,15 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
         elif outputs is not None and answers.shape == (n_queries,):
             seen += "; its answers are single numbers: leave out outputs"
+        elif answers.shape[:1] != (n_queries,):
+            seen += "; return one number, or one vector, for each sequence"
         raise OracleFault(seen)
     bad = ~np.isfinite(answers)
     if bad.any():
-        queries = bad.reshape(n_queries, -1).any(axis=1)
-        which = int(np.argmax(queries))
+        hit = np.asarray(bad.reshape(n_queries, -1).any(axis=1))
         raise NonFiniteAnswers(
-            f"the target answered {int(queries.sum())} of {n_queries} queries with NaN or infinity (first: "
-            f"query {which} of the batch); an answer must be a finite number. If large inputs overflow "
+            f"the target answered {int(hit.sum())} of {n_queries} queries with NaN or infinity (first: query "
+            f"{int(hit.argmax())} of the batch); an answer must be a finite number. If large inputs overflow "
             "inside the target, pass input_bound"
         )
     return answers

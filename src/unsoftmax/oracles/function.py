@@ -11,7 +11,7 @@ from unsoftmax.errors import OracleFault
 from unsoftmax.foreign_code import foreign_code
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 
-__all__ = ["FunctionOracle"]
+__all__ = ["FunctionOracle", "ask"]
 
 _LONGEST = 400  # characters that are told of an exception's text
 
@@ -35,26 +35,27 @@ class FunctionOracle:
         return FunctionOracle(self.function, replace(self.spec, outputs=outputs))
 
     def __call__(self, batch: Array, /) -> Array:
-        try:
-            with foreign_code():
-                raw = self.function(batch)
-        except OracleFault:
-            raise
-        except SystemExit as error:
-            raise OracleFault(
-                f"the target tried to end the program (sys.exit({error.code!r})) on a batch of shape "
-                f"{batch.shape}; remove that call"
-            ) from error
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a GeneratorExit or a group of exceptions too
-            raise OracleFault(
-                f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: "
-                f"{_told(error)}. A "
-                f"target takes {'token ids (B, N)' if batch.ndim == 2 else 'float64 (B, N, d)'} and returns "
-                "(B,)"
-            ) from error
-        return checked_answers(raw, len(batch), self.spec.outputs)
+        return checked_answers(ask(self.function, batch), len(batch), self.spec.outputs)
+
+
+def ask(function: Callable[[Array], Any], batch: Array, returns: str = "(B,)") -> Any:
+    """What a target's own code returns; whatever it raises is an `OracleFault` that names it."""
+    try:
+        with foreign_code():
+            return function(batch)
+    except (OracleFault, KeyboardInterrupt):
+        raise
+    except SystemExit as error:
+        raise OracleFault(
+            f"the target tried to end the program (sys.exit({error.code!r})) on a batch of shape "
+            f"{batch.shape}; remove that call"
+        ) from error
+    except BaseException as error:  # a GeneratorExit or a group of exceptions too
+        takes = "token ids (B, N)" if batch.ndim == 2 else "float64 (B, N, d)"
+        raise OracleFault(
+            f"the target raised {type(error).__name__} on a batch of shape {batch.shape}: {_told(error)}. A "
+            f"target takes {takes} and returns {returns}"
+        ) from error
 
 
 def _told(error: BaseException) -> str:

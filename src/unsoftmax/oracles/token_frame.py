@@ -12,8 +12,9 @@ from unsoftmax.arrays import Array, Ids
 from unsoftmax.errors import UsageError
 from unsoftmax.oracles.base import Oracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
+from unsoftmax.oracles.wrappers import LimitedLength
 
-__all__ = ["Framed", "TokenFrame"]
+__all__ = ["Framed", "TokenFrame", "framed"]
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Framed:
         domain = inner.spec.domain
         if not isinstance(domain, TokenIds):
             raise UsageError(
-                "prefix, suffix, padding and longest are for targets that take token ids; pass vocabulary=V"
+                "prefix, suffix and padding are for targets that take token ids; pass vocabulary=V"
             )
         named = [*frame.prefix, *frame.suffix, *([] if frame.padding is None else [frame.padding])]
         if any(not 0 <= each < domain.vocabulary for each in named):
@@ -131,6 +132,15 @@ class Framed:
 
     def __call__(self, batch: Array, /) -> Array:
         return self.inner(cast(Array, self.frame.sent(np.asarray(batch, dtype=np.int64))))
+
+
+def framed(oracle: Oracle, frame: TokenFrame) -> Oracle:
+    """A target inside a frame; of a target that takes rows only the length can be limited."""
+    if frame.empty:
+        return oracle
+    if frame == TokenFrame(longest=frame.longest) and not isinstance(oracle.spec.domain, TokenIds):
+        return LimitedLength(oracle, cast(int, frame.longest))
+    return Framed(oracle, frame)
 
 
 def _ids(name: str, ids: Sequence[int]) -> tuple[int, ...]:

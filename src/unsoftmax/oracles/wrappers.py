@@ -18,6 +18,7 @@ __all__ = [
     "Clipped",
     "FlippedLabels",
     "Labels",
+    "LimitedLength",
     "LowPrecision",
     "Noisy",
     "Reversed",
@@ -199,6 +200,27 @@ class Reversed(_Wrapper):
 
     def __call__(self, batch: Array, /) -> Array:
         return self.inner(batch[:, ::-1].copy())
+
+
+class LimitedLength(_Wrapper):
+    """Tells in its spec that sequences may have at most `longest` rows.
+
+    >>> from unsoftmax.oracles import FunctionOracle
+    >>> LimitedLength(FunctionOracle(lambda X: X[:, -1, 0]), 8).spec.max_length
+    8
+    """
+
+    def __init__(self, inner: Oracle, longest: int) -> None:
+        super().__init__(inner)
+        told = inner.spec.max_length
+        self.longest = longest if told is None else min(longest, told)
+
+    @property
+    def spec(self) -> OracleSpec:
+        return replace(self.inner.spec, max_length=self.longest)
+
+    def __call__(self, batch: Array, /) -> Array:
+        return self.inner(batch)
 
 
 class BoundedInputs(_Wrapper):

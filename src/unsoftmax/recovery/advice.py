@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from unsoftmax.answers import Answers, Computed, Constant, Seen, Stored, Subject, Unsteady
+from unsoftmax.answers import Answers, Computed, Constant, Finding, Seen, Stored, Subject, Unsteady
 from unsoftmax.families import Family
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.outcomes import Status
@@ -12,7 +13,7 @@ from unsoftmax.outcomes import Status
 if TYPE_CHECKING:
     from unsoftmax.recovery.result import Result
 
-__all__ = ["advice_for"]
+__all__ = ["advice_for", "causes_of"]
 
 _CAUSES = {  # a finding: what usually makes it so, and what to try
     (Subject.RANGE, Seen.PROBABILITIES): (
@@ -41,13 +42,17 @@ _UNSTEADY = (
     "Answers change from call to call. Switch dropout off (`module.eval()`), and check that an answer does "
     "not depend on the other sequences of its batch."
 )
-_CONSTANT = "All answers are equal. Check that the target reads its input, and that the readout is not zero."
+_CONSTANT = (
+    "All single rows are answered alike. Check that the target reads its input, and that the readout is not "
+    "zero."
+)
 _CURVED = (
     "The answer to a single row is not linear in that row, so there is a network or a norm around the "
     "attention (a ReLU network on top would have been recognised). If the target can answer with vectors, "
     "pass outputs=m: whole encoder blocks can be recovered from vectors. If the target is a network that "
     "reads one row, without attention, use `unsoftmax.recover_network`."
 )
+_NOT_SAFE = "That nothing was recovered does not mean that the target is safe."
 _GENERAL = {
     Status.NOT_IDENTIFIABLE: (
         "There is nothing to try: other parameters give the same answers to every input, so no query can "
@@ -117,25 +122,30 @@ def advice_for(result: Result) -> str:
         return _GENERAL[result.status]
     if result.family == Family.TOKENS.value:
         return _TOKENS[result.status]
-    causes = _causes(result)
+    causes = causes_of(result.findings, result.answers, vectors=result.vectors)
     if result.parts:
         names = ", ".join(result.parts)
         causes.insert(0, f"The whole was not recovered, but parts of it were ({names}); see `result.parts`.")
-    return " ".join([*causes, _GENERAL[result.status]])
+    if not causes or result.parts:
+        causes.append(_GENERAL[result.status])
+    elif result.status is Status.OUTSIDE_CLASS:
+        causes.append(_NOT_SAFE)
+    return " ".join(causes)
 
 
-def _causes(result: Result) -> list[str]:
-    found = {finding.subject: finding.value for finding in result.findings}
+def causes_of(findings: Iterable[Finding], answers: Answers | None, *, vectors: bool) -> list[str]:
+    """What findings explain of a failure: a sentence or two for each cause, with what to try."""
+    found = {finding.subject: finding.value for finding in findings}
     causes = [text for (subject, value), text in _CAUSES.items() if found.get(subject) == value]
-    match result.answers:
+    match answers:
         case Unsteady():
             causes.append(_UNSTEADY)
         case Constant():
             causes.append(_CONSTANT)
-    if found.get(Subject.SINGLE_ROWS) == Seen.CURVED and not result.vectors:
+    if found.get(Subject.SINGLE_ROWS) == Seen.CURVED and not vectors:
         causes.append(_CURVED)
     family = found.get(Subject.FAMILY)
-    if family is not None and family in _EXACT_ONLY and _rough(result.answers):
+    if family is not None and family in _EXACT_ONLY and _rough(answers):
         causes.append(
             f"The target looks like {_EXACT_ONLY[family]}, and its answers are {found[Subject.ANSWERS]}. "
             "That family can be recovered from exact answers only (several heads also from float32); one "

@@ -17,7 +17,7 @@ _EACH = 4  # answers a class, at least: a rounded function of many sizes repeats
 
 class AnswerRange:
     """Watches a ledger: the smallest and the largest answer, whether any is neither 0 nor 1, and how many
-    whole numbers there are, where all are some.
+    whole numbers there are, where all are one.
 
     >>> seen = AnswerRange()
     >>> seen("readout", np.zeros((30, 1, 2)), np.linspace(0.1, 0.9, 30))
@@ -41,6 +41,8 @@ class AnswerRange:
         self._high = max(self._high, float(answers.max()))
         self._between |= bool(((answers > 0.0) & (answers < 1.0)).any())
         self._count += len(answers)
+        if answers.ndim > 1:
+            self._whole = None
         if self._whole is not None:
             self._whole |= set(np.unique(answers).tolist())
             if len(self._whole) > _MOST_CLASSES or not all(map(float.is_integer, self._whole)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.answers import Computed, Finding, Seen, Subject, identify
-from unsoftmax.errors import OracleFault, UsageError, VectorAnswers
+from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
 from unsoftmax.families import Family
 from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
@@ -17,10 +17,11 @@ from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
 from unsoftmax.learners.tokens.first_look import look_at_tokens
 from unsoftmax.ledger import Ledger
-from unsoftmax.oracles import Logits, Oracle
+from unsoftmax.oracles import Logits
 from unsoftmax.oracles.base import check_width
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status, Stop
+from unsoftmax.recovery.advice import causes_of
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
@@ -29,14 +30,18 @@ from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.moderate_rows import moderate_rows
 from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
 from unsoftmax.recovery.plan import plan_for
+from unsoftmax.recovery.reach import ANSWER_SHAPE, REPAIR, Asked, limited, reach, told_options
 from unsoftmax.recovery.tokens import LONGEST
 
 __all__ = ["Check", "check"]
 
 _STREAM = 0xC4EC  # keeps this randomness apart from that of targets made from the same small seed
-_NONE = "none of the supported families"
-_SHAPE = "answer shape"
+_WITHOUT = {
+    Status.OUTSIDE_CLASS: "none of the supported families",
+    Status.NOT_IDENTIFIABLE: "one answer to everything",
+}
 _BLOCK = "a block of attention and a network (vector answers that bend)"
+_ROWS_OF_VECTORS = 4  # learners of vectors need one row more than those of numbers
 _NAMES = {
     Family.SINGLE_HEAD: "one attention head",
     Family.MULTI_HEAD: "several attention heads",
@@ -84,16 +89,6 @@ class Check:
         return facts_table("unsoftmax.Check", facts)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """The target as it can be asked: which options it needs, and the queries that showed that."""
-
-    oracle: Oracle
-    options: tuple[str, ...] = ()
-    queries: int = 0
-    findings: tuple[Finding, ...] = ()
-
-
 def check(
     target: object,
     *,
@@ -101,6 +96,7 @@ def check(
     outputs: int | None = None,
     input_bound: float | None = None,
     vocabulary: int | None = None,
+    longest: int | None = None,
     seed: int = 0,
     name: str | None = None,
 ) -> Check:
@@ -108,6 +104,9 @@ def check(
 
     About 60 queries where answers are exact (up to 110 with a network on top), 70 to 290 over token ids, 100
     to 500 behind errors and labels.
+
+    One of them is a long sequence, as certificates need some; where the target takes short ones only, a few
+    more find out how long they may be.
 
     The options are those of `recover`; name: what the target is called on a command line. A target that
     answers every row of a sequence is read at its last row.
@@ -119,31 +118,30 @@ def check(
     """
     called = name if name is not None else target
     try:
-        asked = _reach(target, width, outputs, vocabulary)
+        asked = limited(reach(target, width, outputs, vocabulary), width, longest)
         return _checked(asked, called, width, input_bound, seed)
     except VectorAnswers as vectors:
         if outputs is not None:
-            return _silent(vectors)
+            return _silent(vectors, REPAIR)
         seen = vectors
     except OracleFault as fault:
-        return _silent(fault)
+        return _silent(fault, REPAIR)
     oracle = as_oracle(target, outputs=seen.outputs, vocabulary=vocabulary)
-    shape = Finding(_SHAPE, f"vectors of {seen.outputs} numbers", "the target's first answers", seen.queries)
-    asked = _Asked(oracle, _told(vocabulary, seen.outputs), seen.queries, (shape,))
+    shape = f"vectors of {seen.outputs} numbers"
+    first = Finding(ANSWER_SHAPE, shape, "the target's first answers", seen.queries)
+    asked = Asked(oracle, told_options(vocabulary, seen.outputs), seen.queries, (first,))
+    asked = limited(asked, width, longest)
     return _checked(asked, called, width, input_bound, seed)
 
 
-def _silent(fault: OracleFault) -> Check:
-    return Check(False, "a target that does not answer", str(fault), "Repair the target first.", "", 0)
+def _silent(fault: OracleFault, way_out: str, *, answered: bool = False) -> Check:
+    """A target that does not answer, or not always. A message of overflow names its own way out."""
+    looks_like = "a target that fails on some inputs" if answered else "a target that does not answer"
+    advice = "" if isinstance(fault, NonFiniteAnswers) else way_out
+    return Check(False, looks_like, str(fault), advice, "", 0)
 
 
-def _told(vocabulary: int | None, outputs: int | None) -> tuple[str, ...]:
-    """The options that say what a user, or the first answers, told."""
-    said = (("--vocabulary", vocabulary), ("--outputs", outputs))
-    return tuple(f"{option} {number}" for option, number in said if number is not None)
-
-
-def _checked(asked: _Asked, called: object, width: int | None, input_bound: float | None, seed: int) -> Check:
+def _checked(asked: Asked, called: object, width: int | None, input_bound: float | None, seed: int) -> Check:
     """What a target is, asked as its answers ask for."""
     ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
     if asked.oracle.spec.log_probabilities:
@@ -178,7 +176,7 @@ def _classes(found: Check, seen: Finding) -> Check:
 
 
 def _of_logits(
-    asked: _Asked, called: object, width: int | None, input_bound: float | None, seed: int
+    asked: Asked, called: object, width: int | None, input_bound: float | None, seed: int
 ) -> Check | None:
     """The same target, read as probabilities, where their logits can be recovered."""
     assert isinstance(asked.oracle, Logits)
@@ -199,7 +197,7 @@ def _of_logits(
     )
 
 
-def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
+def _looked(ledger: Ledger, asked: Asked, command: str, seed: int) -> Check:
     """What is seen through the ledger."""
     rng = np.random.default_rng([_STREAM, seed])
     try:
@@ -208,7 +206,7 @@ def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
     except VectorAnswers:
         raise
     except OracleFault as fault:
-        found = Check(False, "a target that fails on some inputs", str(fault), _after_fault(), "", 0)
+        found = _silent(fault, asked.way_out, answered=bool(ledger.early_queries))
     except Stop as stop:
         text = "a target that could not be looked at"
         found = Check(False, text, stop.reason, "", "", 0, ending=stop.status)
@@ -216,7 +214,7 @@ def _looked(ledger: Ledger, asked: _Asked, command: str, seed: int) -> Check:
         found,
         queries=ledger.bill.total + asked.queries,
         findings=(*asked.findings, *found.findings),
-        advice=" ".join(filter(None, (_hint(asked), found.advice))),
+        advice=" ".join(filter(None, (_hint(asked, found), found.advice))),
     )
 
 
@@ -226,8 +224,7 @@ def _tokens(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
     look = look_at_tokens(ledger, longest, rng)
     text = f"{look.name}, vocabulary {ledger.width}"
     if look.ending is not None:
-        advice = f"`recover` would end as {look.ending}. That does not mean that the target is safe."
-        found = Check(False, text, look.obstacle, advice, "", 0, ending=look.ending)
+        found = Check(False, text, look.obstacle, _would_end(look.ending), "", 0, ending=look.ending)
     else:
         advice = "Recover it: attention heads over ids are recovered without their embeddings."
         if look.order_matters:
@@ -246,11 +243,11 @@ def _rows(ledger: Ledger, command: str, rng: np.random.Generator) -> Check:
     if look.value(Subject.ORDER) == Seen.MATTERS and not bends(known, look):
         asking = reverse_for_first_row(ledger, replace(known, answers=look.answers), rng)
     if asking is None:
-        return replace(_judged(ledger, known, look, command, rng), findings=look.findings)
+        return _judged(ledger, known, look, command, rng)
     known, look = _look(ledger, rng)
     found = _judged(ledger, known, look, command, rng)
     return replace(
-        found, looks_like=f"{found.looks_like}, the first row asks", findings=(asking, *look.findings)
+        found, looks_like=f"{found.looks_like}, the first row asks", findings=(asking, *found.findings)
     )
 
 
@@ -283,47 +280,38 @@ def _language_model(ledger: Ledger) -> Check:
     return Check(True, text, "", advice, "", 0)
 
 
-def _reach(target: object, width: int | None, outputs: int | None, vocabulary: int | None) -> _Asked:
-    """The target with the options that its answers ask for: numbers, vectors, or a row of many."""
-    oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
-    d = width if width is not None else oracle.spec.width
-    raw = getattr(oracle, "raw", None) or getattr(oracle, "function", None)
-    if outputs is not None or oracle.spec.outputs is not None or d is None or not callable(raw):
-        return _Asked(oracle, _told(vocabulary, outputs))
-    if oracle.spec.domain is not None or oracle.spec.max_length == 1:
-        return _Asked(oracle, _told(vocabulary, outputs))
-    try:
-        shape = np.shape(raw(np.zeros((2, 3, d))))
-    except Exception:  # the ledger says it better
-        return _Asked(oracle)
-    if len(shape) == 2 and shape[0] == 2 and shape[1] > 1:
-        seen = Finding(_SHAPE, f"vectors of {shape[1]} numbers", f"2 sequences gave {shape}", 2)
-        m = int(shape[1])
-        return _Asked(as_oracle(target, outputs=m), (f"--outputs {m}",), 2, (seen,))
-    if len(shape) == 3 and shape[:2] == (2, 3):
-        seen = Finding(_SHAPE, "one vector a row", f"2 sequences of 3 rows gave {shape}", 2)
-        m = int(shape[2])
-        options = ("--row last", f"--outputs {m}")
-        return _Asked(as_oracle(target, outputs=m, row="last"), options, 2, (seen,))
-    return _Asked(oracle, queries=2)
-
-
 def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
-    """What `recover` would do with what the look saw."""
+    """What `recover` would do with what the look saw, and that."""
+    found = _foreseen(ledger, known, look, command, rng)
+    refuted = found.ending is Status.OUTSIDE_CLASS
+    return replace(
+        found,
+        findings=tuple(
+            replace(each, value=str(Seen.NONE), evidence=found.obstacle)
+            if refuted and each.subject == Subject.FAMILY
+            else each
+            for each in look.findings
+        ),
+    )
+
+
+def _foreseen(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
+    """How `recover` would end."""
     kind = look.value("answers") or "unknown"
-    shown = f"answers: {kind}" if ledger.outputs is None else f"answers of {ledger.outputs} numbers"
+    vectors = "answers of one number" if ledger.outputs == 1 else f"answers of {ledger.outputs} numbers"
+    shown = f"width {ledger.width}, {f'answers: {kind}' if ledger.outputs is None else vectors}"
     curved = bends(known, look)
     name = _NAMES.get(look.guess or look.family, str(look.family))
     if curved:
         name = _NAMES[Family.TRANSFORMER] if ledger.outputs is None else _BLOCK
     elif beside_a_skip(ledger, look, rng):
-        text = f"attention beside a skip connection, width {ledger.width}, {shown}"
+        text = f"attention beside a skip connection, {shown}"
         advice = "Recover it: the skip connection is found first and taken off the answers."
         return Check(True, text, "", advice, command, 0)
     if (stop := obstacle_of(ledger, known, look, rng)) is not None:
-        name = _NONE if stop.status is Status.OUTSIDE_CLASS else name
-        text = f"{name}, width {ledger.width}, {shown}"
-        advice = f"`recover` would end as {stop.status}. That does not mean that the target is safe."
+        text = f"{_WITHOUT.get(stop.status, name)}, {shown}"
+        causes = causes_of(look.findings, look.answers, vectors=ledger.outputs is not None)
+        advice = " ".join([_would_end(stop.status), *causes])
         return Check(False, text, stop.reason, advice, "", 0, ending=stop.status)
     told = replace(
         known,
@@ -333,29 +321,33 @@ def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np
         look=look,
     )
     wanted = Family.ENCODER_BLOCK if name is _BLOCK and known.max_length != 1 else None
-    learner = next(choose(told, wanted)).learner
+    learner, text = next(choose(told, wanted)).learner, f"{name}, {shown}"
+    rows = max(learner.claim.rows, 1 if ledger.outputs is None else _ROWS_OF_VECTORS)
+    if ledger.max_length is not None and 1 < ledger.max_length < rows:
+        needs = f"this takes sequences of {rows} rows, and the target takes at most {ledger.max_length}"
+        return Check(False, text, needs, _would_end(Status.UNRESOLVED), "", 0, ending=Status.UNRESOLVED)
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual
     advice = f"Recover it. This usually takes at most {expected:,} queries (learner: {learner.claim.title})."
-    return Check(True, f"{name}, width {ledger.width}, {shown}", "", advice, command, 0, expected)
+    return Check(True, text, "", advice, command, 0, expected)
 
 
-def _hint(asked: _Asked) -> str:
+def _would_end(status: Status) -> str:
+    return f"`recover` would end as {status}. That does not mean that the target is safe."
+
+
+def _hint(asked: Asked, found: Check) -> str:
+    """What was read of the answers, where that was not all."""
     if "--row last" in asked.options:
-        return (
-            "The target answers every row; its last row was read. Say which row to read when you recover it "
-            "(row: last, first, mean or all), or pass a readout that turns a vector into one number."
-        )
+        read = "The target answers every row; its last row was read."
+        choice = "(row: last, first, mean or all), or pass a readout that turns a vector into one number."
+        return f"{read} Say which row to read when you recover it {choice}" if found.recoverable else read
     if "--probabilities" in asked.options:
         return "The target answers with probabilities; their logits were read. Say so when you recover it."
     return ""
 
 
-def _after_fault() -> str:
-    return "If large inputs overflow inside the target, pass input_bound; otherwise repair the target."
-
-
-def _command(target: object, asked: _Asked, width: int | None) -> str:
+def _command(target: object, asked: Asked, width: int | None) -> str:
     """The next command line, for a target that has one."""
     if not isinstance(target, str):
         return ""

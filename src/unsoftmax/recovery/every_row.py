@@ -36,12 +36,13 @@ class _Sees(Enum):
 
 
 def held_against_every_row(
-    result: Result, oracle: Oracle, seed: int, input_bound: float | None = None
+    result: Result, oracle: Oracle, seed: int, input_bound: float | None = None, longest: int | None = None
 ) -> Result:
     """The result of the last row; a success only where every other row is answered by the same function, of
     all rows or of those before it: on fresh sequences, drawn as those of a certificate.
 
-    input_bound: largest norm of a row that may be sent, where the target itself does not tell one.
+    input_bound: largest norm of a row that may be sent, where the target itself does not tell one. longest:
+    the most rows of a sequence, likewise.
     """
     assert isinstance(oracle, AnswerRow)  # whatever reads one row of several is one
     model = result.model
@@ -59,7 +60,8 @@ def held_against_every_row(
     rng = np.random.default_rng([seed, EVERY_ROW_QUERIES])
     bound = oracle.spec.input_bound if input_bound is None else input_bound
     domain = Space(model.width) if bound is None else Ball(model.width, bound)
-    sample = draw_sample(model, domain, rng, max_length=oracle.spec.max_length)
+    limit = oracle.spec.max_length if longest is None else longest
+    sample = draw_sample(model, domain, rng, max_length=limit)
     ordinary = np.full((1, 1, model.width), sample.sizes[0] / np.sqrt(model.width))
     ruler = _Ruler(model, result, _LEAST * float(model.sensitivity(ordinary)[0]))
     asked = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import IDENTIFY, Clipped, Computed, Stored, Subject, Unsteady
+from unsoftmax.answers import IDENTIFY, Clipped, Computed, Seen, Stored, Subject, Unsteady
 from unsoftmax.answers.probabilities import probabilities
 from unsoftmax.families import Family
 from unsoftmax.first_look.look import FirstLook, first_look
@@ -18,7 +18,14 @@ from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.logits import Logits
 from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unresolved
 
-__all__ = ["FAMILY_TEST", "explain", "no_learner", "rounded_vectors", "stay_probabilities"]
+__all__ = [
+    "FAMILY_TEST",
+    "against_every_family",
+    "explain",
+    "no_learner",
+    "rounded_vectors",
+    "stay_probabilities",
+]
 
 FAMILY_TEST = Test("the first look finds a known family")
 _ROWS = 12  # single rows that show probabilities: attention with small values answers rows of both signs
@@ -48,9 +55,23 @@ def explain(
             Status.UNRESOLVED,
             f"{look.beyond_these_answers}; learning ended because the target {reason}",
         )
-    if status is Status.UNRESOLVED and look.finds_nothing:
-        return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, look.evidence(Subject.FAMILY)).sentence
+    seen_against = against_every_family(look)
+    if seen_against and (
+        status is Status.OUTSIDE_CLASS or (status is Status.UNRESOLVED and look.finds_nothing)
+    ):
+        return known, Status.OUTSIDE_CLASS, Refutation(FAMILY_TEST, seen_against).sentence
     return known, status, reason
+
+
+def against_every_family(look: FirstLook) -> str:
+    """What the look saw that no family does; empty where it saw nothing of that."""
+    if look.finds_nothing:
+        return look.evidence(Subject.FAMILY)
+    values = look.answers is None or look.answers.exact
+    for subject, against in ((Subject.ORDER, Seen.MATTERS), (Subject.COPIES, Seen.COUNT)):
+        if values and look.value(subject) == against:
+            return look.evidence(subject)
+    return ""
 
 
 def stay_probabilities(ledger: Ledger, rng: np.random.Generator) -> Unresolved | None:

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.answers import Clipped, Computed, Exact, Seen, Subject
+from unsoftmax.answers import Clipped, Computed, Constant, Exact, Seen, Subject
+from unsoftmax.arrays import shortened
 from unsoftmax.first_look.look import FirstLook
 from unsoftmax.learners import Known
+from unsoftmax.learners.one_head.checks import check_constant
+from unsoftmax.learners.one_head.exact import nothing_moves
 from unsoftmax.learners.row_tests import refuse_other_networks, refuse_other_sequences
 from unsoftmax.learners.skip import shows_skip
+from unsoftmax.learners.vector_answers.learner import NO_VALUES
 from unsoftmax.ledger import Ledger
-from unsoftmax.outcomes import OutsideClass, Stop, Unresolved
-from unsoftmax.recovery.explain import FAMILY_TEST, no_learner, rounded_vectors, stay_probabilities
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Stop, Unresolved
+from unsoftmax.recovery.explain import (
+    FAMILY_TEST,
+    against_every_family,
+    no_learner,
+    rounded_vectors,
+    stay_probabilities,
+)
 
 __all__ = ["bends", "beside_a_skip", "obstacle_of"]
+
+_FEW = 4  # rows: attention answers no two of them alike
 
 
 def bends(known: Known, look: FirstLook) -> bool:
@@ -31,7 +43,7 @@ def beside_a_skip(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> 
 def obstacle_of(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Generator) -> Stop | None:
     """None where nothing stands in the way of trying."""
     stop = _first_stop(ledger, known, look, rng)
-    if stop is None or isinstance(look.answers, Computed):
+    if stop is None or isinstance(stop, NotIdentifiable) or isinstance(look.answers, Computed):
         return stop
     if ledger.outputs is not None:
         return rounded_vectors(ledger, rng) or stop
@@ -54,15 +66,24 @@ def _first_stop(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Ge
 
 
 def _refuse_heads(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> None:
-    if look.finds_nothing:
-        raise OutsideClass(FAMILY_TEST, look.evidence(Subject.FAMILY))
+    if evidence := against_every_family(look):
+        raise OutsideClass(FAMILY_TEST, evidence)
     if isinstance(look.answers, Computed):  # whose rounding these tests know
         refuse_other_sequences(ledger, look.answers.rounding, rng)
         return
-    values = look.answers is None or look.answers.exact
-    for subject, against in ((Subject.ORDER, Seen.MATTERS), (Subject.COPIES, Seen.COUNT)):
-        if values and look.value(subject) == against:
-            raise OutsideClass(FAMILY_TEST, look.evidence(subject))
+    if ledger.outputs is not None:
+        _refuse_one_vector(ledger, rng)
+    if isinstance(look.answers, Constant):
+        check_constant(ledger, look.answers.value, rng)
+        raise nothing_moves(ledger, look.answers.value)
+
+
+def _refuse_one_vector(ledger: Ledger, rng: np.random.Generator) -> None:
+    """One vector as the answer to everything."""
+    rows = shortened(rng.standard_normal((_FEW, ledger.width)), ledger.input_bound)
+    answers = ledger.ask(rows[:, None])
+    if (answers == answers[0]).all():
+        raise NotIdentifiable(NO_VALUES)
 
 
 def _refuse_curves(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> None:

@@ -10,15 +10,16 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from unsoftmax.answers import Exact, Finding, Within
+from unsoftmax.answers import Exact, Finding, Seen, Within
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError, VectorAnswers
 from unsoftmax.families import Family
 from unsoftmax.learners import Known, Learner
 from unsoftmax.ledger import Ledger, Progress, open_journal
-from unsoftmax.oracles import Framed, Oracle, TokenFrame, TokenIds
+from unsoftmax.oracles import Oracle, TokenFrame, TokenIds, framed
 from unsoftmax.oracles.base import check_width
 from unsoftmax.oracles.logits import Logits
+from unsoftmax.outcomes import Status
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import Prepare
 from unsoftmax.recovery.choose import family_named, learner_named
@@ -209,7 +210,8 @@ def recover(
     probabilities: True if answers are probabilities, a sigmoid or a softmax of logits; the model of the
     logits is recovered then.
     prefix, suffix: fixed token ids around every sequence, such as CLS and SEP. padding, length: the token id
-    that fills sequences up to this length. longest: the most tokens of a sequence, fixed ones included.
+    that fills sequences up to this length. longest: the most rows, or tokens with fixed ones included, of a
+    sequence.
 
     >>> import numpy as np, unsoftmax
     >>> hidden = unsoftmax.random_single_head(6, seed=1)
@@ -288,7 +290,8 @@ def _recover_rows(
         left = None if job.budget is None else max(0, job.budget - EVERY_ROW_QUERIES)
         job = replace(job, row="last", budget=left)
         result = _recover_rows(target, job, prepare, kind, watch)
-        return held_against_every_row(result, job.oracle(target), int(job.seed), job.input_bound)
+        whole = job.oracle(target)
+        return held_against_every_row(result, whole, int(job.seed), job.input_bound, job.frame.longest)
     try:
         return _recover(target, job, prepare, kind, watch)
     except VectorAnswers as vectors:
@@ -311,8 +314,7 @@ def _recover(
     if isinstance(oracle, Logits):
         job = _with_moderate_rows(oracle, job)
         found = (*found, *(() if job.moderate is None else (job.moderate.finding,)), _LOGITS)
-    if not job.frame.empty:
-        oracle = Framed(oracle, job.frame)
+    oracle = framed(oracle, job.frame)
     with ExitStack() as stack:
         if isinstance(target, str | Path) and callable(close := getattr(oracle, "close", None)):
             stack.callback(close)
@@ -334,6 +336,8 @@ def _recover(
         result = run(ledger, told, job.family, job.learner, int(job.seed), prepare)
         if not result.status.recovered and (range_of := seen.finding()) is not None:
             found = (*found, range_of)
+            if range_of.value == Seen.CLASSES and result.status is Status.UNRESOLVED:  # not merely coarse
+                result = replace(result, reason=range_of.evidence)
         return replace(result, findings=(*found, *result.findings))
 
 

@@ -36,6 +36,7 @@ class FloatLayer:
     readout: Array | None
     asked: int = 0
     input_bound: float | None = None
+    max_length: int | None = None
 
     @classmethod
     def scalar(

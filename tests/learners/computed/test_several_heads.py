@@ -85,7 +85,7 @@ def test_another_function_is_not_passed_off_as_heads() -> None:
     """Scores through a square: no sum of softmax heads, whatever the fit says."""
 
     class Squared:
-        width, input_bound = 6, None
+        width, input_bound, max_length = 6, None, None
 
         def __init__(self) -> None:
             rng = np.random.default_rng(0)

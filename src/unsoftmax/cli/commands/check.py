@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import typer
 
-from unsoftmax.cli.command import command
-from unsoftmax.cli.failures import NOT_RECOVERED
-from unsoftmax.cli.options import InputBound, Json, Seed, Servers, Target, Vocabulary, Width
+from unsoftmax.cli.command import command, flags_of
+from unsoftmax.cli.commands.recover import recover
+from unsoftmax.cli.failures import NOT_RECOVERED, ORACLE_FAILED, RECOVERED
+from unsoftmax.cli.flags import with_flags
+from unsoftmax.cli.options import InputBound, Json, Longest, Seed, Servers, Target, Vocabulary, Width
 from unsoftmax.cli.output import in_paragraph, print_json
 from unsoftmax.cli.reach import opened
 
@@ -20,6 +22,7 @@ def check(
     width: Width = None,
     vocabulary: Vocabulary = None,
     input_bound: InputBound = None,
+    longest: Longest = None,
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -28,18 +31,27 @@ def check(
 
     with opened(target, reach) as oracle:
         found = look_at(
-            oracle, width=width, vocabulary=vocabulary, input_bound=input_bound, seed=seed, name=target
+            oracle,
+            width=width,
+            vocabulary=vocabulary,
+            input_bound=input_bound,
+            longest=longest,
+            seed=seed,
+            name=target,
         )
     if as_json:
         print_json("check", found.as_json())
     else:
         typer.echo(in_paragraph("looks like", found.looks_like))
+        column = max((len(finding.subject) for finding in found.findings), default=0) + 2
         for finding in found.findings:
-            typer.echo(f"  {finding.subject:<16}{finding.value}")
+            typer.echo(f"  {finding.subject:<{column}}{finding.value}")
         if found.obstacle:
             typer.echo(in_paragraph("in the way", found.obstacle))
-        typer.echo(in_paragraph("next", found.advice))
+        if found.advice:
+            typer.echo(in_paragraph("next", with_flags(found.advice, flags_of(recover))))
         if found.command:
             typer.echo(f"            {found.command}")
         typer.echo(f"queries     {found.queries:,}")
-    raise typer.Exit(0 if found.recoverable else NOT_RECOVERED)
+    silent = not found.recoverable and found.ending is None
+    raise typer.Exit(ORACLE_FAILED if silent else RECOVERED if found.recoverable else NOT_RECOVERED)

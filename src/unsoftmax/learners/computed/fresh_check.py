@@ -43,7 +43,8 @@ def check_fresh(
     bound = asker.input_bound
     left: list[Array] = []
     for size in sorted(sizes):
-        for length, count in FRESH_LENGTHS if model.outputs is None else FRESH_LENGTHS_OF_VECTORS:
+        for usual, count in FRESH_LENGTHS if model.outputs is None else FRESH_LENGTHS_OF_VECTORS:
+            length = min(usual, asker.max_length or usual)
             batch = size * np.clip(rng.standard_normal((count, length, d)), -2.0, 2.0)
             if bound is not None:
                 longest = float(longest_rows(batch).max())

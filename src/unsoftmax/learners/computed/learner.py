@@ -102,6 +102,7 @@ _CLAIM = Claim(
     symmetry="order of heads",
     verification=_verification,
     identification=_identification,
+    rows=2,
 )
 
 

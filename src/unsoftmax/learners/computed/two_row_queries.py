@@ -47,6 +47,9 @@ class Asks(Protocol):
     @property
     def input_bound(self) -> float | None: ...
 
+    @property
+    def max_length(self) -> int | None: ...
+
     def ask(self, batch: Array, /) -> Array: ...
 
     def batch_size(self, length: int, /) -> int: ...
@@ -71,6 +74,10 @@ class Counted:
     @property
     def input_bound(self) -> float | None:
         return self._asker.input_bound
+
+    @property
+    def max_length(self) -> int | None:
+        return self._asker.max_length
 
     def ask(self, batch: Array, /) -> Array:
         self.asked += len(batch)

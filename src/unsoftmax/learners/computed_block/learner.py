@@ -52,6 +52,7 @@ _CLAIM = Claim(
     queries=QueryCount("7,000 to 16,000 at width 16 and 32 neurons", "upper", _queries, attempts=_ATTEMPTS),
     recovers="norms, all heads, the network and its activation, up to the block's own rounding; a 99 % bound",
     symmetry="order of heads and neurons; gains and biases that the next map absorbs",
+    rows=17,
 )
 
 

@@ -41,6 +41,7 @@ _CLAIM = Claim(
     queries=QueryCount("the network's, and 6 d(d + 1) + 2000", "upper", _queries),
     recovers="W, w0, the skip connection's factor and the network, up to their own rounding; a 99 % bound",
     symmetry="none for W and w0; the network up to what its function determines",
+    rows=17,
 )
 
 

@@ -23,7 +23,7 @@ from unsoftmax.models import SingleHead
 from unsoftmax.outcomes import NotIdentifiable, Stop, Unresolved
 from unsoftmax.solvers import RangeFinder
 
-__all__ = ["SingleHeadLearner"]
+__all__ = ["SingleHeadLearner", "nothing_moves"]
 
 
 def _queries(size: Size) -> int:
@@ -91,7 +91,7 @@ class SingleHeadLearner:
         check_repeatable(asker, v, c)
         if not v.any():
             check_constant(asker, c, rng)
-            raise _nothing_moves(asker, c)
+            raise nothing_moves(asker, c)
         check_one_row_affine(asker, v, c, rng)
         with asker.phase("bias"):
             w0 = SigmoidMeter(asker, v, c, rng=rng).query_bias()
@@ -105,7 +105,7 @@ class SingleHeadLearner:
         return Learned(SingleHead(found.matrix, v, w0, c), self.claim)
 
 
-def _nothing_moves(asker: Asker, c: float) -> Stop:
+def nothing_moves(asker: Asker, c: float) -> Stop:
     """No row moves the answer: v = 0, unless answers are so coarse, and rows so short, that none could."""
     coarse = c == round(c, 3)
     if coarse and asker.input_bound is not None:

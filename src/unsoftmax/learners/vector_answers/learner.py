@@ -28,7 +28,7 @@ from unsoftmax.ledger import VERIFICATION, Asker
 from unsoftmax.models import MultiHead, SingleHead
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test, Unresolved
 
-__all__ = ["ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
+__all__ = ["NO_VALUES", "ONE_ROW_VECTOR_TEST", "VectorOutputsLearner"]
 
 ONE_ROW_VECTOR_TEST = Test("one-row answers are affine")
 
@@ -39,6 +39,9 @@ _READOUTS = 2  # tried; of attention pooling with two heads one in eight showed 
 _FAR = 1e-6  # relative deviation from which heads found through a readout are others
 _SATURATED = 0.01  # shares so near 0 or 1 tell nothing of odds
 
+NO_VALUES = (
+    "V = 0: every answer is the constant c, which is recovered, but W and w0 leave no trace in any answer"
+)
 _CLAIM = Claim(
     title="Vector answers: many scores a query",
     source="this library; extends Theorem 4.1 of arXiv 2601.16873",
@@ -86,10 +89,7 @@ class VectorOutputsLearner:
             if asker.input_bound is None or fresh_deviation(asker, one, rng).largest <= limit:
                 return Learned(head, self.claim)
         if not V.any() and not _answers_move(respond, rng):
-            raise NotIdentifiable(
-                "V = 0: every answer is the constant c, which is recovered, but W and w0 leave no trace in "
-                "any answer"
-            )
+            raise NotIdentifiable(NO_VALUES)
         reasons: list[str] = []
         # on a line all heads switch at once, so that no plateaus tell them apart
         for attempt in range(self.attempts if respond.width > 1 else 0):

@@ -67,7 +67,7 @@ def _asked(module: Any) -> Callable[[Array], Any]:
 
     def answer(ids: Array) -> Any:
         with torch.no_grad():
-            return module(torch.from_numpy(ids.copy())).detach().cpu().numpy()
+            return module(torch.from_numpy(ids.copy()))
 
     return answer
 
