@@ -23,8 +23,15 @@ _SOME = ("a Transformer", "a ReLU network", "tokens with positions", "heads and 
 _NEAR = [f"near: {name}" for name in _SOME]
 _TWISTS = ("copies of rows", "keys behind the fifth", "short weights", "behind float32", "bounded rows")
 _ODD = ("another after some answers", "noise on long sequences", "tokens, copies", "network, a step")
-_FEW = [*_NEAR, *(f"twist: {name}" for name in _TWISTS), *(f"odd: {name}" for name in _ODD)]
-_MANY = ("near: ", "twist: ", "odd: ")  # kinds of which a few are enough here
+_CORNERS = ("odd norms", "one output", "every row", "tokens, a pair", "probabilities, smoothed")
+_FEW = [
+    *_NEAR,
+    *(f"twist: {name}" for name in _TWISTS),
+    *(f"odd: {name}" for name in _ODD),
+    *(f"corner: {name}" for name in _CORNERS),
+    "shape: behind errors",
+]
+_MANY = ("near: ", "twist: ", "odd: ", "corner: ", "shape: ")  # kinds of which a few are enough here
 
 
 @pytest.mark.parametrize(
@@ -34,6 +41,20 @@ def test_no_success_is_another_function_than_stated(kind: str) -> None:
     seed = 7
     outcome = run((kind, 3, seed))
     assert not outcome.wrong, outcome.wrong
+
+
+@pytest.mark.parametrize(("d", "seed"), [(4, 5003), (6, 5004), (3, 5006)])
+def test_another_temperature_for_rows_that_were_seen_before_shows(d: int, seed: int) -> None:
+    """Of the first queries of every phase, those are asked again on which W shows."""
+    assert not run(("corner: first row seen", d, seed)).recovered
+
+
+def test_two_heads_that_one_head_nearly_explains_are_recovered() -> None:
+    case = KINDS["shape: nearly equal heads"](4, 5003)
+    result = unsoftmax.recover(case.box, width=4, seed=5003, **case.options)  # type: ignore[arg-type]
+    assert result.status is Status.EXACT, result.reason
+    assert case.truth is not None
+    assert case.truth.distance(result.unwrap()) <= (result.error_bound or 0.0)
 
 
 @pytest.mark.parametrize("kind", ["float32: heads, numbers", "float32: one head, numbers"])

@@ -12,10 +12,13 @@ import unsoftmax
 from tests.cases import (
     answers,
     heads,
+    honesty_corner_families,
+    honesty_corners,
     honesty_families,
     honesty_hostile,
     honesty_near,
     honesty_odd,
+    honesty_shapes,
     honesty_short_floats,
     honesty_twists,
     multi_heads,
@@ -375,6 +378,9 @@ KINDS: dict[str, Maker] = {
     **honesty_near.KINDS,
     **honesty_twists.KINDS,
     **honesty_odd.KINDS,
+    **honesty_corners.KINDS,
+    **honesty_corner_families.KINDS,
+    **honesty_shapes.KINDS,
 }
 # half a second to three seconds each, where others take a tenth
 SLOW = (
@@ -384,6 +390,9 @@ SLOW = (
     | honesty_near.SLOW
     | honesty_twists.SLOW
     | honesty_odd.SLOW
+    | honesty_corners.SLOW
+    | honesty_corner_families.SLOW
+    | honesty_shapes.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

@@ -242,6 +242,22 @@ def test_output_that_cannot_be_written_is_told(arguments: tuple[str, ...]) -> No
     assert "Exception ignored" not in done.stderr
 
 
+def test_a_model_that_does_not_fit_on_the_disk_is_told(tmp_path: Path) -> None:
+    small = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
+    code = f"{small}; sys.argv[1:] = ['recover', 'demo:single-head?d=64', '--out', 'o']\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}from unsoftmax.__main__ import main; main()"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=LIMIT,
+        check=False,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "model.safetensors: File too large" in done.stderr
+    assert list((tmp_path / "o").iterdir()) == []  # no part of a model is left
+
+
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     read, write = os.pipe()
     os.close(read)

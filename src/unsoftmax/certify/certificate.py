@@ -3,7 +3,7 @@ from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, largest, longest_rows
 from unsoftmax.certify.changed_models import Deviations
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample, length_class
-from unsoftmax.ledger import VERIFICATION, Asker, median_answers
+from unsoftmax.ledger import VERIFICATION, Asker, Exchange, median_answers
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.oracles.domain import Ball, Space
 
@@ -21,6 +21,7 @@ __all__ = ["AnswersOff", "Certificate", "certify"]
 _CONFIDENCE = 0.9999
 # of the answers: more than this is wrong, however sharply the model says that they depend on its parameters
 _GROSS = 1e-3
+_REPEATED = 8  # early queries that are asked again
 
 
 @dataclass(frozen=True)
@@ -275,11 +276,27 @@ def _in_words(lengths: tuple[int, ...]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+def _to_repeat(early: Sequence[Exchange], model: Model) -> list[Exchange]:
+    """The first of them, and of the others those on which the model bends most: single rows, and rows so long
+    that the scores are saturated, say nothing of W."""
+    others = [(_bend(model, sequence), place) for place, (sequence, _) in enumerate(early)][_REPEATED // 2 :]
+    bent = sorted(others, key=lambda each: -each[0])[: _REPEATED // 2]
+    places = [*range(min(len(early), _REPEATED // 2)), *(place for _, place in bent)]
+    return [early[place] for place in sorted(places, reverse=True)]
+
+
+def _bend(model: Model, sequence: Array) -> float:
+    """How far the model is from affine between no rows, these and twice these, against what they show."""
+    values = [model(times * sequence[None]) for times in (0.0, 1.0, 2.0)]
+    off = float(np.max(np.abs(values[0] - 2.0 * values[1] + values[2])))
+    return off / max(float(model.sensitivity(sequence[None])[0]), 1e-300)
+
+
 def _repeats(asker: Asker, model: Model, tolerance: float) -> float | None:
     """Largest change of early answers, relative to what they could show; asked in another order than at
     first."""
     worst: float | None = None
-    for sequence, before in list(reversed(asker.early_queries))[-8:]:
+    for sequence, before in _to_repeat(asker.early_queries, model):
         now = asker.ask(sequence[None])[0]
         shows = model.sensitivity(sequence[None])
         explained = 2.0 * tolerance + float(model.rounding(sequence[None], sensitivity=shows)[0])

@@ -111,7 +111,7 @@ def draw_sample(
     if isinstance(domain, FiniteRows):
         return _of_rows(domain.rows, _lengths(limit, rng), rng)
     sizes = sizes_for(model, getattr(domain, "bound", None))
-    parts = _lengths(limit, rng, once=limit == 1 and model.compared_while_learning)
+    parts = _lengths(limit, rng) if limit > 1 else {1: model.certified_rows}
     if own is None:
         return _in_space(parts, sizes, model.width, rng)
     fewer = {length: max(1, count * (_OWN_SHARE - 1) // _OWN_SHARE) for length, count in parts.items()}
@@ -128,16 +128,16 @@ def draw_sample(
     )
 
 
-def _lengths(limit: int, rng: np.random.Generator, *, once: bool = False) -> dict[int, int]:
+def _lengths(limit: int, rng: np.random.Generator) -> dict[int, int]:
     """How many sequences of each length: 1 to 17, 33 and 64 rows, and one length from each of the two ranges
-    beyond. Where the target takes fewer rows, there are more of the other lengths, unless `once`."""
+    beyond. Where the target takes fewer rows, there are more of the other lengths."""
     counts = dict(_COUNTS)
     counts |= dict.fromkeys(range(4, 17), _EACH_TO_16)
     between, beyond = int(rng.integers(18, 64)), int(rng.integers(65, LONGEST + 1))
     counts |= dict.fromkeys((17, 33, 64, between), _EACH_TO_64)
     counts[beyond] = _BEYOND_64
     kept = {length: count for length, count in sorted(counts.items()) if length <= limit}
-    times = 1 if once else max(1, _QUERIES // sum(kept.values()))
+    times = max(1, _QUERIES // sum(kept.values()))
     return {length: times * count for length, count in kept.items()}
 
 

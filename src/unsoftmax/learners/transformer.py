@@ -12,11 +12,7 @@ from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
-from unsoftmax.learners.relu_network.learner import (
-    ReluNetworkLearner,
-    usual_for_network,
-    verification_of_network,
-)
+from unsoftmax.learners.relu_network.learner import ReluNetworkLearner, checks_of_network, usual_for_network
 from unsoftmax.ledger import Asker
 from unsoftmax.meters import ConeMeter, antisymmetric_meter
 from unsoftmax.models import CanonicalNetwork, ReluNetwork, Transformer
@@ -69,7 +65,7 @@ _CLAIM = Claim(
     ),
     recovers="W (any rank), w0, the residual factor and the network's canonical form",
     symmetry="none for W and w0; the network up to what its function determines",
-    verification=lambda size: 183 + verification_of_network(size),
+    verification=lambda size: 201 + checks_of_network(size),
     rows=2,
 )
 

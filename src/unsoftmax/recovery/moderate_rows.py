@@ -69,10 +69,9 @@ def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.rando
         if found and (aimed <= found or found == bound):
             break
         length = aimed if bound is None else min(aimed, bound)
-    else:
+    if not found:
         raise UsageError(
-            "no length of rows was found at which the probabilities change and do not saturate; pass "
-            "input_bound"
+            "no length of rows was found at which the probabilities do not saturate; pass input_bound"
         )
     evidence = (
         f"logits of {_DIRECTIONS} random rows of norm {found:g} are {reached / np.sqrt(width):.2g} large"

@@ -9,6 +9,7 @@ import numpy as np
 from unsoftmax.answers import IDENTIFY, Computed, Finding, identify
 from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import identify_cast_rows
+from unsoftmax.certify.sample import length_class
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.families import Family
 from unsoftmax.learners import Claim, Known, Learner
@@ -138,21 +139,22 @@ def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.
 
 
 def _taken_for_one_head(outcome: Outcome) -> bool:
-    """Whether one head was learnt that fresh answers contradict, where the first look finds several: rows of
-    one column leave a learner little to test."""
-    look = outcome.known.look
-    return (
-        outcome.status is Status.OUTSIDE_CLASS
-        and isinstance(outcome.learner, SingleHeadLearner)
-        and look is not None
-        and look.guess is Family.MULTI_HEAD
+    """Whether one head was learnt that fresh answers contradict, where the first look finds several, or two
+    rows show it: rows of one column, and heads that are nearly alike, leave a learner little to test."""
+    look, verdict = outcome.known.look, outcome.verdict
+    if outcome.status is not Status.OUTSIDE_CLASS or not isinstance(outcome.learner, SingleHeadLearner):
+        return False
+    if look is not None and look.guess is Family.MULTI_HEAD:
+        return True
+    return verdict is not None and verdict.certificate.by_kind.get(length_class(2), 0.0) > (
+        verdict.certificate.allowed
     )
 
 
 def _as_several_heads(ledger: Ledger, first: Outcome, streams: Streams) -> Outcome:
     known = replace(first.known, look=None, refuted=())
     second = Attempt(ledger, known, Family.MULTI_HEAD, streams, 3).run()
-    return second if second.status.recovered else first
+    return second if second.status.recovered or second.status is Status.UNRESOLVED else first
 
 
 def _result(ledger: Ledger, outcome: Outcome, family: Family | None) -> Result:

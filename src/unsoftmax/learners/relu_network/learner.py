@@ -19,15 +19,10 @@ from unsoftmax.learners.relu_network.row_tests import check_pieces, look_along_r
 from unsoftmax.learners.relu_network.search import HYPERPLANE_TEST, Search
 from unsoftmax.ledger import Asker
 from unsoftmax.models import CanonicalNetwork, ReluNetwork
+from unsoftmax.models.networks.relu_network import rows_to_certify
 from unsoftmax.outcomes import Unresolved
 
-__all__ = [
-    "HYPERPLANE_TEST",
-    "NetworkFound",
-    "ReluNetworkLearner",
-    "usual_for_network",
-    "verification_of_network",
-]
+__all__ = ["HYPERPLANE_TEST", "NetworkFound", "ReluNetworkLearner", "checks_of_network", "usual_for_network"]
 
 
 def _queries(size: Size) -> int:
@@ -42,12 +37,17 @@ def usual_for_network(size: Size) -> int:
     return (m + 1) * max(1, d - (1 if size.biased else 2)) + int(4.2 * m) + 58
 
 
-def verification_of_network(size: Size) -> int:
+def checks_of_network(size: Size) -> int:
     """Fresh rows that look for bumps: the fewer, the more rows of gradients have looked already."""
     if not size.biased:
-        return 52
+        return 34
     paid = (size.neurons + 1) * size.width
-    return int(53 + max(24.0, 150.0 - paid / 16.0, min(150.0, paid / 100.0)))
+    return int(35 + max(24.0, 150.0 - paid / 16.0, min(150.0, paid / 100.0)))
+
+
+def _verification(size: Size) -> int:
+    parameters = (size.neurons + 1) * (size.width + int(size.biased))
+    return checks_of_network(size) + rows_to_certify(parameters)
 
 
 _CLAIM = Claim(
@@ -76,7 +76,7 @@ _CLAIM = Claim(
         "affine part"
     ),
     symmetry="signs of (u_j, β_j) and order; a plain network of the same function follows (plain_network)",
-    verification=verification_of_network,
+    verification=_verification,
 )
 
 
