@@ -121,7 +121,7 @@ def _alone(
 ) -> tuple[Array, Array, Array, Array] | None:
     """Sequences in which only head h has a moderate score, the slope of the answer, |a||b|, and the score;
     the second half mirrors the first."""
-    sizes = PairSizes(_size(asker), _SATURATED, biased)
+    sizes = PairSizes(_size(asker), _SATURATED, biased, even=True)
     A, B = isolating_pairs(matrices, h, head.v, _PROBES, rng, sizes)
     A, B = np.concatenate([A, A]), np.concatenate([B, mirrored(matrices[h], A, B)])
     scores = np.einsum("qi,qi->q", A @ matrices[h], B)

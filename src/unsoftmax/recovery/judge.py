@@ -42,6 +42,7 @@ _NEARLY = 10.0  # times what rounding explains: estimates of it, and bounds, var
 # classes of lengths of one model needed errors within a factor of 10 to 30 of each other
 _DISAGREE, _LEAST = 300.0, 1e-13
 _PARTS = 2.0  # errors of W and of v, each within the bound, add up
+_ALIKE = 1e-6  # distance of heads, relative to W, down to which they are told apart
 _USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
 _NOT_OVER = 0.25  # of the same, where the learner says nothing: a readout of half its size does not overflow
@@ -137,6 +138,12 @@ def judge(
         reason = f"the parameters are known to a relative error of {bound:.1g}; {certificate.statement}"
     if status is Status.OUTSIDE_CLASS and certificate.max_relative_error <= 10.0 * answers.rounding:
         status = Status.UNRESOLVED  # as near as rounding brings another model of the same family
+    if status is Status.OUTSIDE_CLASS and _could_be_more_heads(learned.model, answers, certificate):
+        status = Status.UNRESOLVED
+        reason = (
+            f"{certificate.statement}; heads that are closer than {_ALIKE:g}, relative to W, may have been "
+            "given as one"
+        )
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
     return Verdict(status, reason, certificate, bound)
@@ -212,6 +219,11 @@ def _lengths_disagree(certificate: Certificate, explained: float, measured: floa
     several = [needed for length, needed in certificate.usually_off.items() if length != length_class(1)]
     usual = explained / _SLACK if np.isfinite(explained) else np.inf
     return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST, measured)
+
+
+def _could_be_more_heads(model: Model, answers: Answers, certificate: Certificate) -> bool:
+    """Whether heads so close that no learner tells them apart explain what is wrong."""
+    return isinstance(model, MultiHead) and answers.exact and certificate.max_relative_error <= _ALIKE
 
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
@@ -330,14 +342,13 @@ class _Limits:
     """explained: the error of parameters that the answers' own errors account for. exact: relative error up
     to which a model is exact; 0 behind errors. short_rows: the error of parameters that rounding leaves open
     because rows may be no longer than `input_bound`. nearly: how many times further a bound may go that only
-    says how little is known, where fresh answers are as exact as can be; further still where most of them
-    need no error of the parameters beyond rounding."""
+    says how little is known, where most fresh answers need no error of the parameters beyond rounding."""
 
     explained: float
     exact: float
     input_bound: float | None
     short_rows: float = 0.0
-    nearly: float = _NEARLY
+    nearly: float = 1.0
 
 
 def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> tuple[Status, str]:

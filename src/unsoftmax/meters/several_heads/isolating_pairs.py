@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 
@@ -21,17 +22,23 @@ __all__ = [
 _CHUNK = 48  # a's at a time: with a pool of b's for each, they stay in the processor's cache
 _POOL = 64  # of these b's, one of the best sixteenth is taken
 _SPREAD = 4  # of the shortest b's in the pool, one of so many is taken
+_LONGER = (
+    4.0  # times the shortest b: half of all directions, where one of the shortest is always nearly the same
+)
 _LEAST_SEEN = 0.5  # standard deviations of a·v below which some of v is added to a
 
 
 @dataclass(frozen=True)
 class PairSizes:
     """size: norm of every a. saturation: |score| from which on a head counts as saturated. biased: whether
-    the last coordinate of b stands for the query bias, and is kept away from zero."""
+    the last coordinate of b stands for the query bias, and is kept away from zero. even: whether b points
+    everywhere, at the price of being longer.
+    """
 
     size: float
     saturation: float
     biased: bool = False
+    even: bool = False
 
 
 def isolating_pairs(
@@ -72,8 +79,7 @@ def isolating_pairs(
         if sizes.biased:
             last = np.abs(pool[:, -1] - inside * own[:, -1:]) / norms
             cost = reach * (1.0 + 0.05 / np.maximum(last, 1e-9))
-        rank = rng.integers(0, _SPREAD, len(A))
-        chosen = np.argpartition(cost, _SPREAD, axis=1)[np.arange(len(A)), rank]
+        chosen = _one_of_the_shortest(cost, sizes.even, rng)
         rows = np.arange(len(A))
         free = (pool[chosen] - inside[rows, chosen][:, None] * own) / norms[rows, chosen][:, None]
         firsts.append(A)
@@ -145,6 +151,15 @@ def switching_pairs(
     others = np.delete(scores, head, axis=0)
     side = -np.sign(others[np.abs(others).argmin(axis=0), np.arange(n)]) if len(others) else np.ones(n)
     return A, B + ((side * sizes.saturation - scores[head]) / np.einsum("qc,qc->q", own, own))[:, None] * own
+
+
+def _one_of_the_shortest(cost: Array, even: bool, rng: np.random.Generator) -> NDArray[np.intp]:
+    """A place in every row of these costs."""
+    if even:
+        near = cost <= _LONGER * cost.min(axis=1, keepdims=True)
+        return np.asarray(np.argmax(near * rng.random(cost.shape), axis=1))
+    rank = rng.integers(0, _SPREAD, len(cost))
+    return np.asarray(np.argpartition(cost, _SPREAD, axis=1)[np.arange(len(cost)), rank])
 
 
 def _rows_that_see(v: Array, n: int, rng: np.random.Generator, size: float) -> Array:
