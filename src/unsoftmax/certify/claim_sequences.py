@@ -19,21 +19,27 @@ SHORT = (1, 2, 3, 5)  # 1 row shows v and c alone, 2 a single score, 3 and 5 how
 SMALLEST_CLAIM = 1e-9  # below it models would differ by their rounding
 # of each range one length is drawn, and so many times fewer sequences, which take no longer to compute
 _LONGER = ((6, 16, 4), (17, 48, 8))
-_CANDIDATES = 256  # sequences of each length; fewer of wide rows
-_MOST_ENTRIES = 1 << 17  # of the rows of one place in all of them
+_MOST_ENTRIES = 1 << 17  # of the rows of one place in all sequences of a length: fewer wide ones are drawn
 _FARTHEST = 1e4  # longest rows, against those that scores or the answers' errors ask for
 _NEAR_LONGEST = 30.0  # of the longest rows, what still counts as long
 _ROOM = 4.0  # longer where a claim asks for it: errors of answers so many times smaller than what it explains
 
 
 def candidates(
-    asker: Asker, model: Model, ruler: Answers, claim: float, rng: np.random.Generator, *, at_least: int
+    asker: Asker,
+    model: Model,
+    ruler: Answers,
+    claim: float,
+    rng: np.random.Generator,
+    *,
+    most: int,
+    at_least: int,
 ) -> Iterator[Array]:
-    """Random sequences whose rows are longer than the asking row, as far as scores stay moderate; at least so
-    many of each length."""
+    """Random sequences whose rows are longer than the asking row, as far as scores stay moderate; at least
+    and at most so many of each length."""
     strength = model.score_strength()
     natural = 1.0 / np.sqrt(strength) if strength > 0.0 else 1.0
-    most = min(_CANDIDATES, max(at_least + at_least // 2, _MOST_ENTRIES // model.width))
+    most = min(most, max(at_least + at_least // 2, _MOST_ENTRIES // model.width))
     usual = rng.standard_normal((most, 1, model.width))
     usual *= natural / np.linalg.norm(usual, axis=2, keepdims=True)
     visible = rms(model(usual) - model(np.zeros((1, 1, model.width)))) / natural

@@ -31,6 +31,9 @@ CLAIM_TEST = Test("fresh sequences deviate by no more than the claimed error of 
 _EVERY_FOURTH = 4  # of those that are asked for a group is of the one longer length, and of the other
 _SLIGHTLY = 30.0  # times the claim: the error of a group that must show in longer sequences
 _ASKED = 16  # sequences for each group of parameters
+# sequences of each length that are drawn, without a query; more where too few of them tell: through eight
+# bits, and a claim of 5 %, one in a hundred does
+_CANDIDATES = (256, 1024, 4096)
 _NEAR, _FAR = 6, 2  # models drawn that are off by the claim, and of each group those that are off by half
 _WRONG = 0.5  # relative error of a group that must show
 # 16 products of two normal factors, as an error matrix of rank one moves scores, exceed twice their expected
@@ -101,10 +104,14 @@ def check_claim(
     far = _wrong_models(model, groups, _WRONG, rng)
     slightly = min(_WRONG, _SLIGHTLY * max(claim, SMALLEST_CLAIM))
     nearly = _wrong_models(model, groups, slightly, rng)
-    drawn = []
-    for rows in candidates(asker, model, ruler, claim, rng, at_least=2 * _ASKED):
-        wrong, models = (_WRONG, far) if rows.shape[1] in SHORT else (slightly, nearly)
-        drawn.append(_judged(model, rows, ruler, constant, near, models, wrong))
+    drawn: list[_Drawn] = []
+    for more in _CANDIDATES:
+        drawn.clear()
+        for rows in candidates(asker, model, ruler, claim, rng, most=more, at_least=2 * _ASKED):
+            wrong, models = (_WRONG, far) if rows.shape[1] in SHORT else (slightly, nearly)
+            drawn.append(_judged(model, rows, ruler, constant, near, models, wrong))
+        if all(_tells(drawn, group, ruler) for group in groups):
+            break
     worst = Shown()
     for group in groups:
         shown = _check_group(asker, model, group, drawn, ruler, claim)
@@ -134,14 +141,10 @@ def _check_group(
     asker: Asker, model: Model, group: ParameterGroup, drawn: list[_Drawn], ruler: Answers, claim: float
 ) -> Shown:
     """The resolution of one group, and its error: asks the sequences that tell most of it, and compares."""
-    short = [each.power(group) for each in drawn if each.rows.shape[1] in SHORT]
-    asked = _LABELS if isinstance(ruler, Labels) else _ASKED
-    asked = asked // 4 if group.role is Role.CONSTANT else asked  # one number
-    everywhere = np.sort(np.concatenate(short))[::-1][:asked]
-    if not len(everywhere):
+    asked = _asked(group, ruler)
+    if not len(_strongest(drawn, group, asked)):
         raise Unresolved("the model gives every sequence that was tried the same label, which tells nothing")
-    sizeless = isinstance(ruler, Labels) and group.role is Role.VALUES  # labels know no size of v
-    if group.role is not Role.CONSTANT and not sizeless and everywhere[-1] < _STANDS_OUT:
+    if not _tells(drawn, group, ruler):
         raise Unresolved(
             f"a model whose {group.name} is wrong by half would not have shown in these answers; longer rows "
             "(input_bound) or finer answers would help"
@@ -167,6 +170,27 @@ def _check_group(
     )
 
 
+def _asked(group: ParameterGroup, ruler: Answers) -> int:
+    """How many sequences are asked for this group."""
+    asked = _LABELS if isinstance(ruler, Labels) else _ASKED
+    return asked // 4 if group.role is Role.CONSTANT else asked  # one number
+
+
+def _strongest(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Array:
+    """How well the short sequences show that this group is wrong that show it best."""
+    short = [each.power(group) for each in drawn if each.rows.shape[1] in SHORT]
+    return np.asarray(np.sort(np.concatenate(short))[::-1][:asked])
+
+
+def _tells(drawn: list[_Drawn], group: ParameterGroup, ruler: Answers) -> bool:
+    """Whether a model of which this group is wrong by half shows in all sequences that would be asked."""
+    sizeless = isinstance(ruler, Labels) and group.role is Role.VALUES  # labels know no size of v
+    if group.role is Role.CONSTANT or sizeless:
+        return True
+    strongest = _strongest(drawn, group, _asked(group, ruler))
+    return len(strongest) > 0 and bool(strongest[-1] >= _STANDS_OUT)
+
+
 def _chosen(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Iterator[NDArray[np.intp]]:
     """Which sequences of each length are asked for this group: those that tell most, and in place of a few of
     them some of every longer length, because a target may be another function there."""
@@ -175,7 +199,7 @@ def _chosen(drawn: list[_Drawn], group: ParameterGroup, asked: int) -> Iterator[
         rank = each.power(group)
         if each.longer:
             best = np.argsort(-rank)[: asked // _EVERY_FOURTH]
-            told = best[(each.least[group] >= _STANDS_OUT * each.off)[best]]
+            told = best[rank[best] >= _STANDS_OUT]
             rank = np.full(len(rank), -np.inf)
             rank[told] = np.inf
         ranks.append(rank)

@@ -82,7 +82,7 @@ class _Scores:
         self.v, self.group = readouts.v[h], f"head {h + 1} alone"
         self.limit = min(7.0, 0.7 * np.log(1.0 / baseline.noise))
         self.top = 0.0
-        self.blocks: list[AnswerBlock] = []
+        self.blocks: list[AnswerBlock] = []  # pilots too: what they show is as good as any answer
 
     def __call__(self, A: Array, B: Array) -> tuple[Array, Array, Array]:
         A, B = self.queries.on_one_grid(A, B, self.top)
@@ -94,8 +94,7 @@ class _Scores:
         return A, B, np.asarray(np.log(share / (1.0 - share)))
 
     def begin(self, top: float) -> None:
-        """Forgets what was asked until now; `top` is the length of the longest pair to come."""
-        self.blocks.clear()
+        """top: the length of the longest pair to come."""
         self.top = top
 
     def columns(self, A: Array, B: Array) -> tuple[Array, Array, Array]:
@@ -213,9 +212,9 @@ def _columns_until_the_rank(
     A = lengths[0] * np.concatenate([around.own[None], _COSINE * around.own + _sine() * signs * turned])
     every = lengths[1] * random_basis(rng, d)
     asked, columns = np.zeros((0, d)), np.zeros((len(seen), 0))
-    step = max(4, d // 8)
+    more = max(4, d // 8)
     while len(asked) < d:
-        some = every[len(asked) : len(asked) + step]
+        some = every[len(asked) : len(asked) + more]
         if not columns.size:
             some = np.concatenate([np.zeros((1, d)), some])
         sent, B, found = scores.columns(A, some)
@@ -223,8 +222,11 @@ def _columns_until_the_rank(
         asked = np.concatenate([asked, B if columns.size else B[1:]])
         columns = np.concatenate([columns, new], axis=1)
         values = np.asarray(np.linalg.svd(columns, compute_uv=False), dtype=np.float64)
-        if columns.shape[1] >= _rank(values, scores, lengths, columns.shape) + _SPARE + 1:
+        count, rank = columns.shape[1], _rank(values, scores, lengths, columns.shape)
+        if count >= rank + _SPARE + 1:
             break
+        if rank < count:
+            more = rank + _SPARE + 1 - count
     return columns, asked
 
 

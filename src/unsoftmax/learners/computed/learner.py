@@ -13,7 +13,13 @@ from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.base import Known, Learned
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.computed.attempts import ATTEMPTS
-from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, first_pairs, price_of_vectors
+from unsoftmax.learners.computed.prices import (
+    FRESH_QUERIES,
+    first_pairs,
+    pairs_for_all,
+    price_of_start,
+    price_of_vectors,
+)
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS, refuse_other_sequences
 from unsoftmax.learners.skip import QUERIES_WITHOUT_SKIP
 from unsoftmax.ledger import Asker
@@ -21,8 +27,6 @@ from unsoftmax.models import Model, MultiHead, SingleHead
 
 __all__ = ["ComputedHeadsLearner", "rounding_of"]
 
-# plateaus and pilots of one head: 220 to 240 in widths 16 and 32
-_SEARCH_OF_ONE = 230
 # queries beyond a multiple of the parameters: the search for plateaus, which small layers notice
 _SEARCH = 1500
 # length of rows over √d up to which float16 layers are compared: scores 64 times those of tokens are still
@@ -54,10 +58,8 @@ def _usual(size: Size) -> int:
     if size.outputs is not None:
         unknowns = p + sum(r * r for r in (*(size.ranks or (d,)), *_value_ranks(size, size.outputs)))
         return int(price_of_vectors(unknowns) * p / size.outputs) + QUERIES_WITHOUT_SKIP
-    if size.heads > 1:
-        return int(PRICE_OF_NUMBERS * p + first_pairs(size.heads, size.rank, p)) + beside
-    columns = min(d * (d + 1), d * (size.rank + 4) + (size.rank + 3) * (d + 1))
-    return p + columns + 2 * d + _SEARCH_OF_ONE + beside
+    start, heads = price_of_start(d, size.ranks or (d,)), max(1, size.heads)
+    return int(start + p * pairs_for_all(heads, start / p) + first_pairs(heads, size.rank, p)) + beside
 
 
 def _most(size: Size) -> int:

@@ -16,7 +16,7 @@ from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
-from unsoftmax.learners.computed.prices import FRESH_QUERIES, PRICE_OF_NUMBERS, first_pairs
+from unsoftmax.learners.computed.prices import FRESH_QUERIES, first_pairs, pairs_for_all
 from unsoftmax.learners.computed.ranks_and_weights import cut_ranks, reweighted, with_one_more_row
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -33,12 +33,9 @@ from unsoftmax.solvers.least_squares.joint_refinement import Refined, Refinement
 __all__ = ["FittedNumbers", "fit_heads"]
 
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
-# general pairs a parameter at most, where heads share the answers: a fit to more takes longer, and is hardly
-# better. One head is known as well from half as many
-_MOST_PAIRS = 2.0
-# times as many general pairs in coarse arithmetic: with three times as many, one of 25 layers of width 16 in
-# bfloat16 deviated by more than its own rounding (1.08)
-_COARSE_EFFORT = 6.0
+# general pairs a parameter in coarse arithmetic: with half as many, one of 25 layers of width 16 in bfloat16
+# deviated by more than its own rounding (1.08)
+_COARSE_PAIRS = 6.0
 _FIRST = RefinementOptions(
     iterations=25, damping=1e-5, improvement=2e-2, inner_iterations=60, inner_tolerance=1e-2
 )
@@ -65,18 +62,16 @@ def fit_heads(
     asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | None = None
 ) -> FittedNumbers:
     """bits: significant bits of the layer's numbers. Where the start was dear, fewer general pairs of rows
-    are asked, and at least half of them.
+    are asked, and at least one a parameter.
     """
     counted = Counted(asker, expect)
     queries = TwoRowQueries(counted, bits)
     limit = queries.asker.input_bound or np.inf
     baseline = read_baseline(queries, rng, min(float(np.sqrt(queries.width)), limit))
-    effort = _COARSE_EFFORT if baseline.coarse else 1.0
     start = _one_by_one(queries, baseline, rng, limit)
-    left = effort * (PRICE_OF_NUMBERS - counted.asked / start.heads.parameters)
-    most = 1.0 if baseline.coarse or start.heads.heads == 1 else _MOST_PAIRS
-    pairs = float(np.clip(left, 0.5 * effort, most * effort))
     size = start.heads.parameters
+    pairs = pairs_for_all(start.heads.heads, counted.asked / size)
+    pairs = _COARSE_PAIRS if baseline.coarse else pairs
     first = first_pairs(start.heads.heads, max(start.heads.ranks), size)
     counted.expect(pairs * size + first + FRESH_QUERIES)
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)
