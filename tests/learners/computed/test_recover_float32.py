@@ -247,6 +247,24 @@ def test_vectors_of_odd_heads(d: int, heads: int, rank: int, seed: int) -> None:
     assert (result.error_bound or 1.0) < 2e-5
 
 
+@pytest.mark.parametrize("seed", [2, 7])
+def test_vectors_of_many_heads_are_as_exact_as_the_layer(seed: int) -> None:
+    """Each sequence shows five scores in ten numbers: fits to tables of scores alone are 2 to 5 times off."""
+    target = FloatLayer(random_layer(10, 5, seed), torch.float32, None)
+    result = unsoftmax.recover(TorchOracle(target.layer), seed=seed)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
+    assert target.deviation_over_own(result.unwrap()) < 1.5
+
+
+@pytest.mark.parametrize("longest", [2, 3])
+def test_vectors_of_short_sequences(longest: int) -> None:
+    target = FloatLayer(random_layer(12, 2, 3), torch.float32, None)
+    result = unsoftmax.recover(TorchOracle(target.layer), longest=longest)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize("vector", [False, True])
 def test_the_recovered_layer_as_a_float32_module_rounds_like_the_target(vector: bool) -> None:
     layer = random_layer(16, 2, 41)

@@ -12,7 +12,12 @@ from unsoftmax.learners.computed.two_row_queries import Baseline
 
 __all__ = ["ROUNDING_OF_FACTORS", "KnownValues", "TooFewOutputs", "refuse_few_outputs"]
 
-_MOST_ROWS = 16  # of a sequence that shows its scores: with more, weights are small, their logarithms rough
+# beside the asking row, of a sequence that shows its scores: with more, weights are small, their logarithms
+# rough
+_MOST_ROWS = 16
+# the same of a sequence that serves the fit alone: fits to shorter ones deviate by 1.5 times as much in
+# layers of width 10 and five heads
+_LEAST_FITTED_ROWS = 5
 # weights over the numbers that tell them: the rest keeps their system well conditioned
 _NUMBERS_A_WEIGHT = 0.6
 ROUNDING_OF_FACTORS = 10.0  # noises: singular values below are the rounding of the matrix itself
@@ -35,20 +40,25 @@ def _rows_shown(heads: int, numbers: int) -> int:
 
 @dataclass(frozen=True)
 class KnownValues:
-    """matrices V (H, d, m) of every head, and their ranks."""
+    """matrices V (H, d, m) of every head, and their ranks. most_rows: beside the asking one, that the target
+    takes, and that are worth asking."""
 
     matrices: Array
     ranks: tuple[int, ...]
+    most_rows: int
 
     @classmethod
-    def of(cls, matrices: Array, baseline: Baseline) -> Self:
-        """Ranks count singular values above a thousandth of the largest, which plateaus tell; those of one
-        head are told by single rows, and to their rounding. Coarse arithmetic keeps all."""
+    def of(cls, matrices: Array, baseline: Baseline, longest: int | None) -> Self:
+        """longest: the most rows of a sequence that the target takes. Ranks count singular values above a
+        thousandth of the largest, which plateaus tell; those of one head are told by single rows, and to
+        their rounding. Coarse arithmetic keeps all."""
+        most = min(_MOST_ROWS, (longest or np.inf) - 1)
         if baseline.coarse:
-            return cls(matrices, (min(matrices.shape[1:]),) * len(matrices))
+            return cls(matrices, (min(matrices.shape[1:]),) * len(matrices), int(most))
         least = ROUNDING_OF_FACTORS * baseline.noise if len(matrices) == 1 else 1e-3
         spectra = [np.linalg.svd(value, compute_uv=False) for value in matrices]
-        return cls(matrices, tuple(int((spectrum > least * spectrum[0]).sum()) for spectrum in spectra))
+        ranks = tuple(int((spectrum > least * spectrum[0]).sum()) for spectrum in spectra)
+        return cls(matrices, ranks, int(most))
 
     @property
     def heads(self) -> int:
@@ -59,7 +69,12 @@ class KnownValues:
         """Rows beside the asking one whose weights all show at once. What more rows than a
         head's rank show is a sum of what the others do."""
         seen = _rows_shown(self.heads, self.matrices.shape[2])
-        return min(seen, max(1, _rows_shown(1, min(self.ranks))), _MOST_ROWS)
+        return min(seen, max(1, _rows_shown(1, min(self.ranks))), self.most_rows)
+
+    @property
+    def rows_fitted(self) -> int:
+        """Rows beside the asking one of a random sequence, whose weights a fit need not read one by one."""
+        return min(max(self.rows_shown, _LEAST_FITTED_ROWS), self.most_rows)
 
     @property
     def parameters(self) -> int:

@@ -38,16 +38,16 @@ _BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
 _COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
 _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
-# the same of all sequences of a fit: in layers narrower than ten the search for plateaus takes the whole
-# price, and fits to fewer deviate by 3 to 18 times as much as the layer itself
-_LEAST_FITTED = 3.5
+# the same of all random sequences, however dear the start was: tables show one head's scores at a time, and
+# fits to fewer deviate by 2 to 6 times as much as the layer itself where heads are more than a third of the
+# columns; in layers narrower than ten, where the search for plateaus takes the whole price, by 3 to 18 times
+_LEAST_RANDOM = 3.5
 _READINGS = 3  # of the values: one in twenty layers of width 32 shows two heads as one
 _MOST_OF_PRICE = 1.04  # that a start from random sequences may take: no others are needed then
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
 # shares of the random sequences, by what they show: tokens the layer's use, moderate scores W relative to its
 # size, pairs of rows single scores
 _TOKENS, _MODERATE = 0.4, 0.3
-_GENERAL_ROWS = 16  # of a random sequence at most: longer ones cost time and show little more
 _COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
 _SETTLED = 30.0  # roundings of a unit row that a fit leaves whose singular values tell ranks
 _ARRIVED = 1.0  # the same of a fit that has all directions: 0.4 in random layers, more in trained ones
@@ -99,23 +99,24 @@ def fit_vector_heads(
     baseline = read_baseline(queries, rng, min(float(np.sqrt(d)), limit), spare=1 + max(4, d // 8))
     values, start = _values_and_scores(queries, baseline, counted, rng, limit)
     blocks = [SequenceBlock.of(baseline.rows[:, None], baseline.answers, "single rows"), *start.blocks]
+    tables = 1 if start.random else len(blocks)  # and single rows: blocks before the random ones
     heads = _first_heads(start, values, baseline)
     if heads.unknowns <= MANY and heads.ranks != heads.value_ranks:
         unit = heads.parameters / heads.outputs
         left = PRICE_OF_VECTORS * _likely_parameters(heads) / heads.outputs - _BESIDE - counted.asked
         first = int(np.clip(left, 0.0 if start.random else _LEAST_GENERAL * unit, _FIRST_GENERAL * unit))
-        blocks += _general(queries, start.size, first, values.rows_shown, rng, limit)
+        blocks += _general(queries, start.size, first, values.rows_fitted, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     wide = heads.unknowns > MANY and not baseline.coarse
     price = _COARSE_EFFORT * PRICE_OF_VECTORS if baseline.coarse else price_of_vectors(heads.unknowns)
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
-        unit, asked = parameters / heads.outputs, sum(len(block.rows) for block in blocks[1:])
-        count = int(max(price * unit - _BESIDE - counted.asked, _LEAST_FITTED * unit - asked))
+        unit, random = parameters / heads.outputs, sum(len(block.rows) for block in blocks[tables:])
+        count = int(max(price * unit - _BESIDE - counted.asked, _LEAST_RANDOM * unit - random))
         if part and count < part * counted.asked:
             break
         counted.expect(max(count, 0) + FRESH_QUERIES_OF_VECTORS)
-        blocks += _general(queries, start.size, max(count, 0), values.rows_shown, rng, limit, wide)
+        blocks += _general(queries, start.size, max(count, 0), values.rows_fitted, rng, limit, wide)
         heads = _fitted(SequenceFit.of(blocks), heads, baseline)
         parameters = heads.parameters
     return settled(SequenceFit.of(blocks), heads, baseline, bits)
@@ -137,7 +138,7 @@ def _values_and_scores(
 ) -> tuple[KnownValues, ScoreStart]:
     """Values are read again, along other lines, where they do not explain answers to a few sequences."""
     for _ in range(_READINGS):
-        values = KnownValues.of(read_values(queries, baseline, rng, limit), baseline)
+        values = KnownValues.of(read_values(queries, baseline, rng, limit), baseline, counted.max_length)
         unit = values.parameters / values.matrices.shape[2]
         most = _MOST_OF_PRICE * PRICE_OF_VECTORS * unit - _BESIDE - counted.asked
         try:
@@ -235,7 +236,6 @@ def _general(
 ) -> list[SequenceBlock]:
     """Random sequences of token size, of moderate scores, and pairs of rows with moderate scores; in wide
     layers long ones with small scores, which make a fit converge in half the time."""
-    rows = min(rows, _GENERAL_ROWS)
     tokens, moderate = int(_TOKENS * count), int(_MODERATE * count)
     rest = count - tokens - moderate
     kinds = (
