@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ FAMILIES: dict[str, Callable[[int], object]] = {
     "multi-head": lambda seed: unsoftmax.random_multi_head(6, 2, seed=seed),
     "transformer": lambda seed: unsoftmax.random_transformer(4, 5, seed=seed, biases=True),
 }
+HEAD = unsoftmax.random_single_head(3, seed=4)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -89,9 +91,10 @@ def test_a_target_that_does_not_answer() -> None:
     [
         (lambda x: float(x[-1] @ np.ones((3, 3)) @ x[0]), "`lambda X: [f(x) for x in X]`"),
         (lambda rows: np.einsum("nd,d->n", rows, np.ones(3)), "`unsoftmax.recover_network`"),
-        (lambda ids: np.bincount(ids[0]).max() * np.ones(len(ids)), "--vocabulary V"),
+        (lambda ids: np.bincount(ids[0]).max() * np.ones(len(ids)), "vocabulary=V"),
+        (lambda X: HEAD(X.swapaxes(0, 1)), "`lambda X: f(X.swapaxes(0, 1))`"),
     ],
-    ids=["one sequence", "single rows", "token ids"],
+    ids=["one sequence", "single rows", "token ids", "rows first"],
 )
 def test_a_target_that_takes_something_else_is_told_so(answer: Callable[[Array], object], said: str) -> None:
     found = unsoftmax.check(answer, width=3)
@@ -150,6 +153,81 @@ def test_answers_that_move_with_the_batch_are_a_finding() -> None:
 
     found = unsoftmax.check(together, width=6)
     assert {f.subject: f.value for f in found.findings}["batches"].startswith("move answers by")
+
+
+def test_attention_over_the_batch_is_named() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(6, 2, dtype=torch.float64)  # takes the rows first
+
+    def every_row(X: Array) -> Array:
+        x = torch.from_numpy(X)
+        return np.asarray(layer(x, x, x, need_weights=False)[0].detach().numpy())
+
+    found = unsoftmax.check(every_row, width=6)
+    assert found.ending is unsoftmax.Status.OUTSIDE_CLASS
+    assert "batch_first=False" in found.advice
+    result = unsoftmax.recover(every_row, width=6, row="last", outputs=6)
+    assert result.status is found.ending
+    assert "other sequences of its batch" in result.reason
+    assert "batch_first=False" in result.advice
+
+
+class OfIds(torch.nn.Module):
+    """One head over token ids; with dropout, which evaluation mode switches off. every: all rows answer."""
+
+    def __init__(self, *, every: bool) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.embeddings = torch.nn.Embedding(20, 8, dtype=torch.float64)
+        self.attention = torch.nn.MultiheadAttention(8, 1, 0.5, batch_first=True, dtype=torch.float64)
+        self.readout = torch.nn.Linear(8, 1, dtype=torch.float64)
+        self.every = every
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        rows = self.embeddings(ids)
+        answers: torch.Tensor = self.readout(self.attention(rows, rows, rows)[0])[..., 0]
+        return answers if self.every else answers[:, -1]
+
+
+def test_a_module_of_ids_that_answers_every_row() -> None:
+    found = unsoftmax.check(OfIds(every=True), vocabulary=20, name="my:scorer")
+    assert found.command == "unsoftmax recover my:scorer --vocabulary 20 --row last"
+    by_row = unsoftmax.recover(OfIds(every=True), vocabulary=20, row="last").unwrap()
+    assert by_row.distance(unsoftmax.recover(OfIds(every=False), vocabulary=20).unwrap()) < 1e-9
+    with pytest.raises(unsoftmax.UsageError, match="pass row='last'"):
+        unsoftmax.recover(OfIds(every=True), vocabulary=20, row="all")
+    untold = unsoftmax.check(OfIds(every=True), width=8)  # whose rows are no numbers
+    assert "pass vocabulary=V" in untold.advice
+
+
+def test_a_module_of_ids_may_be_an_oracle_already() -> None:
+    oracle = unsoftmax.as_oracle(OfIds(every=False))
+    assert unsoftmax.recover(oracle, vocabulary=20).status is unsoftmax.Status.EXACT
+
+
+def test_one_number_a_row() -> None:
+    def every_row(X: Array) -> Array:
+        return np.stack([HEAD(np.roll(X, -1 - i, axis=1)) for i in range(X.shape[1])], axis=1)
+
+    found = unsoftmax.check(every_row, width=3, name="my:scorer")
+    assert found.command == "unsoftmax recover my:scorer --width 3 --row last"
+    result = unsoftmax.recover(every_row, width=3, row="all")
+    assert result.unwrap().distance(HEAD) < 1e-9
+
+
+def test_a_tuple_as_an_answer_is_named() -> None:
+    with pytest.raises(unsoftmax.OracleFault, match="a tuple of 2: return the part that holds the answers"):
+        unsoftmax.recover(lambda X: (HEAD(X), HEAD(X)), width=3)
+
+
+def test_the_command_names_flags_in_what_stands_in_the_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "overflows.py").write_text("def answer(X): return X[:, 0, 0] * float('inf')\n")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["check", "overflows:answer", "--width", "3"])
+    assert "--input-bound" in done.output
+    assert "input_bound" not in done.output
 
 
 def test_vectors_over_ids_that_nobody_told_of() -> None:

@@ -33,6 +33,7 @@ class Seen(StrEnum):
 
     RANDOM = "random"
     MATTERS = "matters"
+    MATTER = "matter"  # of batches
     COUNT = "count"
     CURVED = "curved"
     PROBABILITIES = "probabilities"

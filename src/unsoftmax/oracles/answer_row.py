@@ -1,4 +1,5 @@
-"""Targets that answer every row of a sequence, (B, N, m): one row of it, or their mean, and a readout."""
+"""Targets that answer every row of a sequence, (B, N, m) or (B, N): one row of it, or their mean, and a
+readout."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def check_row(row: object) -> Row | None:
 
 
 class AnswerRow:
-    """One answer a sequence out of (B, N, m). readout: (m,) for one number, (m, k) for vectors.
+    """One answer a sequence out of (B, N, m), or out of (B, N) where a row is named. readout: (m,) for one
+    number, (m, k) for vectors.
 
     'all' reads all rows one after another, so every sequence must have the length of the first one asked;
     `every_row` keeps them apart.
@@ -77,7 +79,7 @@ class AnswerRow:
 
     def __call__(self, batch: Array, /) -> Array:
         raw = self._raw(batch)
-        if self._row is not None and raw.ndim == 3:
+        if self._row is not None and (raw.ndim == 3 or raw.shape == batch.shape[:2]):
             raw = _rows_of(raw, self._row)
         elif self._row is not None:
             raise UsageError(

@@ -178,6 +178,8 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
         elif outputs is not None and answers.shape == (n_queries,):
             seen += "; its answers are single numbers: leave out outputs"
+        elif isinstance(raw, tuple) and len(raw) != n_queries:
+            seen += f"; it returned a tuple of {len(raw)}: return the part that holds the answers"
         elif answers.shape[:1] != (n_queries,):
             seen += "; return one number, or one vector, for each sequence"
         raise OracleFault(seen)

@@ -19,8 +19,8 @@ __all__ = ["TorchOracle"]
 
 
 class TorchOracle:
-    """An nn.Module that maps (B, N, d) to (B,), (B, 1) or (B, m), or an nn.MultiheadAttention or
-    nn.TransformerEncoderLayer whose last row is read.
+    """An nn.Module that maps (B, N, d), or token ids (B, N), to (B,), (B, 1) or (B, m), or an
+    nn.MultiheadAttention or nn.TransformerEncoderLayer whose last row is read.
 
     Sequences are sent in the module's own datatype and device, in evaluation mode and without gradients.
     readout: a vector (d,) that makes one number of the last row of an nn.MultiheadAttention, or (d, m) for
@@ -103,16 +103,14 @@ class TorchOracle:
     def _ask(self, batch: Array, read: Callable[[Any], Any]) -> Array:
         torch = self._torch
         with np.errstate(over="ignore"), torch.no_grad(), _evaluating(self._module):
-            sequences = torch.from_numpy(np.ascontiguousarray(batch, dtype=np.float64)).to(
-                self._device, self._dtype
-            )
+            sequences = self._tensor(batch)
             try:
                 with foreign_code():
                     answers = read(self._answers(sequences))
             except (Exception, SystemExit) as error:
                 raise OracleFault(
                     f"the module raised {type(error).__name__} on a batch of shape {batch.shape}: {error}. "
-                    "It must map (B, N, d) to (B,)"
+                    f"It must map {'ids (B, N)' if batch.ndim == 2 else '(B, N, d)'} to (B,)"
                 ) from error
         if not isinstance(answers, torch.Tensor):
             raise OracleFault(
@@ -120,6 +118,12 @@ class TorchOracle:
                 "returns (B,)"
             )
         return np.asarray(answers.detach().to("cpu", torch.float64).numpy())
+
+    def _tensor(self, batch: Array) -> Any:
+        """Token ids as whole numbers, rows in the module's own datatype."""
+        ids = np.issubdtype(batch.dtype, np.integer)
+        sequences = self._torch.from_numpy(np.array(batch, dtype=np.int64 if ids else np.float64))
+        return sequences.to(self._device) if ids else sequences.to(self._device, self._dtype)
 
     def _answers(self, sequences: Any) -> Any:
         """All rows (B, N, d) of a layer; what any other module returns."""

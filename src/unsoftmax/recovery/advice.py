@@ -28,6 +28,12 @@ _CAUSES = {  # a finding: what usually makes it so, and what to try
         "The same sequence is answered differently each time. Switch dropout and sampling off "
         "(`module.eval()`), or ask a target without added noise."
     ),
+    (Subject.BATCHES, Seen.MATTER): (
+        "The other sequences of a batch change the answer. A target that takes the rows first, (N, B, d), as "
+        "torch modules with batch_first=False do, attends over the batch: put a function around it that "
+        "swaps the first two axes of rows and of answers. A norm over the batch is switched off by "
+        "`module.eval()`."
+    ),
     (Subject.ORDER, Seen.MATTERS): (
         "The order of rows matters, as with positional encodings, a causal mask over several layers, or if "
         "the first row asks. Ask the layer behind the positions and read its last row, or pass vocabulary=V "

@@ -340,11 +340,16 @@ def _hint(asked: Asked, found: Check) -> str:
     """What was read of the answers, where that was not all."""
     if "--row last" in asked.options:
         read = "The target answers every row; its last row was read."
-        choice = "(row: last, first, mean or all), or pass a readout that turns a vector into one number."
+        rows = "last, first or mean" if _takes_ids(asked) else "last, first, mean or all"
+        choice = f"(row: {rows}), or pass a readout that turns a vector into one number."
         return f"{read} Say which row to read when you recover it {choice}" if found.recoverable else read
     if "--probabilities" in asked.options:
         return "The target answers with probabilities; their logits were read. Say so when you recover it."
     return ""
+
+
+def _takes_ids(asked: Asked) -> bool:
+    return isinstance(asked.oracle.spec.domain, TokenIds)
 
 
 def _command(target: object, asked: Asked, width: int | None) -> str:

@@ -21,6 +21,7 @@ from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unr
 __all__ = [
     "FAMILY_TEST",
     "against_every_family",
+    "by_batch",
     "explain",
     "no_learner",
     "rounded_vectors",
@@ -28,6 +29,7 @@ __all__ = [
 ]
 
 FAMILY_TEST = Test("the first look finds a known family")
+BATCH_TEST = Test("an answer does not depend on the other sequences of its batch")
 _ROWS = 12  # single rows that show probabilities: attention with small values answers rows of both signs
 _FAR = 1e3  # of these rows: a function that is not squashed leaves the interval
 _NAMES = {Family.MULTI_HEAD: "several heads", Family.TRANSFORMER: "a network on top of attention"}
@@ -102,9 +104,18 @@ def rounded_vectors(ledger: Ledger, rng: np.random.Generator) -> Unresolved | No
     )
 
 
+def by_batch(look: FirstLook) -> Stop | None:
+    """How a run ends where a sequence is answered otherwise beside another one."""
+    if look.value(Subject.BATCHES) != Seen.MATTER:
+        return None
+    return OutsideClass(BATCH_TEST, look.evidence(Subject.BATCHES))
+
+
 def no_learner(look: FirstLook) -> Stop | None:
     """How a run ends, before more is spent, where these answers are not enough for what the look has
     found."""
+    if (stop := by_batch(look)) is not None:
+        return stop
     if look.answers is None or look.answers.exact:
         return None
     evidence = look.evidence(Subject.FAMILY)

@@ -18,6 +18,7 @@ from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Stop, Unresolved
 from unsoftmax.recovery.explain import (
     FAMILY_TEST,
     against_every_family,
+    by_batch,
     no_learner,
     rounded_vectors,
     stay_probabilities,
@@ -52,7 +53,7 @@ def obstacle_of(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Ge
 
 def _first_stop(ledger: Ledger, known: Known, look: FirstLook, rng: np.random.Generator) -> Stop | None:
     rounds = isinstance(look.answers, Computed)
-    if not rounds and (ending := no_learner(look)) is not None:
+    if (ending := by_batch(look) if rounds else no_learner(look)) is not None:
         return ending
     try:
         with ledger.phase("class tests"):

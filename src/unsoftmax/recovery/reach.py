@@ -13,7 +13,7 @@ import numpy as np
 from unsoftmax.answers import Finding
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import LONGEST as MOST_ROWS
-from unsoftmax.errors import OracleFault, UsageError, VectorAnswers
+from unsoftmax.errors import OracleFault, VectorAnswers
 from unsoftmax.oracles import Oracle, TokenFrame, TokenIds, domain_of, framed
 from unsoftmax.oracles.base import as_numbers
 from unsoftmax.oracles.function import ask
@@ -32,7 +32,11 @@ _ONE_BY_ONE = (
     "function around the target: `lambda X: [f(x) for x in X]`. If it holds single rows (n, d), use "
     "`unsoftmax.recover_network`."
 )
-_IDS = "The target takes token ids: pass vocabulary=V (--vocabulary V), the number of its ids."
+_ROWS_FIRST = (
+    "The target takes the rows of all sequences first, (N, B, d). Put a function around it that swaps the "
+    "axes: `lambda X: f(X.swapaxes(0, 1))`."
+)
+_IDS = "The target takes token ids: pass vocabulary=V, the number of its ids."
 
 
 @dataclass(frozen=True)
@@ -56,26 +60,48 @@ def told_options(vocabulary: int | None, outputs: int | None) -> tuple[str, ...]
 def reach(target: object, width: int | None, outputs: int | None, vocabulary: int | None) -> Asked:
     """The target with the options that its answers ask for: numbers, vectors, or a row of many."""
     oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
+    plain = Asked(oracle, told_options(vocabulary, outputs))
+    bare = oracle if vocabulary is None else as_oracle(target)  # which may answer in any shape
+    raw = getattr(bare, "raw", None) or getattr(bare, "function", None)
+    if outputs is not None or bare.spec.outputs is not None or not callable(raw):
+        return plain
     d = width if width is not None else oracle.spec.width
-    raw = getattr(oracle, "raw", None) or getattr(oracle, "function", None)
-    if outputs is not None or oracle.spec.outputs is not None or d is None or not callable(raw):
-        return Asked(oracle, told_options(vocabulary, outputs))
-    if oracle.spec.domain is not None or oracle.spec.max_length == 1:
-        return Asked(oracle, told_options(vocabulary, outputs))
+    if bare.spec.domain is not None or bare.spec.max_length == 1 or (d is None and vocabulary is None):
+        return plain
+
+    def shape_of(length: int) -> tuple[int, ...]:
+        batch: Array = np.zeros((2, length, d)) if d is not None else _ids(2, length)
+        return as_numbers(ask(raw, batch)).shape
+
     try:
-        shape = as_numbers(ask(raw, np.zeros((2, _FEW, d)))).shape
+        shape = shape_of(_FEW)
+        more = shape_of(_FEW + 1) if shape == (2, _FEW) else ()
     except OracleFault:  # the ledger says it better
-        return Asked(oracle, queries=2, way_out=_way_out(target, raw, d))
-    if len(shape) == 2 and shape[0] == 2 and shape[1] > 1:
-        seen = Finding(ANSWER_SHAPE, f"vectors of {shape[1]} numbers", f"2 sequences gave {shape}", 2)
-        m = int(shape[1])
-        return Asked(as_oracle(target, outputs=m), (f"--outputs {m}",), 2, (seen,))
+        return replace(plain, queries=2, way_out=REPAIR if d is None else _way_out(raw, d))
+
+    def read(text: str, row: str | None, m: int | None) -> Asked:
+        options = (
+            *told_options(vocabulary, None),
+            *((f"--row {row}",) if row else ()),
+            *told_options(None, m),
+        )
+        queries = 4 if more else 2
+        seen = Finding(ANSWER_SHAPE, text, f"2 sequences of {_FEW} rows gave {shape}", queries)
+        reader = as_oracle(target, outputs=m, vocabulary=vocabulary, row=row)
+        return Asked(reader, options, queries, (seen,))
+
     if len(shape) == 3 and shape[:2] == (2, _FEW):
-        seen = Finding(ANSWER_SHAPE, "one vector a row", f"2 sequences of 3 rows gave {shape}", 2)
-        m = int(shape[2])
-        options = ("--row last", f"--outputs {m}")
-        return Asked(as_oracle(target, outputs=m, row="last"), options, 2, (seen,))
-    return Asked(oracle, queries=2)
+        return read("one vector a row", "last", int(shape[2]))
+    if more == (2, _FEW + 1):
+        return read("one number a row", "last", None)
+    if len(shape) == 2 and shape[0] == 2 and shape[1] > 1:
+        return read(f"vectors of {shape[1]} numbers", None, int(shape[1]))
+    return replace(plain, queries=2, way_out=_ROWS_FIRST if shape[:1] == (_FEW,) else REPAIR)
+
+
+def _ids(n: int, length: int) -> Array:
+    """Sequences of the first token."""
+    return np.zeros((n, length), dtype=np.int64)
 
 
 def limited(asked: Asked, width: int | None, longest: int | None) -> Asked:
@@ -83,14 +109,14 @@ def limited(asked: Asked, width: int | None, longest: int | None) -> Asked:
     if longest is not None:
         return _kept_short(asked, longest)
     spec = asked.oracle.spec
-    if spec.max_length is not None or spec.log_probabilities:
+    if spec.max_length is not None or spec.log_probabilities or asked.way_out == _ROWS_FIRST:
         return asked
     domain = domain_of(spec, width=width)
     ids = isinstance(domain, TokenIds)
     bottom, top = 1, MOST_TOKENS if ids else MOST_ROWS
 
     def sequence(length: int) -> Array:
-        return np.zeros((1, length), dtype=np.int64) if ids else np.zeros((1, length, domain.columns))
+        return _ids(1, length) if ids else np.zeros((1, length, domain.columns))
 
     fault = _fault_of(asked.oracle, sequence(top))
     if fault is None:
@@ -125,15 +151,12 @@ def _fault_of(oracle: Oracle, batch: Array) -> OracleFault | None:
     return None
 
 
-def _way_out(target: object, raw: Callable[[Array], Any], d: int) -> str:
+def _way_out(raw: Callable[[Array], Any], d: int) -> str:
     """What a target that does not answer a batch of rows may take instead."""
     with suppress(OracleFault):
         if as_numbers(ask(raw, np.zeros((_FEW, d)))).ndim <= 2:
             return _ONE_BY_ONE
-    try:
-        as_oracle(target, vocabulary=1)(np.zeros((2, _FEW), dtype=np.int64))
-    except VectorAnswers:
-        return _IDS
-    except (OracleFault, UsageError):
-        return _WRAP
-    return _IDS
+    with suppress(OracleFault):
+        if as_numbers(ask(raw, _ids(2, _FEW))).shape[:1] == (2,):
+            return _IDS
+    return _WRAP

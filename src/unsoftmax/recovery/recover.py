@@ -99,6 +99,8 @@ class Job:
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
             raise UsageError(f"seed must be a whole number >= 0, not {seed!r}")
         checked_tolerance(self.tolerance)
+        if self.row == "all" and self.vocabulary is not None:
+            raise UsageError("row='all' is for targets that take rows of numbers; pass row='last'")
 
     def books(self, oracle: Oracle, stack: ExitStack, kind: str) -> Ledger:
         """The ledger of a run of this kind, over its file if it has one."""

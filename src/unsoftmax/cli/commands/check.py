@@ -39,6 +39,7 @@ def check(
             seed=seed,
             name=target,
         )
+    flags = flags_of(recover)  # what is said is about the next command
     if as_json:
         print_json("check", found.as_json())
     else:
@@ -47,9 +48,9 @@ def check(
         for finding in found.findings:
             typer.echo(f"  {finding.subject:<{column}}{finding.value}")
         if found.obstacle:
-            typer.echo(in_paragraph("in the way", found.obstacle))
+            typer.echo(in_paragraph("in the way", with_flags(found.obstacle, flags)))
         if found.advice:
-            typer.echo(in_paragraph("next", with_flags(found.advice, flags_of(recover))))
+            typer.echo(in_paragraph("next", with_flags(found.advice, flags)))
         if found.command:
             typer.echo(f"            {found.command}")
         typer.echo(f"queries     {found.queries:,}")

@@ -21,7 +21,7 @@ from unsoftmax.oracles.base import TellsOutputs
 from unsoftmax.oracles.logits import Logits
 from unsoftmax.oracles.transformers_model import TransformersOracle, is_language_model
 from unsoftmax.recovery.inputs.demos import demo_model
-from unsoftmax.recovery.inputs.token_targets import of_token_model, of_token_module, with_vocabulary
+from unsoftmax.recovery.inputs.token_targets import of_token_model, with_vocabulary
 
 __all__ = ["as_oracle", "demo_model"]
 
@@ -55,10 +55,7 @@ def as_oracle(
         read = as_oracle(target, outputs=outputs, http=http, vocabulary=vocabulary, row=row, readout=readout)
         return Logits(read)
     if row is not None or readout is not None:
-        return _read(target, outputs, check_row(row), readout)
-    torch = sys.modules.get("torch")  # whoever passes a module has imported it
-    if vocabulary is not None and torch is not None and isinstance(target, torch.nn.Module):
-        return with_vocabulary(of_token_module(target, outputs), vocabulary)
+        return with_vocabulary(_read(target, outputs, check_row(row), readout), vocabulary)
     return with_vocabulary(_any_oracle(target, outputs, http), vocabulary)
 
 

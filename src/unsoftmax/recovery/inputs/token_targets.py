@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,7 +13,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import TokenHead, TokenHeads, random_token_heads
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec, TokenIds, check_vocabulary
 
-__all__ = ["demo_tokens", "of_token_model", "of_token_module", "with_padding", "with_vocabulary"]
+__all__ = ["demo_tokens", "of_token_model", "with_padding", "with_vocabulary"]
 
 
 def with_vocabulary(oracle: Oracle, vocabulary: int | None) -> Oracle:
@@ -55,21 +54,6 @@ def of_token_model(model: TokenHeads, name: str) -> Oracle:
     return FunctionOracle(
         model, OracleSpec(outputs=model.outputs, max_length=model.longest, name=name, domain=domain)
     )
-
-
-def of_token_module(module: Any, outputs: int | None) -> Oracle:
-    """The oracle of a torch module that takes int64 ids (B, N)."""
-    return FunctionOracle(_asked(module), OracleSpec(outputs=outputs, name=type(module).__name__))
-
-
-def _asked(module: Any) -> Callable[[Array], Any]:
-    import torch
-
-    def answer(ids: Array) -> Any:
-        with torch.no_grad():
-            return module(torch.from_numpy(ids.copy()))
-
-    return answer
 
 
 def demo_tokens(spec: str) -> TokenHeads:
