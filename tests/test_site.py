@@ -120,5 +120,6 @@ def _check_search(page: Any, site: Path) -> None:
     page.wait_for_selector(".md-search-result__item")
     links = page.locator(".md-search-result__link").evaluate_all("links => links.map(link => link.href)")
     assert any("extending" in link or "low-rank" in link for link in links)
-    page.fill("input[name=query]", "--price-per-1k")  # dashes in front exclude a word, for the search itself
+    page.fill("input[name=query]", "")
+    page.type("input[name=query]", "--price-per-1k")  # dashes in front exclude a word, for the search itself
     page.wait_for_selector(".md-search-result__link[href*=command-line]", state="attached")
