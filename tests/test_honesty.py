@@ -30,8 +30,9 @@ _FEW = [
     *(f"odd: {name}" for name in _ODD),
     *(f"corner: {name}" for name in _CORNERS),
     "shape: behind errors",
+    *(f"adverse: {name}" for name in ("a faint output", "a large skip", "a large linear part")),
 ]
-_MANY = ("near: ", "twist: ", "odd: ", "corner: ", "shape: ")  # kinds of which a few are enough here
+_MANY = ("near: ", "twist: ", "odd: ", "corner: ", "shape: ", "adverse: ")  # a few are enough here
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,26 @@ def test_no_success_is_another_function_than_stated(kind: str) -> None:
 def test_another_temperature_for_rows_that_were_seen_before_shows(d: int, seed: int) -> None:
     """Of the first queries of every phase, those are asked again on which W shows."""
     assert not run(("corner: first row seen", d, seed)).recovered
+
+
+@pytest.mark.parametrize(("d", "seed"), [(3, 14), (2, 16), (4, 3), (3, 7), (2, 11)])
+def test_two_temperatures_by_a_sign_are_no_transformer(d: int, seed: int) -> None:
+    """One without neurons is a head, and is held to what rounding explains of a head."""
+    assert not run(("adverse: two temperatures", d, seed)).recovered
+
+
+def test_what_a_constant_hides_behind_short_floats_is_stated() -> None:
+    head = unsoftmax.random_single_head(3, seed=12)
+    beside = SingleHead(head.W, head.v, None, 1445.0)
+    result = unsoftmax.recover(lambda X: beside(X).astype(np.float32), seed=12, width=3)
+    assert result.status is Status.WITHIN_BOUND, result.reason
+    assert result.certificate is not None
+    half = 2.0**-14  # of the distance of float32 numbers beside 1445
+    assert half / 2 < result.certificate.tolerance <= 2.0 * half
+    assert "by which any answer may be off" in result.reason
+    plain = unsoftmax.recover(lambda X: head(X).astype(np.float32), seed=12, width=3)
+    assert plain.certificate is not None
+    assert plain.certificate.tolerance == 0.0
 
 
 def test_two_heads_that_one_head_nearly_explains_are_recovered() -> None:

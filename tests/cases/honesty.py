@@ -12,6 +12,7 @@ import unsoftmax
 from tests.cases import (
     answers,
     heads,
+    honesty_adverse,
     honesty_corner_families,
     honesty_corners,
     honesty_families,
@@ -381,6 +382,7 @@ KINDS: dict[str, Maker] = {
     **honesty_corners.KINDS,
     **honesty_corner_families.KINDS,
     **honesty_shapes.KINDS,
+    **honesty_adverse.KINDS,
 }
 # half a second to three seconds each, where others take a tenth
 SLOW = (
@@ -393,6 +395,7 @@ SLOW = (
     | honesty_corners.SLOW
     | honesty_corner_families.SLOW
     | honesty_shapes.SLOW
+    | honesty_adverse.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

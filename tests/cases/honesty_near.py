@@ -21,11 +21,11 @@ from unsoftmax.models import AskingRow, block_from_torch
 from unsoftmax.models.parts.activations import ACTIVATIONS
 from unsoftmax.oracles import TokenIds
 
-__all__ = ["KINDS", "SLOW"]
+__all__ = ["KINDS", "SLOW", "NearMember", "mixed", "near_members", "picks"]
 
 
 @dataclass(frozen=True)
-class _Member:
+class NearMember:
     """model: what the box computes. link: what its answers go through. width: None for token ids. alone:
     whether it takes single rows only."""
 
@@ -81,7 +81,7 @@ def _otherwise(model: Model, size: float, rng: np.random.Generator) -> Model:
     return type(model).from_tensors(tensors | {name: part})
 
 
-def _mixed(usual: Function, other: Function, pick: _Pick) -> Function:
+def mixed(usual: Function, other: Function, pick: _Pick) -> Function:
     def answer(X: Array) -> Array:
         found, picked = np.array(usual(X)), pick(X)
         if picked.any():
@@ -91,7 +91,7 @@ def _mixed(usual: Function, other: Function, pick: _Pick) -> Function:
     return answer
 
 
-def _near(make: Callable[[int, int], _Member], short: bool, d: int, seed: int) -> Case:
+def _near(make: Callable[[int, int], NearMember], short: bool, d: int, seed: int) -> Case:
     """short: answers in float32."""
     rng = _generator(d, seed)
     member = make(d, seed)
@@ -99,7 +99,7 @@ def _near(make: Callable[[int, int], _Member], short: bool, d: int, seed: int) -
     names = list(_ALONE) if member.alone else list(picks)
     pick = picks[names[int(rng.integers(len(names)))]]
     other = _otherwise(member.model, 10.0 ** -rng.uniform(0.3, 8.0), rng)
-    function = _mixed(member.model, other, pick)
+    function = mixed(member.model, other, pick)
 
     def box(X: Array) -> Array:
         answers = member.link(function(X))
@@ -123,40 +123,40 @@ def _of_single_rows(function: Function) -> Function:
 # Members of every family.
 
 
-def _with_outputs(model: Model, **options: object) -> _Member:
+def _with_outputs(model: Model, **options: object) -> NearMember:
     told: dict[str, object] = {} if model.outputs is None else {"outputs": model.outputs}
-    return _Member(model, width=model.width, options={**told, **options})
+    return NearMember(model, width=model.width, options={**told, **options})
 
 
-def _head(d: int, seed: int) -> _Member:
+def _head(d: int, seed: int) -> NearMember:
     return _with_outputs(unsoftmax.random_single_head(d, seed=seed, biases=seed % 2 == 1))
 
 
-def _heads(vectors: bool, d: int, seed: int) -> _Member:
+def _heads(vectors: bool, d: int, seed: int) -> NearMember:
     outputs = d + seed % 2 if vectors else None
     return _with_outputs(unsoftmax.random_multi_head(d, 2, seed=seed, outputs=outputs, biases=seed % 2 == 1))
 
 
-def _bounded(make: Callable[[int, int], _Member], d: int, seed: int) -> _Member:
+def _bounded(make: Callable[[int, int], NearMember], d: int, seed: int) -> NearMember:
     member = make(d, seed)
     bound = (1.0, 10.0, 100.0)[seed % 3]
     return replace(member, options={**member.options, "input_bound": bound})
 
 
-def _skip(vectors: bool, d: int, seed: int) -> _Member:
+def _skip(vectors: bool, d: int, seed: int) -> NearMember:
     model = _heads(vectors, d, seed).model
     assert isinstance(model, MultiHead)
     shape = (d,) if model.outputs is None else (d, model.outputs)
     return _with_outputs(MultiHead(model.heads, model.c, _generator(d, seed).standard_normal(shape)))
 
 
-def _transformer(d: int, seed: int) -> _Member:
+def _transformer(d: int, seed: int) -> NearMember:
     return _with_outputs(
         unsoftmax.random_transformer(d, 1 + d, seed=seed, biases=True, residual=float(seed % 2))
     )
 
 
-def _network(name: str, d: int, seed: int) -> _Member:
+def _network(name: str, d: int, seed: int) -> NearMember:
     rng, d = _generator(d, seed), max(d, 2)
     outputs = (d, 2)[seed % 2]
     model = Network(
@@ -166,14 +166,14 @@ def _network(name: str, d: int, seed: int) -> _Member:
         rng.standard_normal(outputs),
         activation=ACTIVATIONS[name],
     )
-    return _Member(model, width=d, alone=True, options={"family": "network"})
+    return NearMember(model, width=d, alone=True, options={"family": "network"})
 
 
-def _gated(d: int, seed: int) -> _Member:
+def _gated(d: int, seed: int) -> NearMember:
     rng, d = _generator(d, seed), max(d, 4)
     shapes = ((2, d), (2, d), (2, d), (2,), (2,), (d,))
     model = GatedNetwork(*(rng.standard_normal(shape) / np.sqrt(d) for shape in shapes))
-    return _Member(model, width=d, alone=True, options={"family": "network"})
+    return NearMember(model, width=d, alone=True, options={"family": "network"})
 
 
 _BLOCK = 8  # width
@@ -194,19 +194,19 @@ def _torch_block(norm_first: bool, seed: int) -> Model:
     return block_from_torch(layer)
 
 
-def _block(norm_first: bool, asking: AskingRow, bound: float | None, d: int, seed: int) -> _Member:
+def _block(norm_first: bool, asking: AskingRow, bound: float | None, d: int, seed: int) -> NearMember:
     block = _torch_block(norm_first, seed)
     assert isinstance(block, unsoftmax.EncoderBlock)
     options: dict[str, object] = {"outputs": _BLOCK, "family": "encoder-block"}
     if bound is not None:
         options["input_bound"] = bound
-    return _Member(block.asked_by(asking), width=_BLOCK, options=options)
+    return NearMember(block.asked_by(asking), width=_BLOCK, options=options)
 
 
-def _tokens(longest: int | None, heads: int, d: int, seed: int) -> _Member:
+def _tokens(longest: int | None, heads: int, d: int, seed: int) -> NearMember:
     model = unsoftmax.random_token_heads(8 + 2 * d, 2, heads=heads, seed=seed, longest=longest)
     options: dict[str, object] = {"vocabulary": model.vocabulary}
-    return _Member(model, options=options)
+    return NearMember(model, options=options)
 
 
 def _sigmoid(values: Array) -> Array:
@@ -218,7 +218,7 @@ def _softmax(values: Array) -> Array:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def _probabilities(vectors: bool, d: int, seed: int) -> _Member:
+def _probabilities(vectors: bool, d: int, seed: int) -> NearMember:
     model = unsoftmax.random_multi_head(d, 1 + seed % 2, seed=seed, outputs=3 if vectors else None)
     if vectors:  # a softmax hides what all logits share
         heads = [
@@ -226,10 +226,10 @@ def _probabilities(vectors: bool, d: int, seed: int) -> _Member:
             for head in model.heads
         ]
         model = MultiHead(heads, np.asarray(model.c) - np.mean(model.c))
-    return _Member(model, _softmax if vectors else _sigmoid, d, options={"probabilities": True})
+    return NearMember(model, _softmax if vectors else _sigmoid, d, options={"probabilities": True})
 
 
-_MAKERS: dict[str, Callable[[int, int], _Member]] = {
+_MAKERS: dict[str, Callable[[int, int], NearMember]] = {
     "a head": _head,
     "heads": partial(_heads, False),
     "heads, vectors": partial(_heads, True),
@@ -275,6 +275,16 @@ def _every_row(d: int, seed: int) -> Case:
         return np.asarray(model(X) * (1.0 + size * pick(X)[:, None]))
 
     return Case(box, d, of_others, None if size else model, options={"row": "all", "outputs": model.outputs})
+
+
+def picks() -> dict[str, _Pick]:
+    """What picks sequences, by name."""
+    return dict(_PICKS)
+
+
+def near_members() -> dict[str, Callable[[int, int], NearMember]]:
+    """What makes members, by name of the family."""
+    return dict(_MAKERS)
 
 
 KINDS: dict[str, Maker] = {

@@ -116,12 +116,14 @@ _LEAST = 1e-6
 class AnswersOff:
     """How far answers are off by themselves: at most by `tolerance`, or, where values become something else,
     by the `deviation` of answers from what values become; `repeats` answers are asked for their median.
-    resolution: what the answers could show at best."""
+    resolution: what the answers could show at best. beside_constant: how far a stored number as large as the
+    model's constant may be off, which `deviation` does not count."""
 
     tolerance: float = 0.0
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1
     resolution: float = 0.0
+    beside_constant: float = 0.0
 
 
 def certify(
@@ -182,7 +184,7 @@ def certify(
         resolution=off.resolution,
         parameters_off=deviations.worst,
         usually_off=deviations.usual,
-        tolerance=off.tolerance,
+        tolerance=max(off.tolerance, off.beside_constant if off.beside_constant > allowed * least else 0.0),
         **_heads_unseen(model, hidden),
     )
 

@@ -31,7 +31,7 @@ class Model:
     family: ClassVar[str]
     stored_as: ClassVar[str] = ""  # the name in files, where a family has several models
     # relative error of the parameters up to which a float64 recovery counts as exact
-    exact_at: ClassVar[float] = 1e-9
+    exact_at: float = 1e-9
 
     @property
     def width(self) -> int:

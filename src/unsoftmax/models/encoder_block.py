@@ -48,7 +48,7 @@ class EncoderBlock(Model):
     """
 
     family: ClassVar[str] = "encoder-block"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: float = 1e-8
 
     def __init__(
         self,

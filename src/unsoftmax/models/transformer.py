@@ -31,13 +31,15 @@ class Transformer(Model):
     """
 
     family: ClassVar[str] = "transformer"
-    exact_at: ClassVar[float] = 1e-7
+    exact_at: float = 1e-7
 
     def __init__(self, W: object, network: ReluNetwork, w0: object = None, residual: float = 0.0) -> None:
         if not isinstance(network, ReluNetwork):
             raise UsageError(f"the network of a Transformer is a ReluNetwork, not {type(network).__name__}")
         self._attention = SingleHead(W, np.zeros(network.width), w0)
         self.network = network
+        if not network.neurons:  # one head, beside a skip connection at most
+            self.exact_at = SingleHead.exact_at
         self.residual = float(residual)
         if not np.isfinite(self.residual) or self.residual <= -1.0:
             raise UsageError(

@@ -93,7 +93,13 @@ def judge(
         learned.model,
         checking,
         allowed=max(exact_at if own is None else max(exact_at, 2.0 * min(own, _USEFUL)), answers.rounding),
-        answers_off=AnswersOff(tolerance_of(answers, learned), answers.deviation, answers.repeats, shown),
+        answers_off=AnswersOff(
+            tolerance_of(answers, learned),
+            answers.deviation,
+            answers.repeats,
+            shown,
+            _beside_constant(answers, learned.model),
+        ),
         caveat=learned.caveat,
         own=None if sequences is None else OwnSequences(sequences),
     )
@@ -243,6 +249,14 @@ def tolerance_of(answers: Answers, learned: Learned) -> float:
         return min((learned.constant_bound or 0.0) + answers.noise * usual, answers.rounding * usual)
     hidden = 0.0 if learned.constant_bound is None else learned.constant_bound / 2
     return min(max(answers.tolerance, hidden), 2.0 * answers.tolerance)
+
+
+def _beside_constant(answers: Answers, model: Model) -> float:
+    """How far a stored number may be off that is as large as the model's constant."""
+    ruler = answers.inner if isinstance(answers, Clipped) else answers
+    if not isinstance(ruler, Stored):
+        return 0.0
+    return float(np.max(ruler.off(model(np.zeros((1, 1, model.width))))))
 
 
 def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Generator) -> float | None:

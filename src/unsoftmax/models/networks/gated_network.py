@@ -27,7 +27,7 @@ class GatedNetwork(RowNetwork):
 
     family: ClassVar[str] = "network"
     stored_as: ClassVar[str] = "gated-network"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: float = 1e-8
     layers: ClassVar[tuple[str, ...]] = ("gate", "up", "down")
 
     def __init__(

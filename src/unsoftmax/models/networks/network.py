@@ -53,7 +53,7 @@ class Network(RowNetwork):
     """
 
     family: ClassVar[str] = "network"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: float = 1e-8
     layers: ClassVar[tuple[str, ...]] = ("A", "U")
 
     def __init__(

@@ -40,7 +40,7 @@ class ReluNetwork(Model):
     """
 
     family: ClassVar[str] = "relu-network"
-    exact_at: ClassVar[float] = 1e-7
+    exact_at: float = 1e-7
 
     def __init__(
         self, A: object, u: object, b: object = None, c: object = 0.0, linear: object = None

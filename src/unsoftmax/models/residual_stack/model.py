@@ -79,7 +79,7 @@ class ResidualStack(LayeredModel):
     """
 
     family: ClassVar[str] = "residual-stack"
-    exact_at: ClassVar[float] = 1e-8
+    exact_at: float = 1e-8
 
     def __init__(
         self, layers: Sequence[StackLayer], final_norm: Norm | None = None, scale: float = 1.0
