@@ -9,7 +9,7 @@ import pytest
 
 import unsoftmax
 from tests.cases.tokens import OUTSIDE, VOCABULARY
-from unsoftmax import Status, TokenHeads
+from unsoftmax import Status, TokenHead, TokenHeads
 from unsoftmax.ledger import Ledger
 from unsoftmax.models.tokens.rivals import rivals
 from unsoftmax.oracles import FunctionOracle, OracleSpec, TokenIds
@@ -110,12 +110,24 @@ def test_vector_answers_come_with_all_their_values() -> None:
     assert model.distance(result.model) < 1e-11
 
 
-@pytest.mark.parametrize("longest", [2, 3, 4, 9])
+@pytest.mark.parametrize("longest", [3, 4, 9])
 def test_short_sequences_suffice(longest: int) -> None:
     model = unsoftmax.random_token_heads(120, 5, seed=4)
     result = recovered(model, 120, max_length=longest)
     assert result.status is Status.EXACT
     assert worst_error(model, result.model) <= 1e-9
+
+
+def test_pairs_do_not_tell_one_head_from_several() -> None:
+    one = unsoftmax.random_token_heads(30, 3, seed=4)
+    assert recovered(one, 30, max_length=2).status is Status.UNRESOLVED
+    head = one.heads[0]
+    turned = TokenHead(-head.keys, head.queries, -head.values)
+    flat = TokenHead(0.0 * head.keys, head.queries, 2.0 * head.values)
+    other = unsoftmax.TokenHeads([turned, flat])
+    pairs = np.random.default_rng(0).integers(0, 30, (50, 2))
+    np.testing.assert_allclose(other(pairs), one(pairs), atol=1e-12)
+    assert other.distance(one) > 0.1
 
 
 def test_single_tokens_show_no_scores() -> None:

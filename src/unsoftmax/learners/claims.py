@@ -172,7 +172,8 @@ def _exact_answers(_: Size) -> int:
 class Claim:
     """A theorem as data. For planning: verification, what checks and certificate usually take, and
     identification, what it takes to see that the answers are of the kind that the learner is for. rows: the
-    longest sequences have at least so many, where answers are numbers."""
+    longest sequences have at least so many. Heads need three: of two rows, a head W, v is answered as the
+    pair of heads -W, -v and 0, 2v."""
 
     title: str
     source: str
@@ -183,6 +184,12 @@ class Claim:
     verification: Callable[[Size], int] = _usual_verification
     identification: Callable[[Size], int] = _exact_answers
     rows: int = 3
+
+    def too_short(self, longest: int | None) -> str:
+        """Why sequences of at most that many rows are not enough; empty where they are."""
+        if longest is None or not 1 < longest < self.rows:
+            return ""
+        return f"this takes sequences of {self.rows} rows, and the target takes at most {longest}"
 
     def __getstate__(self) -> dict[str, Any]:
         return _writable(dict(self.__dict__), "verification")

@@ -155,6 +155,9 @@ class Attempt:
                 raise _together(stops, tried[0], self._known)
             tried.append(learner)
             self._learner = learner
+            if learner.family in _HEADS and (needs := learner.claim.too_short(self._ledger.max_length)):
+                stops.append(Unresolved(needs))
+                continue
             self._known = _with_readout(self._asker, self._known, learner, self._learning)
             self._foresee(learner)
             try:

@@ -41,7 +41,6 @@ _WITHOUT = {
     Status.NOT_IDENTIFIABLE: "one answer to everything",
 }
 _BLOCK = "a block of attention and a network (vector answers that bend)"
-_ROWS_OF_VECTORS = 4  # learners of vectors need one row more than those of numbers
 _NAMES = {
     Family.SINGLE_HEAD: "one attention head",
     Family.MULTI_HEAD: "several attention heads",
@@ -322,9 +321,7 @@ def _foreseen(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: 
     )
     wanted = Family.ENCODER_BLOCK if name is _BLOCK and known.max_length != 1 else None
     learner, text = next(choose(told, wanted)).learner, f"{name}, {shown}"
-    rows = max(learner.claim.rows, 1 if ledger.outputs is None else _ROWS_OF_VECTORS)
-    if ledger.max_length is not None and 1 < ledger.max_length < rows:
-        needs = f"this takes sequences of {rows} rows, and the target takes at most {ledger.max_length}"
+    if needs := learner.claim.too_short(ledger.max_length):
         return Check(False, text, needs, _would_end(Status.UNRESOLVED), "", 0, ending=Status.UNRESOLVED)
     biased = {"present": True, "none": False}.get(look.value("query bias") or "")
     expected = plan_for(learner, ledger.width, ledger.outputs, biased=biased).usual

@@ -104,7 +104,6 @@ _CLAIM = Claim(
     symmetry="order of heads",
     verification=_verification,
     identification=_identification,
-    rows=2,
 )
 
 

@@ -1,5 +1,5 @@
 """How far heads that were found are off on fresh sequences: of two rows, which all learners of heads ask, and
-of five."""
+of five, or as many as the target takes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ __all__ = ["FreshDeviation", "fresh_deviation"]
 # Where scores s are small, heads that were taken for others change answers to two rows by s/6 of what they
 # change those to five: s³/48 beside s²/8. A ratio of 1e5 means s < 6e-5, and s²/8 < 5e-10 is not a deviation.
 _LONGER_ALONE = 1e5
+_LONGER = 5  # rows; from three on, answers have a term in s², which those to two rows have not
 
 
 class FreshDeviation(NamedTuple):
@@ -47,7 +48,8 @@ def fresh_deviation(asker: Asker, model: MultiHead, rng: np.random.Generator) ->
         # and at the largest that may be sent: a wrong model may have moderate scores where answers show none
         largest = asker.input_bound / (2 * np.sqrt(model.width))
         sizes = np.append(np.minimum(sizes, largest), largest)
-    worst = {2: 0.0, 5: 0.0}
+    longer = min(_LONGER, asker.max_length or _LONGER)
+    worst = {2: 0.0, longer: 0.0}
     with asker.phase(VERIFICATION):
         for size in sizes:
             for length in worst:
@@ -56,4 +58,4 @@ def fresh_deviation(asker: Asker, model: MultiHead, rng: np.random.Generator) ->
                 gap = np.abs(answers - model(batch)).reshape(len(batch), -1).max(axis=1)
                 unexplained = np.maximum(gap - model.rounding(batch), 0.0)
                 worst[length] = max(worst[length], float((unexplained / model.sensitivity(batch)).max()))
-    return FreshDeviation(worst[2], worst[5])
+    return FreshDeviation(worst[2], worst[longer])

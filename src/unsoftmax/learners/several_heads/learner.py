@@ -88,7 +88,6 @@ _CLAIM = Claim(
     recovers="W, v and w0 of every head, and c",
     symmetry="order of heads; heads with equal W and w0 come as one, heads with v = 0 not at all",
     verification=lambda size: 255 + 24 * max(1, size.heads),
-    rows=5,
 )
 
 

@@ -27,6 +27,10 @@ from unsoftmax.solvers.score_table import CrossApproximation
 __all__ = ["FINE", "OneTokenHead"]
 
 FINE = 1e-10  # of the spread: answers as good as exact ones
+_PAIRS_ALONE = (
+    "the target takes at most two tokens, and one head answers any pair as several heads do; a target that "
+    "takes three would tell"
+)
 # tokens up to which a table of noisy entries is only the start of a fit, for ranks up to 70: more entries for
 # poor columns one by one took seven times as long (V = 300, r = 32), and the fit ended no better
 _SURELY_OVERSAMPLED = 1000
@@ -59,7 +63,7 @@ class OneTokenHead:
     def refuted(self, asker: TokenBooks, meter: TokenPairMeter, rng: np.random.Generator) -> str | None:
         """The evidence against one head, if there is any."""
         if meter.sequences.longest < 3:
-            return None
+            raise Unresolved(_PAIRS_ALONE)
         with asker.phase("class tests"):
             fits, evidence = mixes_as_one_head(meter, rng)
         return None if fits else evidence

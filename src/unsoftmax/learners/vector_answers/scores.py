@@ -126,7 +126,7 @@ def measure_scores(
     scale = min(scale, longest)
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0].T
     book = ScoreBook(np.vstack([size * basis[:1], np.zeros((1, d)), size * basis[1:]]))
-    groups = _groups(unmixing, d, rng)
+    groups = _groups(unmixing, d, _most_rows(respond), rng)
     columns: list[Array] = []
     while book.full < d + 1:
         found = [
@@ -145,7 +145,7 @@ def measure_scores(
             for h in range(unmixing.heads)
         ]
         rest = np.arange(book.full, d + 1)
-        for rows in _inner_groups(unmixing, spans, groups, rng):
+        for rows in _inner_groups(unmixing, spans, groups, _most_rows(respond), rng):
             _ask(respond, unmixing, book, rows, rest, scale)
     return book
 
@@ -229,24 +229,31 @@ def _span(columns: Array, tolerance: float) -> Array:
     return np.asarray(left[:, : int((sizes > tolerance * sizes[0]).sum())] if sizes[0] > 0 else left[:, :0])
 
 
-def _groups(unmixing: Unmixing, d: int, rng: np.random.Generator) -> list[Array]:
-    """A basis of rows in groups that every head can tell apart; for one head from the singular vectors of its
-    readout."""
+def _most_rows(respond: VectorResponses) -> int:
+    """Rows that fit into a sequence beside the asking one."""
+    longest = respond.asker.max_length
+    return respond.width if longest is None else max(1, longest - 1)
+
+
+def _groups(unmixing: Unmixing, d: int, most: int, rng: np.random.Generator) -> list[Array]:
+    """A basis of rows in groups of at most so many that every head can tell apart; for one head from the
+    singular vectors of its readout."""
     smallest = min(len(G) for G in unmixing.values)
     if unmixing.heads == 1:
         seen, unseen = _seen_and_unseen(unmixing.values[0])
-        groups = [seen.T]
-        for start in range(0, unseen.shape[1], smallest):
-            part = unseen[:, start : start + smallest]
+        n = min(smallest, most)
+        groups = [seen[:, start : start + n].T for start in range(0, seen.shape[1], n)]
+        for start in range(0, unseen.shape[1], n):
+            part = unseen[:, start : start + n]
             groups.append((seen[:, : part.shape[1]] + part).T)
         return groups
-    n = max(1, int(_FILLED * smallest))
+    n = min(max(1, int(_FILLED * smallest)), most)
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0].T
     return [basis[start : start + n] for start in range(0, d, n)]
 
 
 def _inner_groups(
-    unmixing: Unmixing, spans: list[Array], groups: list[Array], rng: np.random.Generator
+    unmixing: Unmixing, spans: list[Array], groups: list[Array], most_rows: int, rng: np.random.Generator
 ) -> list[Array]:
     """Rows that show every head's span, in groups that every head can tell apart."""
     most = max(span.shape[1] for span in spans)
@@ -254,7 +261,7 @@ def _inner_groups(
         return []
     if unmixing.heads == 1:
         seen, unseen = _seen_and_unseen(unmixing.values[0])
-        n = seen.shape[1]
+        n = min(seen.shape[1], most_rows)
         span = spans[0]
         parts = [span[:, start : start + n] for start in range(0, most, n)]
         return [part.T if unseen.shape[1] == 0 else (part + seen[:, : part.shape[1]]).T for part in parts]
