@@ -52,7 +52,7 @@ def test_all_parameters_of_one_layer(d: int, m: int, heads: int, groups: int, se
 
 
 def test_another_eps_and_base(tmp_path: Path) -> None:
-    """Held against `transformers`, not against our own forward pass."""
+    """Held against `transformers`, not against our own forward pass. The embedding is the unembedding."""
     config = transformers.LlamaConfig(
         vocab_size=20,
         hidden_size=12,
@@ -61,6 +61,7 @@ def test_another_eps_and_base(tmp_path: Path) -> None:
         num_attention_heads=2,
         num_key_value_heads=1,
         rms_norm_eps=3e-5,
+        tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 500.0},
         initializer_range=0.3,
     )

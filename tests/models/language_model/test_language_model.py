@@ -64,6 +64,23 @@ def test_gpt2_as_transformers_computes_it(tmp_path: Path, layers: int, activatio
 
 
 @pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("draw", [random_language_model, random_gpt2])
+def test_tied_embeddings_are_one_matrix_for_transformers(tmp_path: Path, draw: Any, tied: bool) -> None:
+    model = draw(8, 6, tied=tied, seed=3)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(model.to_transformers(tmp_path))
+    theirs = in_float64(theirs) if _rotary(model) else theirs.double().eval()
+    assert theirs.config.tie_word_embeddings is tied
+    ids = np.random.default_rng(0).integers(model.outputs, size=(4, 5))
+    rows = theirs.get_input_embeddings().weight.detach().numpy()[ids]
+    np.testing.assert_array_equal(rows, model.embed(ids))
+    np.testing.assert_allclose(model(rows), log_probabilities(theirs, rows), atol=1e-13)
+    again = LanguageModel.from_transformers(tmp_path)
+    assert again.embedding is not None
+    assert np.array_equal(again.embedding, again.unembedding) is tied
+    assert again.distance(model) < 1e-14
+
+
+@pytest.mark.parametrize("tied", [False, True])
 def test_from_transformers_gives_the_model_back(tmp_path: Path, tied: bool) -> None:
     config = transformers.LlamaConfig(
         vocab_size=17,

@@ -49,9 +49,11 @@ def random_language_model(
     groups: int | None = None,
     vocabulary: int | None = None,
     layers: int = 1,
+    tied: bool = False,
     seed: int = 0,
 ) -> LanguageModel:
-    """A decoder of Llama's shape: RMSNorm, rotary positions, shared keys, SwiGLU, an unembedding of its own.
+    """A decoder of Llama's shape: RMSNorm, rotary positions, shared keys, SwiGLU. tied: the embedding is the
+    unembedding, not one of its own.
 
     >>> random_language_model(16, 24, heads=4, groups=2).layers[0].attention.key.shape
     (8, 16)
@@ -65,9 +67,9 @@ def random_language_model(
         stack.append(
             DecoderLayer(RMSNorm(draw.gain(), eps=1e-6), attention, RMSNorm(draw.gain(), eps=1e-6), network)
         )
-    return LanguageModel(
-        stack, RMSNorm(draw.gain(), eps=1e-6), draw.matrix(tokens, d), Rotary(), draw.matrix(tokens, d)
-    )
+    final_norm, unembedding = RMSNorm(draw.gain(), eps=1e-6), draw.matrix(tokens, d)
+    embedding = unembedding if tied else draw.matrix(tokens, d)
+    return LanguageModel(stack, final_norm, unembedding, Rotary(), embedding)
 
 
 def random_gpt2(
@@ -77,11 +79,12 @@ def random_gpt2(
     heads: int = 2,
     vocabulary: int | None = None,
     layers: int = 1,
+    tied: bool = True,
     seed: int = 0,
     length: int = 64,
 ) -> LanguageModel:
-    """A decoder of GPT-2's shape: LayerNorm, learned positions, biases, GELU, embedding and unembedding in
-    one.
+    """A decoder of GPT-2's shape: LayerNorm, learned positions, biases, GELU. tied: the embedding is the
+    unembedding, not one of its own.
 
     >>> random_gpt2(8, 16).max_length
     64
@@ -100,7 +103,7 @@ def random_gpt2(
         )
         network = FeedForward(draw.matrix(m, d), draw.matrix(m), draw.matrix(d, m), draw.matrix(d))
         stack.append(DecoderLayer(draw.layer_norm(), attention, draw.layer_norm(), network))
-    embedding = draw.matrix(tokens, d)
-    return LanguageModel(
-        stack, draw.layer_norm(), embedding, LearnedPositions(draw.matrix(length, d)), embedding
-    )
+    unembedding = draw.matrix(tokens, d)
+    final_norm, positions = draw.layer_norm(), LearnedPositions(draw.matrix(length, d))
+    embedding = unembedding if tied else draw.matrix(tokens, d)
+    return LanguageModel(stack, final_norm, unembedding, positions, embedding)
