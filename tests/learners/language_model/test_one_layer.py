@@ -136,6 +136,17 @@ def test_planes_that_turn_alike_are_not_identifiable() -> None:
     assert "turn alike" in found.reason
 
 
+@pytest.mark.parametrize("base", [5e5, 1e7])
+def test_planes_that_turn_by_a_hundred_thousandth_of_a_radian_are_told_apart(base: float) -> None:
+    """One head of six planes, the slowest of which turns by 2e-5 or 1e-6 a row."""
+    drawn = random_language_model(12, 8, heads=1, seed=1)
+    model = LanguageModel(drawn.layers, drawn.final_norm, drawn.unembedding, Rotary(base))
+    found = learn_language_model(asked(model), np.random.default_rng(1))
+    assert found.model is not None, found.reason
+    assert found.error_bound is not None
+    assert found.model.distance(model) <= found.error_bound <= 1e-8
+
+
 def _with_gates(activation: Activation) -> LanguageModel:
     layer = ONE.layers[0]
     assert isinstance(layer.network, GatedNetwork)

@@ -13,10 +13,11 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.language_model.one_layer import learn_language_model
 from unsoftmax.learners.language_model.plain_fit import Answered, PlainFit, PlainState
 from unsoftmax.meters.language_model.differences import jacobian
-from unsoftmax.models.language_model import FeedForward, LanguageModel, random_gpt2
-from unsoftmax.models.parts import GELU, GELU_TANH, SILU, Activation
+from unsoftmax.models.language_model import FeedForward, LanguageModel, LearnedPositions, random_gpt2
+from unsoftmax.models.parts import GELU, GELU_TANH, RELU, SILU, Activation
 from unsoftmax.outcomes import Status
 
+torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 
@@ -66,6 +67,34 @@ def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path) -> None:
     assert LanguageModel.from_transformers(theirs).distance(result.model) <= 1e-8
     again = transformers.GPT2LMHeadModel.from_pretrained(result.model.to_transformers(tmp_path))
     assert again.config.n_layer == 1
+
+
+def test_a_decoder_of_opts_shape_is_recovered() -> None:
+    """ReLU, which rows of every size may cross, and a table of positions with an offset."""
+    config = transformers.OPTConfig(
+        vocab_size=16,
+        hidden_size=8,
+        word_embed_proj_dim=8,
+        ffn_dim=10,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=16,
+        init_std=0.3,
+    )
+    transformers.set_seed(5)
+    theirs = transformers.OPTForCausalLM(config).double().eval()
+    with torch.no_grad():
+        for values in theirs.parameters():
+            if values.dim() == 1:
+                values.add_(0.5 * torch.randn_like(values))
+    result = unsoftmax.recover(theirs, seed=0)
+    assert isinstance(result.model, LanguageModel), result.reason
+    assert isinstance(result.model.layers[0].network, FeedForward)
+    assert result.model.layers[0].network.activation is RELU
+    table = theirs.model.decoder.embed_positions.weight.detach().numpy()[2:]
+    assert isinstance(result.model.positions, LearnedPositions)
+    seen = table - table.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(result.model.positions.table, seen, atol=1e-8)
 
 
 def test_without_positions_none_are_made_up() -> None:

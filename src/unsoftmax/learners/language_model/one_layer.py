@@ -55,8 +55,8 @@ _PROMPT_SIZES = 0.1, 3.0  # of rows of prompts: beside small ones what attention
 # starts of the network, and the rms misfit of a state beyond which the first fit went astray: a right start
 # ends below a tenth, a wrong one as far off as states are large
 _STARTS, _ASTRAY = 2, 0.3
-# rms misfit of a state that only the right activation of gates, or the right rotary planes, leave after the
-# first fit, and the same in units of the measured noise: GELU and its tanh form differ by 1e-4 of a state
+# rms misfit of a state that only the right activation of gates leaves after the first fit, and the same in
+# units of the measured noise: GELU and its tanh form differ by 1e-4 of a state
 _RIGHT, _RIGHT_NOISE = 1e-6, 10.0
 _EPS_OF_NORMS = (1e-20, 1.0)  # a fit that runs away leaves them, and its rows must stay finite
 _ALIKE = 1e-2  # relative difference of the turns of neighbouring planes below which they mix freely
@@ -98,8 +98,10 @@ _SHORT_ROWS = replace(_LAST, inner_iterations=400, inner_tolerance=1e-4)
 # planes that hardly turn change the residual by little, and count: a fit that stops before they are where
 # its answers put them differs too little from another one, and their difference is the bound
 _SHORT_HEADS = replace(_SHORT_ROWS, iterations=60, improvement=1e-5)
+# of planes that a first fit to float64 left mixed: damping hides how little they turn
+_SETTLING = replace(_FIRST, iterations=12, damping=1e-10)
 # the first steps of heads come from starts that are a few per cent off: short ones, solved roughly
-_SETTLING = replace(
+_SHORT_SETTLING = replace(
     _SHORT_ROWS, iterations=12, damping=1e-4, least_damping=1e-5, inner_iterations=150, inner_tolerance=1e-3
 )
 
@@ -297,11 +299,11 @@ class _OneLayer(LayerStages):
         first = AttentionState(start.attention, float(np.log(start.theta)))
         with self.prompts.phase("fit of heads"):
             fits = [self._heads_fit(state, first, after, float(eps[0])) for _ in range(2)]
-        rough, last = first, _SHORT_HEADS
+        rough, settling, last = first, _SHORT_SETTLING, _SHORT_HEADS
         if not self.precision.short:
-            rough, last = refine(fits[0], first, _FIRST).state, _LAST
-        if rms(fits[0].residual(rough)) > _RIGHT:  # rounded scores, or a large base, leave slow planes mixed
-            rough = settle_slow_planes(fits[0], rough, _SETTLING)
+            rough, settling, last = refine(fits[0], first, _FIRST).state, _SETTLING, _LAST
+        if rms(fits[0].residual(rough)) > _FITTED:  # rounded scores, or a large base, leave slow planes mixed
+            rough = settle_slow_planes(fits[0], rough, settling)
         halves = [refine(fit, rough, last).state for fit in fits]
         found = halves[0]
         if self.precision.short:

@@ -41,7 +41,7 @@ class _Draw:
         return LayerNorm(self.gain(), self.matrix(self.d), eps=1e-5)
 
 
-def random_language_model(
+def random_language_model(  # noqa: PLR0913 - an entry point
     d: int,
     m: int,
     *,
@@ -72,7 +72,7 @@ def random_language_model(
     return LanguageModel(stack, final_norm, unembedding, Rotary(), embedding)
 
 
-def random_gpt2(
+def random_gpt2(  # noqa: PLR0913 - an entry point
     d: int,
     m: int,
     *,
