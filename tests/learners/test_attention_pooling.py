@@ -43,6 +43,18 @@ def test_pooling_is_recovered(d: int, heads: int, vectors: bool, seed: int) -> N
     assert np.allclose(found(fresh), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize(("d", "seed"), [(2, 27), (3, 35)])
+def test_two_queries_whose_steps_nearly_cancel(d: int, seed: int) -> None:
+    """All steps are at one place, and have the shape of no head at any resolution."""
+    rng = np.random.default_rng([seed, d, 31])
+    parts = [(rng.standard_normal(d), rng.standard_normal(d)) for _ in range(2)]
+    hidden = unsoftmax.MultiHead([unsoftmax.SingleHead(np.zeros((d, d)), v, w0) for v, w0 in parts])
+    result = unsoftmax.recover(lambda X: hidden(X), width=d, seed=seed)
+    assert result.status is unsoftmax.Status.EXACT, result.reason
+    assert isinstance(result.model, unsoftmax.MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize("size", [1e-3, 1e-7])
 def test_faint_scores_beside_a_query_bias_are_not_taken_for_none(size: float) -> None:
     hidden = unsoftmax.random_single_head(6, seed=1, biases=True)

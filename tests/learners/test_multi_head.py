@@ -85,6 +85,18 @@ def test_mirrored_heads_are_found_or_left_unresolved(d: int, share: float) -> No
         assert hidden.distance(result.model) < 1e-8
 
 
+@pytest.mark.parametrize("d", [1, 3, 6])
+def test_mirrored_heads_alone_are_found(d: int) -> None:
+    """With one readout, W and -W are half on whatever the asking row is."""
+    rng = np.random.default_rng(1)
+    W, v = gaussian(rng, d), rng.standard_normal(d)
+    hidden = MultiHead([SingleHead(W, v), SingleHead(-W, v)])
+    result = unsoftmax.recover(lambda X: hidden(X), width=d)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
 def _close(distance: float, d: int, seed: int) -> MultiHead:
     rng = np.random.default_rng([31, seed])
     W, E = gaussian(rng, d), gaussian(rng, d)

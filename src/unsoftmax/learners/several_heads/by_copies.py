@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.several_heads.attempt import Restart, Unexplained
+from unsoftmax.learners.several_heads.attempt import Restart, SharedStep, Unexplained
 from unsoftmax.learners.several_heads.head_switches import Circle, draw_circle, find_saturation
 from unsoftmax.learners.several_heads.isolate import Heads
 from unsoftmax.meters.several_heads.copied_rows import PATTERNS, SHIFTS, ask_patterns, fit_heads, follow_heads
@@ -100,7 +100,10 @@ def _sizes(respond: Responses, circle: Circle) -> tuple[float, float]:
     that still lets all heads share nearly evenly tells the former."""
     bound = respond.ledger.input_bound
     if bound is None:
-        return find_saturation(respond, circle)
+        try:
+            return find_saturation(respond, circle)
+        except SharedStep:  # heads W and -W are together always half on, but for two copies
+            return find_saturation(respond, circle, first=2)
     size = float(np.linalg.norm(circle.a) * np.linalg.norm(respond.v))
     evenly = 0.5 * float(circle.a @ respond.v)
     lengths = max(1.0, bound) * 4.0 ** -np.arange(_LADDER)

@@ -98,9 +98,12 @@ def draw_circle(respond: Responses, rng: np.random.Generator) -> Circle:
     )
 
 
-def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
+def find_saturation(respond: Responses, circle: Circle, first: int = 1) -> tuple[float, float]:
     """(λ, size): the smallest power of four from which F(λp) stays as it is, and the size of F; about 14
-    queries."""
+    queries. first: copies of a + b.
+
+    Raises `SharedStep` where nothing moves F, and `Restart` where the direction is unlucky.
+    """
     bound = respond.ledger.input_bound
     top = _LARGEST_LEVEL if bound is None else int(np.floor(np.log2(bound / 4)))
     values: dict[int, float] = {}
@@ -111,7 +114,9 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
             values.update(
                 zip(
                     fresh,
-                    respond(circle.a, 2.0 ** np.array(fresh, dtype=float)[:, None] * circle.p).tolist(),
+                    respond(
+                        circle.a, 2.0 ** np.array(fresh, dtype=float)[:, None] * circle.p, first
+                    ).tolist(),
                     strict=True,
                 )
             )
@@ -139,7 +144,8 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
     if not (flat(top) and flat(top - 2) and flat(top - 4)) or moving == top - 4:
         raise Restart("the scores do not saturate for the largest rows that may be sent")
     if moving is None:
-        raise Restart("nothing changes with the size of the asking row")
+        # as beside heads W and -W with one readout, of which always one half is on
+        raise SharedStep("nothing changes with the size of the asking row")
     look([moving + 2, moving + 4, moving + 6])
     level = moving + 8
     while level - 2 > moving and flat(level - 2):
@@ -150,8 +156,8 @@ def find_saturation(respond: Responses, circle: Circle) -> tuple[float, float]:
 def find_staircase(respond: Responses, circle: Circle) -> HeadSwitches:
     """All steps, each tested for its shape; finer where two steps overlap.
 
-    Raises `SharedStep` when a step keeps the shape of several heads however fine the look, and `Restart` when
-    the circle is unlucky.
+    Raises `SharedStep` when a step has no shape of one head however fine the look, and `Restart` when the
+    circle is unlucky.
     """
     if respond.columns == 1:
         raise Restart("one column has no circle of asking rows")
@@ -175,7 +181,7 @@ def find_staircase(respond: Responses, circle: Circle) -> HeadSwitches:
                     f"a step of the staircase has the shape of several heads at every resolution ({unclear})"
                 ) from None
             before = now
-    raise Restart("the steps of the staircase cannot be told apart")
+    raise SharedStep("the steps of the staircase cannot be told apart")
 
 
 @dataclass(frozen=True)
