@@ -7,7 +7,7 @@ import pytest
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.direction_fit import DirectionFit
-from unsoftmax.learners.computed_block.smooth_neurons import expanded_network, oriented_beside_gains, pruned
+from unsoftmax.learners.computed_block.smooth_neurons import expanded_networks, oriented_beside_gains, pruned
 from unsoftmax.learners.encoder_block.state import mean_free_basis
 from unsoftmax.models.parts import GELU, SILU, Activation
 
@@ -44,9 +44,10 @@ def test_products_and_normal_matrix_are_of_one_jacobian() -> None:
 @pytest.mark.parametrize(("activation", "seed"), [(SILU, 4)])
 def test_neurons_are_found_by_directions_alone(activation: Activation, seed: int) -> None:
     points, directions, inner, outer, gain = _network(activation, seed)
-    fit, found = expanded_network(
+    networks = expanded_networks(
         lambda each, _: DirectionFit(each, points, directions), 3e-5, np.random.default_rng(seed)
     )
+    fit, found = next(networks)
     assert fit.activation is activation
     layers = oriented_beside_gains(fit, pruned(fit, found, 3e-6), mean_free_basis(WIDTH))
     assert len(layers.inner) == len(inner)

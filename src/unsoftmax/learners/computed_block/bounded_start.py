@@ -16,12 +16,12 @@ from unsoftmax.arrays import Array, rms
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners.computed_block.circles import Sphere, has_kinks
 from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
-from unsoftmax.learners.computed_block.mean_start import sphere_layers
-from unsoftmax.learners.computed_block.outer_layer import kinked_layers
-from unsoftmax.learners.computed_block.post_norm_start import smooth_layers
+from unsoftmax.learners.computed_block.outer_layer import Layers, kinked_layers
+from unsoftmax.learners.computed_block.post_norm_start import smooth_start
 from unsoftmax.learners.computed_block.post_norm_start import with_heads as with_post_norm_heads
 from unsoftmax.learners.computed_block.pre_norm_start import with_heads
 from unsoftmax.learners.computed_block.row_fit import RowFit, row_state
+from unsoftmax.learners.computed_block.sphere_start import sphere_start
 from unsoftmax.learners.computed_block.value_path import agreed, path_of, slopes_beside
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.last_norm import last_norm_of
@@ -39,6 +39,7 @@ _STEP = 1e-3  # of their entries: truncation 1e-6 meets rounding 1e-13
 _INSIDE = 0.95  # of the bound: how long the rows may be that set y
 _LEAST = 0.05  # of y: nearer to eps directions are not seen any more
 _ELLIPSOID = 8  # answers over width for the last norm
+_EXPLAINED = 1e-5  # of the network's values: an eps that is not known turns what it sees by so much
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane
 
 
@@ -98,8 +99,8 @@ def _reach(longest: float, added: float, steepness: float, width: int) -> float:
 def _pre_norm(
     asks: AsksSequences, rows: PreNormRows, bound: float, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
-    shape, path, constant = rows.shape, rows.path, rows.constant
-    d, basis = shape.width, shape.basis
+    path, constant = rows.path, rows.constant
+    d, basis = rows.shape.width, rows.shape.basis
     added = float(np.linalg.norm(path, 2)) * float(np.sqrt(d)) + float(np.linalg.norm(constant))
     size = _reach(bound, added, 1.0, d)
 
@@ -107,20 +108,20 @@ def _pre_norm(
         x = rows.far_rows(size * points @ basis.T)
         return np.asarray(asks(x[:, None]) - rows.stream(x))
 
+    def fitted(shape: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
+        state = row_state(shape, path, layers, (np.empty(0), np.empty(0)), rows.eps)
+        return shape, _fitted(asks, shape, state, np.column_stack([path, constant]), bound, rng)
+
     sphere = Sphere(ask, d - 1, float(np.sqrt(d)), directions=False)
-    shape, layers = sphere_layers(sphere, shape, rng)
-    state = row_state(shape, path, layers, (np.empty(0), np.empty(0)), rows.eps)
-    outputs = np.column_stack([path, constant])
-    fit = RowFit.ask(asks, state, shape, FloatFormat.FLOAT32, rng, bound)
-    state = fit.fitted(fit.with_constant(replace(state, outputs=outputs)))
+    shape, state = sphere_start(sphere, rows.shape, fitted, _EXPLAINED, rng)
     return shape, with_heads(asks, shape, state, rng, asking=_INSIDE * bound / float(np.sqrt(d)))
 
 
 def _post_norm(
     asks: AsksSequences, rows: PostNormRows, bound: float, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
-    shape, path, constant = rows.shape, rows.path, rows.constant
-    d = shape.width
+    path, constant = rows.path, rows.constant
+    d, basis = rows.shape.width, rows.shape.basis
     steepness = 1.0 / float(np.linalg.svd(rows.matrix, compute_uv=False)[-1])
     size = _reach(bound, float(np.linalg.norm(constant)), steepness, d)
 
@@ -128,13 +129,28 @@ def _post_norm(
         return asks(rows.rows_of(size * points)[:, None])
 
     plain = Sphere(answers, d - 1, float(np.sqrt(d)), directions=True)
-    norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * d, rng)), shape.basis, flat=_FLAT)
+    norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * d, rng)), basis, flat=_FLAT)
     sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
+
+    def fitted(shape: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
+        state = row_state(shape, path, layers, norm.parameters(), rows.eps)
+        return shape, _fitted(asks, shape, state, np.column_stack([path, constant]), bound, rng)
+
     if has_kinks(sphere, rng):
-        layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
+        layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), basis, rng)
+        shape, state = fitted(rows.shape, layers)
     else:
-        shape, layers = smooth_layers(sphere, shape, rng)
-    state = row_state(shape, path, layers, norm.parameters(), rows.eps)
-    fit = RowFit.ask(asks, state, shape, FloatFormat.FLOAT32, rng, bound)
-    state = fit.fitted(fit.with_constant(replace(state, outputs=np.column_stack([path, constant]))))
+        shape, state = smooth_start(sphere, rows.shape, fitted, rng)
     return shape, with_post_norm_heads(asks, shape, state, norm, rng, reach=bound / 3.0)
+
+
+def _fitted(
+    asks: AsksSequences,
+    shape: BlockShape,
+    state: BlockState,
+    outputs: Array,
+    bound: float,
+    rng: np.random.Generator,
+) -> BlockState:
+    fit = RowFit.ask(asks, state, shape, FloatFormat.FLOAT32, rng, bound)
+    return fit.fitted(fit.with_constant(replace(state, outputs=outputs)))

@@ -80,6 +80,8 @@ class _Solved:
         self.mean = self.along.sum(axis=0) * (_LENGTH / np.sqrt(self.count))
         normal = np.kron(np.eye(directions.shape[1]), self.features.T @ self.features)
         normal += np.outer(self.mean, self.mean) - self.along.T @ self.along
+        if not np.isfinite(normal).all():
+            raise np.linalg.LinAlgError("activations overflow")
         normal += _RIDGE * np.trace(normal) / len(normal) * np.eye(len(normal))
         self.root = np.linalg.cholesky(normal)
 

@@ -9,12 +9,19 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed_block.circles import Sphere
+from unsoftmax.learners.computed_block.direction_fit import DirectionFit
+from unsoftmax.learners.encoder_block.tokens import unit_rows
+from unsoftmax.learners.smooth_network.network_fit import NetworkFit
+from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["Layers", "kinked_layers"]
 
 _SURPLUS = 3.0  # equations over unknowns
 _LEFT = 0.05  # of the linear part: what gains and sides of neurons may leave of it
+_MOST_WEIGHTS = 4000  # outer weights that are solved for at every step, in seconds for so many
+_SHARPEN = RefinementOptions(iterations=20, damping=1e-3, improvement=1e-2, dense_limit=5200)
 _SIDES = 0.4  # |side| of a neuron is one; below, its side is not known
 
 
@@ -30,6 +37,7 @@ class Layers:
 
 def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Generator) -> Layers:
     """values = L·u + Σ x_j |z_j|/2 + e first; then L = skip + Σ ±x_j w_jᵀ/2 tells the sides."""
+    inner = _sharpened(sphere, inner, rng)
     J, k = len(inner), sphere.width
     count = int(_SURPLUS * (J + k + 1)) + 64
     points = sphere.random_points(count, rng)
@@ -61,6 +69,22 @@ def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Gen
         scale = float(np.sqrt(np.mean(gain**2)))
     constant = constant - outer @ (signs * inner[:, -1]) / 2.0
     return Layers(inner * signs[:, None], np.column_stack([outer, constant]) / scale, gain / scale)
+
+
+def _sharpened(sphere: Sphere, inner: Array, rng: np.random.Generator) -> Array:
+    """The same neurons, fitted to values at random points together with all that is linear in them: kinks
+    tell weights to a thousandth."""
+    J, k = len(inner), sphere.width
+    m = sphere.ask(sphere.random_points(1, rng)).shape[1]
+    if m * (J + k + 1) > _MOST_WEIGHTS:
+        return inner
+    points = sphere.random_points(int(_SURPLUS * J * (k + 1 + m) / m) + 4 * J, rng)
+    values = sphere.ask(points)
+    fit: DirectionFit | NetworkFit = NetworkFit(RELU, points, values, skip=True)
+    if sphere.directions:
+        fit = DirectionFit(RELU, points, unit_rows(values))
+    found = refine(fit, inner, _SHARPEN).state
+    return np.asarray(found / np.linalg.norm(found[:, :-1], axis=1, keepdims=True))
 
 
 def _least_squares(features: Array, values: Array) -> Array:

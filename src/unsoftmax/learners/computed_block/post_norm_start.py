@@ -3,6 +3,7 @@ the first norm's output fills, constant, heads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,8 @@ from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
 from unsoftmax.learners.computed_block.outer_layer import Layers, kinked_layers
 from unsoftmax.learners.computed_block.row_fit import RowFit, row_state
 from unsoftmax.learners.computed_block.smooth_neurons import (
-    expanded_network,
+    expanded_networks,
+    first_that_arrives,
     oriented_beside_gains,
     points_needed,
     pruned,
@@ -31,7 +33,7 @@ from unsoftmax.learners.encoder_block.state import BlockShape, BlockState, head_
 from unsoftmax.learners.encoder_block.tokens import FreeTokens, unit_rows
 from unsoftmax.models.parts import RELU, Activation
 
-__all__ = ["find_post_norm_start", "smooth_layers", "with_heads"]
+__all__ = ["find_post_norm_start", "smooth_start", "with_heads"]
 
 _EPS = 1e-5  # to begin with, for both norms: torch's own; rows of size one show little of it
 _FAR = 1e4  # size of y on the sphere: a constant turns it by its size over this, and nothing else changes
@@ -41,7 +43,10 @@ _PRUNED = 3.0  # times what too many neurons leave: with just as many as there a
 _FAINT = 3e-6  # of unit vectors: what a neuron that is needed leaves is a hundred times larger
 _MOST_NEURONS, _MOST_WEIGHTS = 96, 4000  # outer weights are solved for at once, in seconds a step for so many
 _ELLIPSOID = 8  # answers over width for the last norm
+_TINY = 1e-3  # of rows in the fit to single ones, where value path and constant are known: there eps shows
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
+# where answers are exact: size of differences, and of asking rows, as in the start without float32
+_REACH, _ASKING = 0.2, 30.0
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 
 
@@ -51,37 +56,49 @@ def find_post_norm_start(
     held: FloatFormat,
     rng: np.random.Generator,
     *,
-    eps: float = _EPS,
+    known: PostNormRows | None = None,
     kinked: bool | None = None,
 ) -> tuple[BlockShape, BlockState]:
-    """A start for the joint fit, good to about 1e-3. eps: of both norms, about. kinked: whether the network
-    is straight but for kinks, where that is known."""
+    """A start for the joint fit, good to about 1e-3. known: value path and constant, where answers are exact
+    enough to tell them first. kinked: whether the network is straight but for kinks, where that is known."""
     shape = BlockShape(False, True, RELU, width)
-    path = value_path(asks, shape, eps, rng)
-    rows = PostNormRows(shape, path, np.zeros(width - 1), eps)
+    rows = known or PostNormRows(shape, value_path(asks, shape, _EPS, rng), np.zeros(width - 1), _EPS)
     k, radius = width - 1, float(np.sqrt(width))
 
-    def answers(points: Array) -> Array:
-        return asks(rows.rows_of(_FAR * points)[:, None])
+    def answers(points: Array, far: float = _FAR) -> Array:
+        return asks(rows.rows_of(far * points)[:, None])
 
     plain = Sphere(answers, k, radius, directions=True)
     norm = last_norm_of(answers(plain.random_points(_ELLIPSOID * width, rng)), shape.basis, flat=_FLAT)
     sphere = replace(plain, ask=lambda points: norm.normed(answers(points))[0])
+
+    def fitted(found: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
+        state = row_state(found, rows.path, layers, norm.parameters(), _EPS)
+        smallest = {} if known is None else {"smallest": _TINY}
+        fit = RowFit.ask(asks, state, found, held, rng, **smallest)
+        if known is None:
+            return found, fit.fitted(fit.with_constant(state))
+        return found, fit.fitted(replace(state, outputs=np.column_stack([rows.path, rows.constant])))
+
     if has_kinks(sphere, rng) if kinked is None else kinked:
         layers = kinked_layers(sphere, find_kinked_neurons(sphere, rng), shape.basis, rng)
+        shape, state = fitted(shape, layers)
     else:
-        further = replace(
-            plain, ask=lambda points: norm.normed(asks(rows.rows_of(_FURTHER * points)[:, None]))[0]
-        )
-        shape, layers = smooth_layers(further, shape, rng)
-    state = row_state(shape, path, layers, norm.parameters(), eps)
-    fit = RowFit.ask(asks, state, shape, held, rng)
-    state = fit.fitted(fit.with_constant(state))
-    return shape, with_heads(asks, shape, state, norm, rng)
+        further = replace(plain, ask=lambda points: norm.normed(answers(points, _FURTHER))[0])
+        shape, state = smooth_start(further, shape, fitted, rng)
+    if known is None:
+        return shape, with_heads(asks, shape, state, norm, rng)
+    return shape, with_heads(asks, shape, state, norm, rng, reach=_REACH * radius, asking=_ASKING / _REACH)
 
 
-def smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -> tuple[BlockShape, Layers]:
-    """Too many neurons by directions alone, then without those that are not needed."""
+def smooth_start(
+    sphere: Sphere,
+    shape: BlockShape,
+    fitted: Callable[[BlockShape, Layers], tuple[BlockShape, BlockState]],
+    rng: np.random.Generator,
+) -> tuple[BlockShape, BlockState]:
+    """Too many neurons by directions alone, then without those that are not needed; of the activations that
+    do, the first with which single rows are explained. fitted: everything but heads, fitted to those."""
     k = sphere.width
     most = min(_MOST_NEURONS, _MOST_WEIGHTS // k - k - 1)
     points = sphere.random_points(points_needed(most, k, k - 1), rng)
@@ -91,9 +108,13 @@ def smooth_layers(sphere: Sphere, shape: BlockShape, rng: np.random.Generator) -
         count = points_needed(neurons, k, k - 1)
         return DirectionFit(activation, points[:count], directions[:count])
 
-    fit, inner = expanded_network(fit_of, _ROUGH, rng)
-    inner = pruned(fit, inner, max(_FAINT, _PRUNED * rms(fit.residual(inner))))
-    return replace(shape, activation=fit.activation), oriented_beside_gains(fit, inner, shape.basis)
+    def finish(fit: DirectionFit, inner: Array) -> tuple[BlockShape, BlockState]:
+        inner = pruned(fit, inner, max(_FAINT, _PRUNED * rms(fit.residual(inner))))
+        return fitted(
+            replace(shape, activation=fit.activation), oriented_beside_gains(fit, inner, shape.basis)
+        )
+
+    return first_that_arrives(expanded_networks(fit_of, _ROUGH, rng), finish)
 
 
 def with_heads(
@@ -103,15 +124,17 @@ def with_heads(
     norm: LastNorm,
     rng: np.random.Generator,
     reach: float | None = None,
+    asking: float = 1.0,
 ) -> BlockState:
-    """With the heads, from asking rows of about this norm, that of usual rows unless told."""
+    """With the heads, from differences of rows up to about this norm, that of usual rows unless told, and
+    asking rows so many times as large."""
     path, constant = state.outputs[:, :-1] @ state.values[0], state.outputs[:, -1]
     rows = PostNormRows(shape, path, constant, float(np.exp(state.log_eps[0])))
     last = norm.with_parameters(state.gains[1], state.gains[2])
     middle = Middle(shape.activation, state.gains[0], state.inner, state.outer, last)
     found = find_heads(
         direction_responses(asks, rows, middle),
-        FreeTokens(shape.width, float(np.sqrt(shape.width)) if reach is None else reach),
+        FreeTokens(shape.width, float(np.sqrt(shape.width)) if reach is None else reach, asking),
         rng,
         negligible=_NEGLIGIBLE,
     )

@@ -13,7 +13,14 @@ from unsoftmax.learners.computed_block.circles import Sphere, has_kinks
 from unsoftmax.learners.computed_block.kinked_neurons import find_kinked_neurons
 from unsoftmax.learners.computed_block.outer_layer import Layers, kinked_layers
 from unsoftmax.learners.computed_block.row_fit import RowFit, row_state
-from unsoftmax.learners.computed_block.smooth_neurons import expanded_network, oriented, points_needed, pruned
+from unsoftmax.learners.computed_block.smooth_neurons import (
+    expanded_networks,
+    first_that_arrives,
+    oriented,
+    points_needed,
+    pruned,
+)
+from unsoftmax.learners.computed_block.sphere_start import sphere_start
 from unsoftmax.learners.computed_block.value_path import value_path
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.heads_by_copies import find_heads
@@ -33,15 +40,27 @@ _KINKED_SIZE, _FAR_SIZE, _NEAR_SIZE = 25.0, 300.0, 8.0
 _ROUGH = 3e-3  # of the network's values: what an unknown constant leaves there; a missing neuron leaves 1e-2
 _EXPLAINED = 20.0  # roundings of answers of this size that a network found with the constant leaves at most
 _MOST_NEURONS = 160  # a cap: points for so many are asked before their number is known
+_KNOWN = 1e-9  # of the network's values, where y of a single row is known: what an unfinished fit leaves
+_TINY = 1e-3  # of rows in the fit to single ones there, for small eps
 _ASKING = 16.0  # size of asking rows: behind it the network moves by a tenth of what y does
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 
 
 def find_pre_norm_start(
-    asks: AsksSequences, width: int, centred: bool, held: FloatFormat, rng: np.random.Generator
+    asks: AsksSequences,
+    width: int,
+    centred: bool,
+    held: FloatFormat,
+    rng: np.random.Generator,
+    *,
+    known: PreNormRows | None = None,
 ) -> tuple[BlockShape, BlockState]:
-    """A start for the joint fit, good to about 1e-3."""
+    """A start for the joint fit, good to about 1e-3. known: value path, constant and first eps, where answers
+    are exact enough to tell them first."""
     shape = BlockShape(True, centred, RELU, width)
+    if known is not None:
+        shape, state = _from_known(asks, known, held, rng)
+        return shape, with_heads(asks, shape, state, rng)
     path = value_path(asks, shape, _EPS, rng)
     rows = PreNormRows(shape, path, np.zeros(width), _EPS, _EPS)
     if has_kinks(_sphere(asks, rows, _KINKED_SIZE), rng):
@@ -53,6 +72,19 @@ def find_pre_norm_start(
     else:
         shape, state = _smooth(asks, rows, held, rng)
     return shape, with_heads(asks, shape, state, rng)
+
+
+def _from_known(
+    asks: AsksSequences, rows: PreNormRows, held: FloatFormat, rng: np.random.Generator
+) -> tuple[BlockShape, BlockState]:
+    """Everything but the heads, where y of a single row is known."""
+
+    def fitted(shape: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
+        state = row_state(shape, rows.path, layers, (np.empty(0), np.empty(0)), rows.eps)
+        fit = RowFit.ask(asks, state, shape, held, rng, smallest=_TINY)
+        return shape, fit.fitted(replace(state, outputs=np.column_stack([rows.path, rows.constant])))
+
+    return sphere_start(_sphere(asks, rows, _NEAR_SIZE), rows.shape, fitted, _KNOWN, rng)
 
 
 def _sphere(asks: AsksSequences, rows: PreNormRows, size: float) -> Sphere:
@@ -75,24 +107,28 @@ def _smooth(
     far = _sphere(asks, rows, _FAR_SIZE)
     points = far.random_points(points_needed(_MOST_NEURONS, k, d), rng)
     values = far.ask(points)
-    fit, inner = expanded_network(
+    networks = expanded_networks(
         lambda activation, _: NetworkFit(activation, points, values, skip=False),
         _ROUGH * rms(values - values.mean(axis=0)),
         rng,
     )
-    shape = replace(rows.shape, activation=fit.activation)
-    layers = Layers(inner, fit.weights(inner).T, np.empty(0))
-    state = row_state(shape, rows.path, layers, (np.empty(0), np.empty(0)), _EPS)
-    single = RowFit.ask(asks, state, shape, held, rng)
-    state = single.with_constant(state)
-    near = _sphere(asks, replace(rows, constant=state.outputs[:, -1]), _NEAR_SIZE)
-    # its linear part is what A is off by
-    fit = NetworkFit(fit.activation, points, near.ask(points), skip=True)
-    inner = pruned(fit, inner, _EXPLAINED * held.unit * _NEAR_SIZE)
-    inner, outer, linear = oriented(fit, inner)
-    outputs = state.outputs.copy()
-    outputs[:, :-1] += linear
-    return shape, single.fitted(replace(state, outputs=outputs, inner=inner, outer=outer))
+
+    def finish(rough: NetworkFit, inner: Array) -> tuple[BlockShape, BlockState]:
+        shape = replace(rows.shape, activation=rough.activation)
+        layers = Layers(inner, rough.weights(inner).T, np.empty(0))
+        state = row_state(shape, rows.path, layers, (np.empty(0), np.empty(0)), _EPS)
+        single = RowFit.ask(asks, state, shape, held, rng)
+        state = single.with_constant(state)
+        near = _sphere(asks, replace(rows, constant=state.outputs[:, -1]), _NEAR_SIZE)
+        # its linear part is what A is off by
+        fit = NetworkFit(rough.activation, points, near.ask(points), skip=True)
+        inner = pruned(fit, inner, _EXPLAINED * held.unit * _NEAR_SIZE)
+        inner, outer, linear = oriented(fit, inner)
+        outputs = state.outputs.copy()
+        outputs[:, :-1] += linear
+        return shape, single.fitted(replace(state, outputs=outputs, inner=inner, outer=outer))
+
+    return first_that_arrives(networks, finish)
 
 
 def with_heads(

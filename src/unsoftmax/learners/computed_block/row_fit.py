@@ -29,6 +29,7 @@ _ALL = RefinementOptions(iterations=30, damping=1e-4, improvement=2e-2, dense_li
 # times the rounding: right fits left 0.9 to 1.3. Heads are found behind what is fitted here, to a hundred
 # times the rounding, and the joint fit is judged by a narrower limit
 _ARRIVED = 10.0
+_OTHER_EPS = (1e-3, 1e-7, 1e-9)  # a fit finds one that is up to a hundred times off
 
 
 def row_state(
@@ -67,13 +68,15 @@ class RowFit:
         held: FloatFormat,
         rng: np.random.Generator,
         bound: float | None = None,
+        smallest: float = _SMALLEST,
     ) -> RowFit:
-        """Rows of many sizes, none longer than the bound; as many as the unknowns need."""
+        """Rows of many sizes, their entries from `smallest` up, none longer than the bound; as many as the
+        unknowns need."""
         d = shape.width
         free = state.outputs.size + state.inner.size + state.outer.size + state.gains.size
         count = int(_SURPLUS * free / (len(state.readout) or d)) + 32
         rows = rng.standard_normal((count, 1, d))
-        rows *= np.exp(rng.uniform(np.log(_SMALLEST), np.log(_LARGEST), (count, 1, 1)))
+        rows *= np.exp(rng.uniform(np.log(smallest), np.log(_LARGEST), (count, 1, 1)))
         rows = held.store(shortened(rows, bound))
         weights = (
             1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
@@ -92,17 +95,20 @@ class RowFit:
         return refine(Held(self.problem, _mask(state, path=True)), state, _PATH).state
 
     def fitted(self, state: BlockState) -> BlockState:
-        """All but scores; both eps as well, where those of the start leave more than rounding. Raises
-        Unresolved where that does not explain what is left."""
+        """All but scores; where the eps of the start leave more than rounding, both eps as well, from several
+        ones. Raises Unresolved where that does not explain what is left."""
         found = refine(Held(self.problem, _mask(state)), state, _ALL)
-        if found.rms[-1] > _ARRIVED:
-            free = replace(self.problem, free_eps=True)
-            found = refine(Held(free, _mask(state, eps=True)), found.state, _ALL)
-        if found.rms[-1] > _ARRIVED:
-            raise Unresolved(
-                f"a fit of all but the heads leaves {found.rms[-1]:.1g} times the rounding of single rows"
-            )
-        return found.state
+        if found.rms[-1] <= _ARRIVED:
+            return found.state
+        free = Held(replace(self.problem, free_eps=True), _mask(state, eps=True))
+        others = [replace(state, log_eps=np.log(np.full(2, eps))) for eps in _OTHER_EPS]
+        left = np.inf
+        for start in (found.state, *others):
+            end = refine(free, start, _ALL)
+            left = min(left, end.rms[-1])
+            if left <= _ARRIVED:
+                return end.state
+        raise Unresolved(f"a fit of all but the heads leaves {left:.1g} times the rounding of single rows")
 
 
 def _mask(

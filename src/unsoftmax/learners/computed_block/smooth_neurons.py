@@ -7,7 +7,7 @@ dilations of one activation are independent; the others can be removed one by on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
@@ -22,7 +22,8 @@ from unsoftmax.solvers.least_squares.joint_refinement import LeastSquares, Refin
 __all__ = [
     "ACTIVATIONS",
     "SmoothFit",
-    "expanded_network",
+    "expanded_networks",
+    "first_that_arrives",
     "oriented",
     "oriented_beside_gains",
     "points_needed",
@@ -70,13 +71,15 @@ class SmoothFit(LeastSquares[Array], Protocol):
 
 
 Fit = TypeVar("Fit", bound=SmoothFit)
+Found = TypeVar("Found")
 
 
-def expanded_network(
+def expanded_networks(
     fit_of: Callable[[Activation, int], Fit], explained: float, rng: np.random.Generator
-) -> tuple[Fit, Array]:
-    """A fit that leaves no more than `explained`, with more neurons than there are. Sizes grow as far as the
-    points allow. fit_of: the fit of an activation and a number of neurons."""
+) -> Iterator[tuple[Fit, Array]]:
+    """Fits that leave about as little as `explained`, with more neurons than there are, the likeliest
+    activation first. Sizes grow as far as the points allow. fit_of: the fit of an activation and a number of
+    neurons."""
     left: dict[str, float] = {}
     widest = max(_SIZES[0], _OVER_WIDTH * fit_of(ACTIVATIONS[0], _SIZES[0]).points.shape[1])
     for neurons in (each for each in _SIZES if each <= widest):
@@ -87,9 +90,9 @@ def expanded_network(
             found = _from_random_weights(fit, neurons, explained, rng)
             left[activation.name] = min(found.rms[-1], left.get(activation.name, np.inf))
             if found.rms[-1] <= explained:
-                if found.rms[-1] <= _CLEARLY * explained:
-                    return fit, found.state
-                return _least([fit_of(each, neurons) for each in ACTIVATIONS], found.state)
+                clearly = fit if found.rms[-1] <= _CLEARLY * explained else None
+                yield from _all_activations(fit_of, neurons, found.state, clearly, explained)
+                return
             if found.rms[-1] > _HOPELESS * explained:  # too few neurons, of whatever activation
                 break
     name = min(left, key=lambda each: left[each])
@@ -99,12 +102,32 @@ def expanded_network(
     )
 
 
-def _least(fits: list[Fit], start: Array) -> tuple[Fit, Array]:
-    """The activation that leaves least, from weights with which one of them leaves little: many neurons more
-    than there are, or of the other form of GELU, do as well up to what is explained."""
+def _all_activations(
+    fit_of: Callable[[Activation, int], Fit], neurons: int, start: Array, first: Fit | None, explained: float
+) -> Iterator[tuple[Fit, Array]]:
+    """Fits of every activation from weights with which one of them leaves little, what leaves least first:
+    many neurons more than there are, or those of the other form of GELU, do as well up to what is explained.
+    first: a fit that comes first, where one leaves clearly less."""
+    if first is not None:
+        yield first, start
+    fits = [fit_of(each, neurons) for each in ACTIVATIONS if first is None or each is not first.activation]
     ends = [(refine(fit, start, _TRIED), fit) for fit in fits]
-    best, fit = min(ends, key=lambda end: end[0].rms[-1])
-    return fit, refine(fit, best.state, _EXPAND).state
+    for best, fit in sorted(ends, key=lambda end: end[0].rms[-1]):
+        if best.rms[-1] <= _HOPELESS * explained:
+            yield fit, refine(fit, best.state, _EXPAND).state
+
+
+def first_that_arrives(networks: Iterator[tuple[Fit, Array]], finish: Callable[[Fit, Array], Found]) -> Found:
+    """What `finish` makes of the first network that it does not refuse; the first refusal where it refuses
+    all."""
+    refused: Unresolved | None = None
+    for fit, inner in networks:
+        try:
+            return finish(fit, inner)
+        except Unresolved as stop:
+            refused = refused or stop
+    assert refused is not None  # an expansion without any network raises
+    raise refused
 
 
 def _from_random_weights(

@@ -43,7 +43,10 @@ ScoresAt: TypeAlias = Callable[[Array, float], tuple[Array | None, Array]]
 # numbers of copies: 3 and 8 move a weight of a half to 0.75 and 0.89, which two curves tell apart
 _COPIES = (3, 8)
 _SIZES = 0.9 * 0.6 ** np.arange(16.0)  # of the reach: how far keys may be from the asking row
-_NEGLIGIBLE = 1e-5  # relative singular value that counts as none: of responses, and of V and W
+_NEGLIGIBLE = 1e-5  # relative singular value of responses that counts as none
+# singular values of V and W, over the largest and over the one before, from which on they are errors of the
+# start, which is good to 1e-4; those of one drawn head of full rank fell to 1e-4, by a fifth at most each
+_NONE, _GAP = 1e-3, 0.05
 _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
 _WEIGHTS = (0.004, 0.996)  # scores of ±5.5: beyond, an error of a weight counts 250 times in its score
@@ -89,8 +92,10 @@ def find_heads(
 
 
 def _rank(matrix: Array) -> int:
+    """Singular values before the first gap: a head of full rank may have small ones without any."""
     sizes = np.linalg.svd(matrix, compute_uv=False)
-    return max(1, int((sizes > 1e-3 * sizes[0]).sum()))
+    none = (sizes[1:] <= _NONE * sizes[0]) & (sizes[1:] <= _GAP * sizes[:-1])
+    return int(np.flatnonzero(none)[0]) + 1 if none.any() else len(sizes)
 
 
 @dataclass(frozen=True)

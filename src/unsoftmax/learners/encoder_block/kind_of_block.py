@@ -16,8 +16,9 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.no_network import find_without_network
 from unsoftmax.learners.encoder_block.no_norms import find_without_norms
 from unsoftmax.learners.encoder_block.post_norm import find_post_norm
+from unsoftmax.learners.encoder_block.post_norm_rows import read_post_norm_rows
 from unsoftmax.learners.encoder_block.pre_norm import find_pre_norm
-from unsoftmax.learners.encoder_block.pre_norm_rows import read_readout
+from unsoftmax.learners.encoder_block.pre_norm_rows import read_far_rows, read_readout
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.models import AskingRow
 from unsoftmax.models.parts import GELU
@@ -150,10 +151,7 @@ def _norm_last(
             "neurons does: cross attention to a memory beside a ReLU network, as in a decoder layer, another "
             "norm between them, or neurons of two kinds; such a layer is not recovered whole"
         )
-    eps = cycle(_EPS_AGAIN)
-    return Starts(
-        lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, next(eps), rng)
-    )
+    return Starts(lambda: find_post_norm(asks, width, rng), lambda: _post_norm_again(asks, width, rng))
 
 
 def _passes_rows_to_a_norm(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
@@ -213,16 +211,18 @@ def _pre_norm_again(
 ) -> tuple[BlockShape, BlockState]:
     from unsoftmax.learners.computed_block.pre_norm_start import find_pre_norm_start
 
-    return find_pre_norm_start(asks, shape.width, shape.centred, FloatFormat.FLOAT32, rng)
+    known = read_far_rows(asks, shape, rng)
+    return find_pre_norm_start(asks, shape.width, shape.centred, FloatFormat.FLOAT32, rng, known=known)
 
 
 def _post_norm_again(
-    asks: AsksSequences, width: int, eps: float, rng: np.random.Generator
+    asks: AsksSequences, width: int, rng: np.random.Generator
 ) -> tuple[BlockShape, BlockState]:
     from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
 
+    known = read_post_norm_rows(asks, BlockShape(False, True, GELU, width), rng)
     kinked = _straight_pieces(asks, width, rng) > 0
-    return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, eps=eps, kinked=kinked)
+    return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, known=known, kinked=kinked)
 
 
 def _straight_pieces(asks: AsksSequences, width: int, rng: np.random.Generator) -> int:

@@ -58,7 +58,7 @@ def find_post_norm(
     if rows.eps < _SHOWS_LENGTHS:
         from unsoftmax.learners.computed_block.post_norm_start import find_post_norm_start
 
-        return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, eps=rows.eps)
+        return find_post_norm_start(asks, width, FloatFormat.FLOAT32, rng, known=rows)
     middle = _middle(asks, rows, norm, rng)
     shape = replace(shape, activation=middle.activation)
     rows, middle = _refined_outside(asks, shape, rows, middle, rng)

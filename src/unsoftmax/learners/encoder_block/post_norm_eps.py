@@ -19,29 +19,39 @@ from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.least_squares.held_parameters import Held
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
-__all__ = ["single_rows", "with_hidden_eps"]
+__all__ = ["single_rows", "where_r_vanishes", "with_hidden_eps"]
 
 _COUNT = 4  # rows over width
 _REACH = 0.95  # of the radius of the ball
 _STARTS = 60  # a cap: ten distances from the middle, then fifty directions at the largest
 _NEWTON = 40  # a cap: Newton
 _VANISHES = 1e-13  # of the first gain: r at its zero
+_ROUNDS = 5  # a cap: from 1e-5 to 1e-12 in three
+_STAYS = 0.1  # of log eps: rows twice as small, or as large, show it as well
 _FIT = RefinementOptions(iterations=30, damping=1e-6, improvement=1e-6)
 
 
 def with_hidden_eps(
     asks: AsksSequences, shape: BlockShape, state: BlockState, rng: np.random.Generator
 ) -> BlockState:
-    """The same block with both eps as rows show them that are near enough to where norms divide by zero."""
+    """The same block with both eps as rows show them that are near enough to where norms divide by zero. An
+    eps that moves far is read again, from rows as small as it asks for."""
     k, d = shape.basis.shape[1], shape.width
-    sizes = np.exp(rng.uniform(-1.0, 1.0, (_COUNT * d, 1)))
-    y = np.exp(0.5 * state.log_eps[0]) * sizes * rng.standard_normal((_COUNT * d, k))
-    state = _fitted(asks, shape, state, single_rows(shape, state).rows_of(y), 0)
-    zero, slopes = _where_r_vanishes(shape, state, rng)
-    r = np.exp(0.5 * state.log_eps[1]) * sizes * rng.standard_normal((_COUNT * d, k))
-    rows = single_rows(shape, state)
-    u = zero + np.linalg.solve(slopes, r.T).T
-    return _fitted(asks, shape, state, rows.rows_of(rows.inside(u)), 1)
+
+    def stream(which: int) -> Array:
+        sizes = np.exp(rng.uniform(-1.0, 1.0, (_COUNT * d, 1)))
+        return np.asarray(np.exp(0.5 * state.log_eps[which]) * sizes * rng.standard_normal((_COUNT * d, k)))
+
+    for _ in range(_ROUNDS):
+        before = state.log_eps
+        state = _fitted(asks, shape, state, single_rows(shape, state).rows_of(stream(0)), 0)
+        zero, slopes = where_r_vanishes(shape, state, rng)
+        rows = single_rows(shape, state)
+        u = zero + np.linalg.solve(slopes, stream(1).T).T
+        state = _fitted(asks, shape, state, rows.rows_of(rows.inside(u)), 1)
+        if float(np.abs(state.log_eps - before).max()) < _STAYS:
+            break
+    return state
 
 
 def single_rows(shape: BlockShape, state: BlockState) -> PostNormRows:
@@ -62,7 +72,7 @@ def _fitted(asks: AsksSequences, shape: BlockShape, state: BlockState, rows: Arr
     return refine(Held(BlockFit(shape, (data,)), free.packed() > 0.0), state, _FIT).state
 
 
-def _where_r_vanishes(shape: BlockShape, state: BlockState, rng: np.random.Generator) -> tuple[Array, Array]:
+def where_r_vanishes(shape: BlockShape, state: BlockState, rng: np.random.Generator) -> tuple[Array, Array]:
     """(u (k,), derivatives of r there (k, k)) with r(u) = 0 inside the ball, by Newton's method."""
     k, radius = shape.basis.shape[1], float(np.sqrt(shape.width))
     norm = LastNorm(shape.basis, state.gains[1], 0.0, np.zeros(k), 1.0)

@@ -21,7 +21,7 @@ from unsoftmax.learners.encoder_block.pre_norm_path import pre_norm_path
 from unsoftmax.learners.encoder_block.state import BlockShape
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["PreNormRows", "centre_row", "least_misfit", "read_readout", "read_rows"]
+__all__ = ["PreNormRows", "centre_row", "least_misfit", "read_far_rows", "read_readout", "read_rows"]
 
 _Rows = TypeVar("_Rows")
 
@@ -127,10 +127,22 @@ def read_rows(
     asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
 ) -> PreNormRows:
     """Path, constant and both eps; about 40 d queries. readout: (m, d), None for the identity."""
+    rows, floor = _far_rows(asks, shape, readout, rng)
+    return _second_eps(asks, rows, floor, rng)
+
+
+def read_far_rows(asks: AsksSequences, shape: BlockShape, rng: np.random.Generator) -> PreNormRows:
+    """Path, constant and first eps, which need nothing of the second norm's eps."""
+    return _far_rows(asks, shape, None, rng)[0]
+
+
+def _far_rows(
+    asks: AsksSequences, shape: BlockShape, readout: Array | None, rng: np.random.Generator
+) -> tuple[PreNormRows, float]:
+    """Those, and how well the network's answers are known then."""
     path, eps = pre_norm_path(asks, shape, readout, rng)
     rows = PreNormRows(shape, path, np.zeros(shape.width), 1e-5 if eps is None else eps, 1e-5, readout)
-    rows = _constant(asks, rows, eps is None, rng)
-    return _second_eps(asks, rows, _EPS_FLOOR if eps is None else _NARROW_EPS_FLOOR, rng)
+    return _constant(asks, rows, eps is None, rng), _EPS_FLOOR if eps is None else _NARROW_EPS_FLOOR
 
 
 def read_readout(asks: AsksSequences, width: int) -> Array:

@@ -26,9 +26,10 @@ _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
 # products 1 s
 _DENSE = 4000
-_HIDDEN_EPS = 1e-9  # rows of size one show an eps to its part of rounding, 1e-7 of 1e-9
+_HIDDEN_EPS = 1e-7  # rows of size one show an eps to its part of rounding, 1e-9 of 1e-7
 _HIDDEN_ROUNDS = 2  # the second with rows that the constant of the first leads to
-_HIDES = 1e-9  # of the answers: residual from which on a block is none of the family, whatever its eps
+_HIDES = 1e-6  # of the answers: residual from which on a block is none of the family, whatever its eps
+_FITS = 1e-9  # the same with eps known: another round brings nothing
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 _FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
 _FIRST = RefinementOptions(
@@ -61,16 +62,17 @@ def refine_block(
     hidden = _hardly_shows(state)
     if hidden or rms(held.residual(state)) > _NEAR * scale:  # eps would run away
         state = refine(held, state, options).state
+    off = float(np.abs(held.residual(state)).max()) / scale
     if hidden and not shape.norm_first:
-        off = float(np.abs(held.residual(state)).max()) / scale
-        return (with_hidden_eps(asks, shape, state, rng) if off < _HIDES else state), off
-    off = np.inf
+        if off > _HIDES:
+            return state, off
+        state = with_hidden_eps(asks, shape, state, rng)
     for _ in range(_HIDDEN_ROUNDS if hidden else 1):
         state = state.with_seen_constant(shape)
         fit = BlockFit(shape, (*data, *vanishing_stream(asks, shape, state, rng, bound)))
         state = refine(fit, state, options).state
         off = float(np.abs(fit.residual(state)).max()) / scale
-        if off > _HIDES:
+        if off > _FITS:
             break
     return state.with_seen_constant(shape), off
 
@@ -165,7 +167,6 @@ def parameter_error(
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
-    apart = _hardly_shows(state) and not shape.norm_first
     data = (
         *_sequences(asks, shape, state, rng, lengths, bound),
         *vanishing_stream(asks, shape, state, rng, bound),
@@ -178,9 +179,7 @@ def parameter_error(
         inner_iterations=1000,
         inner_tolerance=1e-3,
     )
-    moved = refine(BlockFit(shape, data, free_eps=not apart), state, step).state
-    if apart:
-        moved = with_hidden_eps(asks, shape, moved, rng)
+    moved = refine(BlockFit(shape, data), state, step).state
     model, same_eps = state.model(shape), replace(moved, log_eps=state.log_eps)
     whole, weights = (model.distance(there.model(shape)) for there in (moved, same_eps))
     return float(_SAFETY * max(whole, EPS)), float(_SAFETY * max(weights, EPS))

@@ -189,7 +189,7 @@ class BlockState:
 def head_factors(values: Array, scores: Array, rank: int) -> tuple[Array, Array, Array, Array]:
     """queries, keys, values and outputs (m, H·r) of heads V (H, m, p) and [W w0] (H, p, p + 1)."""
     H, m, p = values.shape
-    r = min(rank, m, p)
+    r = min(rank, p)
     queries, keys, inner = np.zeros((H, r, p + 1)), np.zeros((H, r, p)), np.zeros((H, r, p))
     outputs = np.zeros((m, H * r))
     for h in range(H):
