@@ -24,13 +24,17 @@ from unsoftmax.arrays import Array
 from unsoftmax.models.encoder_block import BlockNetwork, EncoderBlock
 from unsoftmax.models.matrices import Factors
 from unsoftmax.models.multi_head import MultiHead
+from unsoftmax.models.networks.gated_network import GatedNetwork
 from unsoftmax.models.networks.network import Network
 from unsoftmax.models.parts.norms import LayerNorm, Norm
 from unsoftmax.models.single_head import SingleHead
 
-__all__ = ["canonical_block", "norm_distance"]
+__all__ = ["canonical_block", "network_distance", "norm_distance"]
 
 Block = TypeVar("Block", bound=EncoderBlock)
+# of what a neuron adds: two blocks of which one holds such a neuron, and the other what it passes on, differ
+# by no more than that
+_HARDLY_BENDS = 1e-8
 _INVERTIBLE = 1e10  # condition of the sum of all V from which it is taken for singular
 
 
@@ -184,3 +188,34 @@ def norm_distance(mine: Norm | None, theirs: Norm | None) -> float:
         *(part / size if size > 0 else part for part in parts),
         abs(mine.eps - theirs.eps) / top if top > 0 else 0.0,
     )
+
+
+def network_distance(mine: EncoderBlock, theirs: EncoderBlock) -> float:
+    """Distance of the networks of two canonical blocks. A neuron that hardly bends may stand for what it
+    passes on: then it counts as far as it bends."""
+    match mine.network, theirs.network:
+        case Network() as network, Network() as partner:
+            apart = network.distance(partner)
+            (mine_straight, bend), (their_straight, their_bend) = _straightened(mine), _straightened(theirs)
+            if mine_straight is None and their_straight is None:
+                return apart
+            plain = (mine_straight or network).distance(their_straight or partner)
+            return min(apart, max(plain, bend, their_bend))
+        case GatedNetwork() as gated, GatedNetwork() as partner:
+            return gated.distance(partner)
+    return 1.0
+
+
+def _straightened(block: EncoderBlock) -> tuple[Network | None, float]:
+    """The network of a canonical block without the neurons that hardly bend, and how far those do, over what
+    each adds; None where no neuron is such."""
+    network, norm = block.network, block.second if block.norm_first else block.first
+    if not isinstance(network, Network) or norm is None or not norm.gain.all():
+        return None, 0.0
+    axes = np.sqrt(block.width) * norm.gain  # a gain of ones where norms come first
+    unit = network.after(np.diag(axes), np.zeros(len(axes)))
+    bends = unit.bends(1.0)
+    if not (bends <= _HARDLY_BENDS).any():
+        return None, 0.0
+    straight = unit.within(1.0, _HARDLY_BENDS).after(np.diag(1.0 / axes), np.zeros(len(axes)))
+    return straight, float(bends[bends <= _HARDLY_BENDS].max())

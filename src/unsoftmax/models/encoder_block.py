@@ -202,7 +202,7 @@ class EncoderBlock(Model):
     def distance(self, other: Self) -> float:
         """Largest of the distances of attention, network and norms, in canonical form; 1 where the shapes of
         the blocks differ."""
-        from unsoftmax.models.block_symmetries import canonical_block, norm_distance
+        from unsoftmax.models.block_symmetries import canonical_block, network_distance, norm_distance
 
         self._same_family(other)
         kinds = [
@@ -213,11 +213,7 @@ class EncoderBlock(Model):
             return 1.0
         mine, theirs = canonical_block(self), canonical_block(other)
         parts = [mine.attention.distance(theirs.attention), _readout_distance(mine, theirs)]
-        match mine.network, theirs.network:
-            case Network() as network, Network() as partner:
-                parts.append(network.distance(partner))
-            case GatedNetwork() as gated, GatedNetwork() as partner:
-                parts.append(gated.distance(partner))
+        parts.append(network_distance(mine, theirs))
         parts += [norm_distance(mine.first, theirs.first), norm_distance(mine.second, theirs.second)]
         return max(parts)
 

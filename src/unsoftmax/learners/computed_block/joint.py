@@ -78,7 +78,7 @@ def fit_block(
     left = rms(fit.residual(state))
     fresh, rounding = _fresh(asks, shape, state, held, rng)
     bound, weights_bound = _bounds(fit, shape, state, rng)
-    spare = shape.activation.smooth and state.spare_neurons()
+    spare = shape.activation.smooth and state.spare_neurons(shape)
     return FittedBlock(state.model(shape).canonical(), bound, weights_bound, left, fresh, rounding, spare)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed_block.circles import Sphere
 from unsoftmax.learners.computed_block.direction_fit import DirectionFit
+from unsoftmax.learners.encoder_block.linear_part import column_gains, oriented_neurons
 from unsoftmax.learners.encoder_block.tokens import unit_rows
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
 from unsoftmax.models.parts import RELU
@@ -22,7 +23,7 @@ _SURPLUS = 3.0  # equations over unknowns
 _LEFT = 0.05  # of the linear part: what gains and sides of neurons may leave of it
 _MOST_WEIGHTS = 4000  # outer weights that are solved for at every step, in seconds for so many
 _SHARPEN = RefinementOptions(iterations=20, damping=1e-3, improvement=1e-2, dense_limit=5200)
-_SIDES = 0.4  # |side| of a neuron is one; below, its side is not known
+_EXACT = 3e-3  # of the linear part: what the right parts leave where answers are rounded to float32
 
 
 @dataclass(frozen=True)
@@ -48,27 +49,16 @@ def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Gen
     solve = _null_vector if sphere.directions else _least_squares
     found = solve(features, values)  # (m, k + J + 1)
     linear, outer, constant = found[:, :k], found[:, k:-1], found[:, -1]
-    sides = np.einsum("mj,ji->mij", outer, inner[:, :-1]).reshape(-1, J) / 2.0
-    gains = np.empty((sides.shape[0], 0))
-    if sphere.directions:
-        gains = np.einsum("di,dj->ijd", basis, basis).reshape(-1, len(basis))
-    design = np.hstack([gains, sides])
-    if design.shape[1] > len(design):
-        raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {len(design)} numbers")
-    target = linear.ravel()
-    solved = np.linalg.lstsq(design, target, rcond=1e-6)[0]
-    signs = solved[gains.shape[1] :]
-    left = float(np.linalg.norm(design @ solved - target) / np.linalg.norm(target))
-    if left > _LEFT or float(np.abs(signs).min(initial=1.0)) < _SIDES:
-        raise Unresolved(f"sides of {J} neurons leave {left:.1g} of the linear part beside them unexplained")
-    signs = np.sign(signs)
-    gain = np.empty(0)
-    scale = 1.0
-    if sphere.directions:
-        gain = np.linalg.lstsq(gains, target - sides @ signs, rcond=None)[0]
-        scale = float(np.sqrt(np.mean(gain**2)))
-    constant = constant - outer @ (signs * inner[:, -1]) / 2.0
-    return Layers(inner * signs[:, None], np.column_stack([outer, constant]) / scale, gain / scale)
+    relu_linear = linear - outer @ inner[:, :-1] / 2.0  # |z|/2 = relu(z) - z/2
+    weights = np.vstack([outer.T, relu_linear.T, (constant - outer @ inner[:, -1] / 2.0)[None]])
+    gains = column_gains(basis) if sphere.directions else np.empty((k, len(outer), 0))
+    if gains.shape[2] + J > relu_linear.size:
+        raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {linear.size} numbers")
+    oriented = oriented_neurons(RELU, inner, weights, gains, sphere.radius, _EXACT)
+    if oriented.off > _LEFT:
+        raise Unresolved(f"sides of {J} neurons leave {oriented.off:.1g} of the linear part unexplained")
+    scale = float(np.sqrt(np.mean(oriented.gain**2))) if sphere.directions else 1.0
+    return Layers(oriented.inner, oriented.outer / scale, oriented.gain / scale)
 
 
 def _sharpened(sphere: Sphere, inner: Array, rng: np.random.Generator) -> Array:

@@ -43,7 +43,6 @@ _PRUNED = 3.0  # times what too many neurons leave: with just as many as there a
 _FAINT = 3e-6  # of unit vectors: what a neuron that is needed leaves is a hundred times larger
 _MOST_NEURONS, _MOST_WEIGHTS = 96, 4000  # outer weights are solved for at once, in seconds a step for so many
 _ELLIPSOID = 8  # answers over width for the last norm
-_TINY = 1e-3  # of rows in the fit to single ones, where value path and constant are known: there eps shows
 _FLAT = 1e-5  # of answers: how far they may be off a hyperplane, rounding and what eps adds
 # where answers are exact: size of differences, and of asking rows, as in the start without float32
 _REACH, _ASKING = 0.2, 30.0
@@ -74,8 +73,7 @@ def find_post_norm_start(
 
     def fitted(found: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
         state = row_state(found, rows.path, layers, norm.parameters(), _EPS)
-        smallest = {} if known is None else {"smallest": _TINY}
-        fit = RowFit.ask(asks, state, found, held, rng, **smallest)
+        fit = RowFit.ask(asks, state, found, held, rng, exact=known is not None)
         if known is None:
             return found, fit.fitted(fit.with_constant(state))
         return found, fit.fitted(replace(state, outputs=np.column_stack([rows.path, rows.constant])))

@@ -41,7 +41,6 @@ _ROUGH = 3e-3  # of the network's values: what an unknown constant leaves there;
 _EXPLAINED = 20.0  # roundings of answers of this size that a network found with the constant leaves at most
 _MOST_NEURONS = 160  # a cap: points for so many are asked before their number is known
 _KNOWN = 1e-9  # of the network's values, where y of a single row is known: what an unfinished fit leaves
-_TINY = 1e-3  # of rows in the fit to single ones there, for small eps
 _ASKING = 16.0  # size of asking rows: behind it the network moves by a tenth of what y does
 _NEGLIGIBLE = 1e-4  # singular value of responses, which are known to about 1e-6
 
@@ -81,7 +80,7 @@ def _from_known(
 
     def fitted(shape: BlockShape, layers: Layers) -> tuple[BlockShape, BlockState]:
         state = row_state(shape, rows.path, layers, (np.empty(0), np.empty(0)), rows.eps)
-        fit = RowFit.ask(asks, state, shape, held, rng, smallest=_TINY)
+        fit = RowFit.ask(asks, state, shape, held, rng, exact=True)
         return shape, fit.fitted(replace(state, outputs=np.column_stack([rows.path, rows.constant])))
 
     return sphere_start(_sphere(asks, rows, _NEAR_SIZE), rows.shape, fitted, _KNOWN, rng)
@@ -123,10 +122,10 @@ def _smooth(
         # its linear part is what A is off by
         fit = NetworkFit(rough.activation, points, near.ask(points), skip=True)
         inner = pruned(fit, inner, _EXPLAINED * held.unit * _NEAR_SIZE)
-        inner, outer, linear = oriented(fit, inner)
+        found = oriented(fit, inner)
         outputs = state.outputs.copy()
-        outputs[:, :-1] += linear
-        return shape, single.fitted(replace(state, outputs=outputs, inner=inner, outer=outer))
+        outputs[:, :-1] += found.rest.T
+        return shape, single.fitted(replace(state, outputs=outputs, inner=found.inner, outer=found.outer))
 
     return first_that_arrives(networks, finish)
 

@@ -22,10 +22,12 @@ __all__ = ["RowFit", "row_state"]
 
 _SURPLUS = 3.0  # answers over unknowns
 _SMALLEST, _LARGEST = 0.1, 10.0  # entries of rows, from where the constant is large to where it is small
+_TINY = 1e-3  # the smallest where answers are exact: there a small eps shows
 _LOOKED = 24  # rows at which rounding is measured
 _CONSTANT = RefinementOptions(iterations=12, damping=1e-3, improvement=1e-2, dense_limit=9000)
 _PATH = RefinementOptions(iterations=60, damping=1e-2, improvement=1e-3, dense_limit=9000)
 _ALL = RefinementOptions(iterations=30, damping=1e-4, improvement=2e-2, dense_limit=9000)
+_FURTHER = replace(_ALL, iterations=60, damping=1e-6, least_damping=1e-15, improvement=1e-3)
 # times the rounding: right fits left 0.9 to 1.3. Heads are found behind what is fitted here, to a hundred
 # times the rounding, and the joint fit is judged by a narrower limit
 _ARRIVED = 10.0
@@ -54,10 +56,12 @@ def row_state(
 
 @dataclass(frozen=True)
 class RowFit:
-    """Single rows and their answers, weighted so that rounding is one. problem: with both eps held."""
+    """Single rows and their answers, weighted so that rounding is one. problem: with both eps held.
+    exact: whether answers are float64, and value path and constant known."""
 
     problem: BlockFit
     tokens: int
+    exact: bool = False
 
     @classmethod
     def ask(
@@ -68,10 +72,10 @@ class RowFit:
         held: FloatFormat,
         rng: np.random.Generator,
         bound: float | None = None,
-        smallest: float = _SMALLEST,
+        exact: bool = False,
     ) -> RowFit:
-        """Rows of many sizes, their entries from `smallest` up, none longer than the bound; as many as the
-        unknowns need."""
+        """Rows of many sizes, none longer than the bound; as many as the unknowns need."""
+        smallest = _TINY if exact else _SMALLEST
         d = shape.width
         free = state.outputs.size + state.inner.size + state.outer.size + state.gains.size
         count = int(_SURPLUS * free / (len(state.readout) or d)) + 32
@@ -83,7 +87,9 @@ class RowFit:
         )
         weights = weights / local_rounding(asks, rows[:_LOOKED], weights[:_LOOKED], held, rng)
         return cls(
-            BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False), state.keys.shape[2]
+            BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False),
+            state.keys.shape[2],
+            exact,
         )
 
     def with_constant(self, state: BlockState) -> BlockState:
@@ -97,18 +103,20 @@ class RowFit:
     def fitted(self, state: BlockState) -> BlockState:
         """All but scores; where the eps of the start leave more than rounding, both eps as well, from several
         ones. Raises Unresolved where that does not explain what is left."""
-        found = refine(Held(self.problem, _mask(state)), state, _ALL)
-        if found.rms[-1] <= _ARRIVED:
-            return found.state
         free = Held(replace(self.problem, free_eps=True), _mask(state, eps=True))
+        found = refine(Held(self.problem, _mask(state)), state, _ALL)
         others = [replace(state, log_eps=np.log(np.full(2, eps))) for eps in _OTHER_EPS]
-        left = np.inf
-        for start in (found.state, *others):
-            end = refine(free, start, _ALL)
-            left = min(left, end.rms[-1])
-            if left <= _ARRIVED:
-                return end.state
-        raise Unresolved(f"a fit of all but the heads leaves {left:.1g} times the rounding of single rows")
+        starts = iter((found.state, *others))
+        left = found.rms[-1]
+        while found.rms[-1] > _ARRIVED:
+            start = next(starts, None)
+            if start is None:
+                raise Unresolved(
+                    f"a fit of all but the heads leaves {left:.1g} times the rounding of single rows"
+                )
+            found = refine(free, start, _ALL)
+            left = min(left, found.rms[-1])
+        return refine(free, found.state, _FURTHER).state if self.exact else found.state
 
 
 def _mask(

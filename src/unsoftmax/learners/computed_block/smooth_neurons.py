@@ -8,13 +8,14 @@ dilations of one activation are independent; the others can be removed one by on
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 import numpy as np
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.outer_layer import Layers
+from unsoftmax.learners.encoder_block.linear_part import Oriented, column_gains, oriented_neurons
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU, SOFTPLUS, TANH, Activation
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.least_squares.joint_refinement import LeastSquares, Refined, RefinementOptions, refine
@@ -44,7 +45,8 @@ _EXPAND = RefinementOptions(
 )
 _TRIED = replace(_EXPAND, iterations=10)
 _CLEARLY = 0.03  # of what is explained: no other activation leaves so little
-_LEFT = 0.05  # of the gains: what they and sides of neurons may leave of the linear part
+_LEFT = 0.05  # what gains and sides of neurons may leave of the linear part
+_EXACT = 3e-3  # of the linear part: what the right parts leave where answers are rounded to float32
 _WORSE = 3.0  # times the residual before: what removing a neuron that is needed makes of it, at least
 
 
@@ -167,49 +169,25 @@ def pruned(fit: SmoothFit, inner: Array, explained: float) -> Array:
     return inner
 
 
-def oriented(fit: SmoothFit, inner: Array) -> tuple[Array, Array, Array]:
-    """(inner, outer (m, J + 1), linear (m, k)) with neurons reflected where that explains the linear part
-    beside them; what is left of it is small."""
-    turned = _turned(fit, inner, np.empty((0, 0)))
-    return turned.inner, turned.outer, turned.linear
+def oriented(fit: SmoothFit, inner: Array) -> Oriented:
+    """Neurons reflected where that explains the linear part beside them, and others that are on everywhere;
+    what is left of it is small."""
+    weights = fit.weights(inner)
+    k, m = inner.shape[1] - 1, weights.shape[1]
+    return oriented_neurons(fit.activation, inner, weights, np.empty((k, m, 0)), _radius(fit), _EXACT)
 
 
 def oriented_beside_gains(fit: SmoothFit, inner: Array, basis: Array) -> Layers:
     """The same where the linear part holds a gain of every column, too, and all of it is known up to one
     factor: with a gain of mean square one. basis: (d, k). Raises Unresolved where something else is left."""
-    gains = np.einsum("di,dm->imd", basis, basis).reshape(-1, len(basis))
-    turned = _turned(fit, inner, gains)
-    left = float(np.linalg.norm(turned.linear) / np.linalg.norm(turned.beside))
-    if left > _LEFT:
-        raise Unresolved(f"gains and sides of {len(inner)} neurons leave {left:.1g} of the linear part")
-    scale = float(np.sqrt(np.mean(turned.beside**2)))
-    return Layers(turned.inner, turned.outer / scale, turned.beside / scale)
+    found = oriented_neurons(
+        fit.activation, inner, fit.weights(inner), column_gains(basis), _radius(fit), _EXACT
+    )
+    if found.off > _LEFT:
+        raise Unresolved(f"gains and sides of {len(inner)} neurons leave {found.off:.1g} of the linear part")
+    scale = float(np.sqrt(np.mean(found.gain**2)))
+    return Layers(found.inner, found.outer / scale, found.gain / scale)
 
 
-@dataclass(frozen=True)
-class _Turned:
-    """inner (J, k + 1) and outer (m, J + 1) of neurons that are the right way round; linear (m, k), what is
-    left beside them; beside: coefficients of what else explains the linear part."""
-
-    inner: Array
-    outer: Array
-    linear: Array
-    beside: Array
-
-
-def _turned(fit: SmoothFit, inner: Array, others: Array) -> _Turned:
-    """others: (k·m, q), columns that explain a part of the linear part, beside reflections of neurons."""
-    J, weights = len(inner), fit.weights(inner)
-    outer, linear, constant = weights[:J], weights[J:-1], weights[-1]  # (J, m), (k, m), (m,)
-    others = others if others.size else np.empty((linear.size, 0))
-    reflection, flips = fit.activation.reflection, np.zeros(J)
-    columns = reflection.slope * np.einsum("ji,jm->imj", inner[:, :-1], outer).reshape(-1, J)
-    if reflection.slope != 0.0:
-        solved = np.linalg.lstsq(np.hstack([others, columns]), linear.ravel(), rcond=1e-8)[0]
-        flips = (solved[others.shape[1] :] > 0.5).astype(np.float64)
-    left = linear.ravel() - columns @ flips
-    beside = np.linalg.lstsq(others, left, rcond=None)[0]
-    constant = constant - (flips * (reflection.slope * inner[:, -1] + reflection.constant)) @ outer
-    rest = (left - others @ beside).reshape(linear.shape)
-    turned = inner * (1.0 - 2.0 * flips)[:, None]
-    return _Turned(turned, np.vstack([outer, constant[None]]).T, rest.T, beside)
+def _radius(fit: SmoothFit) -> float:
+    return float(np.linalg.norm(fit.points, axis=1).max())

@@ -50,8 +50,9 @@ def sphere_start(
 
     def finish(plain: NetworkFit, inner: Array) -> tuple[BlockShape, BlockState]:
         fit = replace(plain, skip=True)
-        inner, outer, _ = oriented(fit, pruned(fit, inner, explained * size))
-        return fitted(replace(shape, activation=fit.activation), Layers(inner, outer, np.empty(0)))
+        found = oriented(fit, pruned(fit, inner, explained * size))
+        layers = Layers(found.inner, found.outer, np.empty(0))
+        return fitted(replace(shape, activation=fit.activation), layers)
 
     networks = expanded_networks(
         lambda activation, _: NetworkFit(activation, points, values, skip=False), _ROUGH * size, rng

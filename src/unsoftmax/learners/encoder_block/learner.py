@@ -34,6 +34,8 @@ _LEAST_WIDTH = 6  # the smallest width that this learner's tests recover
 _USEFUL = 0.1  # error of the parameters from which a fit is none, and another start may arrive
 # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
 _FITS = 1e-9
+_BENT = 1e-10  # of what a neuron adds: how far one that is taken for straight may bend where few rows lead
+_STRAIGHT = 1e-13  # the same where smooth neurons stand for a linear part: one that bends leaves more
 
 
 def _parameters(size: Size) -> int:
@@ -117,16 +119,19 @@ class EncoderBlockLearner:
             shape, begin = start
             with asker.phase("joint fit"):
                 state, off = refine_block(asks, shape, begin, rng, bound=bound)
-            if off > _FITS:
+            straight = shape.activation.smooth and bool(state.always_on(shape).any())
+            if off > (_STRAIGHT if straight else _FITS):
                 reasons.append(
                     f"the joint fit leaves up to {10 ** np.ceil(np.log10(off)):.0e} of the answers"
                 )
                 continue
-            if shape.activation.smooth and state.spare_neurons():
+            if shape.activation.smooth and state.spare_neurons(shape):
                 reasons.append("the joint fit holds neurons that are not needed")
                 continue
             with asker.phase("error bound"):
                 error, weights_error = parameter_error(asks, shape, state, rng, bound=bound)
+            if straight:
+                error, weights_error = max(error, _BENT), max(weights_error, _BENT)
             if weights_error > _USEFUL:
                 reasons.append("the joint fit leaves some parameters open")
                 continue

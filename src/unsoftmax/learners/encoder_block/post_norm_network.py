@@ -10,12 +10,12 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.last_norm import LastNorm
-from unsoftmax.learners.encoder_block.linear_part import take_apart
+from unsoftmax.learners.encoder_block.linear_part import column_gains, oriented_neurons
 from unsoftmax.learners.relu_ball.find import find_relu_network
 from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.models import Network
-from unsoftmax.models.parts import RELU, Activation
+from unsoftmax.models.parts import Activation
 from unsoftmax.outcomes import OutsideClass, Test, Unresolved
 
 __all__ = ["Middle", "find_middle"]
@@ -27,7 +27,7 @@ _NOISE = 1e-11  # of r: rounding of answers over 1 - |n|²/d, which is about 1e-
 # changes of slope that do not count, over the steepest: the last norm's sphere is known to 1e-12
 _BENT = 1e-6
 _LEFT = 1e-3  # of the linear part, which gains, reflections and neurons that are always on must explain
-_ALWAYS_ON = 2.0  # times the radius of the ball: the bias of such a neuron, of which none is told
+_EXACT = 1e-6  # of the linear part: what the right parts leave of it is 1e-8, because it is known so well
 
 
 @dataclass(frozen=True)
@@ -58,37 +58,26 @@ def find_middle(
     k = norm.basis.shape[1]
     asks = FunctionAsks(lambda u: norm.stream(answer(u)), k, k, _BALL * radius)
     if not kinked:
-        return _oriented(find_network(asks, rng).network, norm)
+        return _oriented(find_network(asks, rng).network, norm, radius)
     probe = asks(0.9 * radius / np.sqrt(k) * np.sign(rng.standard_normal((8, k))))
     scale = float(np.abs(probe).max())
     unit = FunctionAsks(lambda u: asks(u) / scale, k, k, asks.radius)
     found = find_relu_network(unit, _NOISE, rng, faint=_BENT / radius).network
-    return _oriented(found.followed(scale * np.eye(k)), norm)
+    return _oriented(found.followed(scale * np.eye(k)), norm, radius)
 
 
-def _oriented(network: Network, norm: LastNorm) -> Middle:
+def _oriented(network: Network, norm: LastNorm, radius: float) -> Middle:
     """Reflections, gains and neurons that are on everywhere, which together explain the linear part."""
     basis, J = norm.basis, network.neurons
     d, k = basis.shape
-    slope = network.activation.reflection.slope
-    linear = np.zeros((k, k)) if network.linear is None else network.linear
-    gains = np.einsum("di,dj->ijd", basis, basis)
-    reflections = slope * np.einsum("ji,jm->imj", network.A, network.U)
-    if slope == 0.0:
-        reflections = reflections[:, :, :0]
-    if d + reflections.shape[2] > k * k:
+    if d + (J if network.activation.reflection.slope else 0) > k * k:
         raise Unresolved(f"{J} neurons are too many to be oriented by a linear part of {k} by {k} numbers")
-    part = take_apart(linear, gains, reflections)
-    if part.off > _LEFT or (len(part.right) and network.activation is not RELU):
+    linear = np.zeros((k, k)) if network.linear is None else network.linear
+    weights = np.vstack([network.U, linear, np.asarray(network.c)[None]])
+    inner = np.column_stack([network.A, network.b])
+    found = oriented_neurons(network.activation, inner, weights, column_gains(basis), radius, _EXACT)
+    if found.off > _LEFT:
         raise OutsideClass(
-            SKIP_TEST, f"gains and neurons that are on everywhere leave {part.off:.2g} of the linear part"
+            SKIP_TEST, f"gains and neurons that are on everywhere leave {found.off:.2g} of the linear part"
         )
-    flips = part.flips if len(part.flips) else np.zeros(J)
-    turn = 1.0 - 2.0 * flips
-    on = np.full(len(part.right), _ALWAYS_ON * np.sqrt(d))  # biases, with unit weights on the left
-    sizes = np.linalg.norm(part.left, axis=0)
-    constant = np.asarray(network.c) - (slope * flips * network.b) @ network.U - (on * sizes) @ part.right
-    inner = np.column_stack([network.A * turn[:, None], network.b * turn])
-    inner = np.vstack([inner, np.column_stack([(part.left / sizes).T, on])])
-    outer = np.column_stack([network.U.T, part.right.T * sizes, constant])
-    return Middle(network.activation, part.gain, inner, outer, norm)
+    return Middle(network.activation, found.gain, found.inner, found.outer, norm)

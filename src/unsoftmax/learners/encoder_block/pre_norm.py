@@ -9,6 +9,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.learners.encoder_block.heads_by_copies import FoundHeads, find_heads, whole_path
+from unsoftmax.learners.encoder_block.linear_part import oriented_neurons
 from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows, centre_row, read_rows
 from unsoftmax.learners.encoder_block.responses import ExactResponses
 from unsoftmax.learners.encoder_block.single_row_parts import one_row_parts
@@ -19,7 +20,6 @@ from unsoftmax.learners.smooth_network.asks import FunctionAsks
 from unsoftmax.learners.smooth_network.find import find_network
 from unsoftmax.learners.smooth_network.hessians import spread_points
 from unsoftmax.models import Network
-from unsoftmax.models.parts import RELU
 from unsoftmax.outcomes import Unresolved
 
 __all__ = [
@@ -109,22 +109,23 @@ def find_any_network(network: FunctionAsks, rng: np.random.Generator) -> Network
 
 
 def _without_linear(network: Network, radius: float) -> Network:
-    """A linear part as ReLU neurons that are on inside the whole ball, as many as its rank: a neuron of the
-    target whose kink lies outside the ball leaves one."""
+    """A linear part as reflections, and neurons that are on inside the whole ball, as many as the rank of
+    what is left: a neuron of the target that does not bend inside leaves one."""
     if network.linear is None:
         return network
-    if network.activation is not RELU:
-        raise Unresolved(f"a linear part is left beside neurons with {network.activation.name}")
-    left, sizes, right = np.linalg.svd(np.asarray(network.linear), full_matrices=False)
-    kept = sizes > _NO_RANK * max(float(sizes[0]), float(np.abs(network.U).max()))
-    A, U = left[:, kept].T, sizes[kept, None] * right[kept]
-    b = np.full(len(A), 2.0 * radius)
+    weights = np.vstack([network.U, network.linear, np.asarray(network.c)[None]])
+    inner, k, m = np.column_stack([network.A, network.b]), network.width, network.U.shape[1]
+    found = oriented_neurons(network.activation, inner, weights, np.empty((k, m, 0)), radius, _NO_RANK)
+    if found.off > _NO_RANK and float(np.abs(found.rest).max()) > _NO_RANK * float(np.abs(network.U).max()):
+        raise Unresolved(
+            f"reflections, and neurons that are on everywhere, leave {found.off:.2g} of the linear part"
+        )
     return Network(
-        np.vstack([network.A, A]),
-        np.vstack([network.U, U]),
-        np.concatenate([network.b, b]),
-        np.asarray(network.c) - b @ U,
-        activation=RELU,
+        found.inner[:, :-1],
+        found.outer[:, :-1].T,
+        found.inner[:, -1],
+        found.outer[:, -1],
+        activation=network.activation,
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.models import AskingRow, EncoderBlock, MultiHead, Network, SingleHead
@@ -132,13 +133,21 @@ class BlockState:
         outer[:, -1] += self.readout @ unseen if self.readout.size else unseen
         return replace(self, outputs=outputs, outer=outer)
 
-    def spare_neurons(self) -> bool:
-        """Whether a neuron adds nothing, or an affine function, or two are one: then its weights are
-        not fixed by any answers."""
-        if len(self.inner) == 0:
+    def always_on(self, shape: BlockShape) -> NDArray[np.bool_]:
+        """(J,) which neurons do not bend for any input: they stand for a linear part."""
+        reach = np.sqrt(shape.width) * np.linalg.norm(self.inner[:, :-1], axis=1)
+        on = self.inner[:, -1] >= reach + shape.activation.straight
+        return np.asarray(on & shape.normed)
+
+    def spare_neurons(self, shape: BlockShape) -> bool:
+        """Whether a neuron that bends adds nothing, or an affine function, or two are one: then its weights
+        are not fixed by any answers."""
+        bends = ~self.always_on(shape)
+        inner, outer = self.inner[bends], self.outer[:, :-1][:, bends]
+        if len(inner) == 0:
             return False
-        rows = self.inner / np.linalg.norm(self.inner, axis=1, keepdims=True)
-        added = np.linalg.norm(self.outer[:, :-1], axis=0) * np.linalg.norm(self.inner, axis=1)
+        rows = inner / np.linalg.norm(inner, axis=1, keepdims=True)
+        added = np.linalg.norm(outer, axis=0) * np.linalg.norm(inner, axis=1)
         apart = 1.0 - np.abs(rows @ rows.T) + np.eye(len(rows))
         usual = float(np.median(added))
         extreme = float(added.min()) < _SPARE * usual or float(added.max()) > usual / _SPARE

@@ -17,6 +17,8 @@ __all__ = ["CanonicalNeurons", "Network"]
 _SAME = 1e-12  # neurons whose (a, b) differ by less, relative to their size, are one
 _FLAT = 1e-7  # a linear part this small beside what the neurons add is rounding
 _LEFT = 1e-3  # what reflections may leave of a linear part that was measured, and not computed
+_STRAIGHT = 1e-15  # of what a neuron adds: a bend that float64 does not show
+_BENDS = 2.0  # |z| up to which smooth activations bend by tenths
 _NONE = 1e-14  # a neuron whose weights are this small beside the largest is not a neuron but rounding
 
 
@@ -133,20 +135,30 @@ class Network(RowNetwork):
         """The same network with `constant` added to its answers."""
         return type(self)(self.A, self.U, self.b, self._c + constant, self.linear, activation=self.activation)
 
-    def within(self, radius: float) -> Self:
-        """The same function on the ball of this radius: ReLU neurons without a kink inside become affine
-        there."""
-        far = np.abs(self.b) >= radius * np.linalg.norm(self.A, axis=1)
-        if self.activation.smooth or not far.any():
+    def bends(self, radius: float) -> Array:
+        """(J,) how far each neuron is from an affine function on the ball of this radius, over what it would
+        add as one; infinite for those with their bend inside."""
+        reach = radius * np.linalg.norm(self.A, axis=1)
+        margin = np.abs(self.b) - reach
+        far = margin >= (_BENDS if self.activation.smooth else 0.0)
+        bends = self.activation.bend(np.maximum(margin, _BENDS)) / np.maximum(reach, _NONE)
+        return np.where(far, bends, np.inf)
+
+    def within(self, radius: float, bend: float = _STRAIGHT) -> Self:
+        """The same function on the ball of this radius, but for neurons that bend so little there, which
+        become affine: a ReLU neuron does not bend if its kink lies outside."""
+        far = self.bends(radius) <= bend
+        if not far.any():
             return self
-        on = far & (self.b > 0)
+        slopes = np.round(self.activation.first(self.b[far]))
+        passed = slopes[:, None] * self.U[far].reshape(len(slopes), -1)
         linear = np.zeros((self.width, *self.U.shape[1:])) if self.linear is None else self.linear
         return type(self)(
             self.A[~far],
             self.U[~far],
             self.b[~far],
-            self._c + self.b[on] @ self.U[on],
-            linear + self.A[on].T @ self.U[on],
+            self._c + self.activation(self.b[far]) @ self.U[far],
+            linear + (self.A[far].T @ passed).reshape(linear.shape),
             activation=self.activation,
         )
 

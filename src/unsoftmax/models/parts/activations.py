@@ -45,6 +45,7 @@ class Activation:
     value, first, second: φ, φ' and φ'' on arrays of any shape.
     reflection: φ(-z) in terms of φ(z).
     smooth: whether φ'' is a function. Otherwise `second` holds only away from the kink at 0.
+    straight: |z| from which φ(z) is affine on either side, up to float64 rounding.
 
     >>> GELU(np.array([0.0, 10.0]))
     array([ 0., 10.])
@@ -58,9 +59,15 @@ class Activation:
     second: Callable[[Array], Array]
     reflection: Reflection
     smooth: bool = True
+    straight: float = 0.0
 
     def __call__(self, z: Array, /) -> Array:
         return self.value(np.asarray(z, dtype=np.float64))
+
+    def bend(self, z: Array) -> Array:
+        """How far φ is from its asymptotes at z and at -z, for z from two on; a ReLU never is."""
+        value = self(-z)
+        return np.asarray(np.abs(value - np.round(value)))
 
     def __repr__(self) -> str:
         return f"Activation({self.name!r})"
@@ -167,14 +174,16 @@ def _step(z: Array) -> Array:
     return np.asarray(z > 0.0, dtype=np.float64)
 
 
+# `straight` is where z·Q(z), z·s(-z), s(-z) or 1 - tanh z falls below 1e-16
 _GATED = Reflection(sign=1, slope=-1.0)  # φ(z) = z·s(z) with s(z) + s(-z) = 1, and softplus
 
 RELU = Activation("relu", _relu, _step, np.zeros_like, _GATED, smooth=False)
-GELU = Activation("gelu", _gelu, _gelu_first, _gelu_second, _GATED)
-GELU_TANH = Activation("gelu-tanh", _gelu_tanh, _gelu_tanh_first, _gelu_tanh_second, _GATED)
-SILU = Activation("silu", _silu, _silu_first, _silu_second, _GATED)
-SOFTPLUS = Activation("softplus", _softplus, _sigmoid, _sigmoid_first, _GATED)
-TANH = Activation("tanh", np.tanh, _tanh_first, _tanh_second, Reflection(sign=-1))
-SIGMOID = Activation("sigmoid", _sigmoid, _sigmoid_first, _sigmoid_second, Reflection(sign=-1, constant=1.0))
+GELU = Activation("gelu", _gelu, _gelu_first, _gelu_second, _GATED, straight=8.5)
+GELU_TANH = Activation("gelu-tanh", _gelu_tanh, _gelu_tanh_first, _gelu_tanh_second, _GATED, straight=7.3)
+SILU = Activation("silu", _silu, _silu_first, _silu_second, _GATED, straight=40.0)
+SOFTPLUS = Activation("softplus", _softplus, _sigmoid, _sigmoid_first, _GATED, straight=37.0)
+TANH = Activation("tanh", np.tanh, _tanh_first, _tanh_second, Reflection(sign=-1), straight=19.0)
+_OF_SIGMOID = Reflection(sign=-1, constant=1.0)
+SIGMOID = Activation("sigmoid", _sigmoid, _sigmoid_first, _sigmoid_second, _OF_SIGMOID, straight=37.0)
 
 ACTIVATIONS = MappingProxyType({a.name: a for a in (RELU, GELU, GELU_TANH, SILU, SOFTPLUS, TANH, SIGMOID)})
