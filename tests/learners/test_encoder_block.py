@@ -227,6 +227,25 @@ def test_post_norm_layers_of_torch(activation: str) -> None:
     assert np.abs(result.model(X) - answers).max() < 1e-10
 
 
+@pytest.mark.parametrize(("activation", "always_on"), [("relu", False), ("gelu", True)])
+def test_a_single_head_before_a_last_norm(activation: str, always_on: bool) -> None:
+    """Its scores have full rank, while the norm hides one dimension of its outputs."""
+    torch.manual_seed(2)
+    layer = torch.nn.TransformerEncoderLayer(
+        7, 1, 8, 0.0, activation, batch_first=True, dtype=torch.float64
+    ).eval()
+    if always_on:
+        with torch.no_grad():
+            layer.linear1.bias[:2] = torch.tensor([11.0, -11.0])
+    result = unsoftmax.recover(layer, family="encoder-block", seed=1)
+    assert result.status is Status.EXACT, result.reason
+    assert isinstance(result.model, EncoderBlock)
+    X = np.random.default_rng(0).standard_normal((40, 5, 7))
+    assert np.abs(result.model(X) - _rows_of(layer)(X)[:, -1]).max() < 1e-10
+    assert result.error_bound is not None
+    assert block_from_torch(layer).distance(result.model) <= result.error_bound < 1e-7
+
+
 def _rows_of(layer: torch.nn.TransformerEncoderLayer) -> Callable[[Array], Array]:
     return lambda X: layer(torch.tensor(X)).detach().numpy()
 

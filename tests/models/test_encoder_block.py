@@ -184,6 +184,31 @@ def test_relu_scale_and_neurons_without_a_kink(norm_first: bool) -> None:
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", [each for each in ACTIVATIONS.values() if each.smooth])
+def test_smooth_neurons_that_do_not_bend_are_affine(activation: Activation, norm_first: bool) -> None:
+    block = block_from_torch(torch_layer(9, norm_first=norm_first))
+    network = block.network
+    assert isinstance(network, Network)
+    on, off = (activation(np.array([z])) for z in (60.0, -60.0))
+    slope = activation.first(np.array([60.0]))
+    passed = network.A[:1].T @ (slope[:, None] * network.U[:1])
+    constant = network.c + on @ network.U[:1] + off @ network.U[1:2]
+    rest = Network(network.A[2:], network.U[2:], network.b[2:], constant, passed, activation=activation)
+
+    def with_biases(size: float) -> EncoderBlock:
+        biases = np.append([size, -size], network.b[2:])
+        whole = Network(network.A, network.U, biases, network.c, activation=activation)
+        shift = constant - slope * (60.0 - size) * network.U[0]
+        fewer = Network(rest.A, rest.U, rest.b, shift, passed, activation=activation)
+        assert changed(block, network=whole).distance(changed(block, network=fewer)) < 1e-6
+        return changed(block, network=whole)
+
+    same_function(with_biases(60.0), changed(block, network=rest))
+    hardly = with_biases(0.7 * activation.straight + 4.0)
+    assert hardly.distance(hardly) == 0.0
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
 @pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])
 def test_a_changed_parameter_is_a_distance(norm_first: bool, kind: type[Norm]) -> None:
     block = block_from_torch(torch_layer(9, norm_first=norm_first))

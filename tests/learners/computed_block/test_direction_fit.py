@@ -7,9 +7,15 @@ import pytest
 
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.direction_fit import DirectionFit
-from unsoftmax.learners.computed_block.smooth_neurons import expanded_networks, oriented_beside_gains, pruned
+from unsoftmax.learners.computed_block.smooth_neurons import (
+    expanded_networks,
+    first_that_arrives,
+    oriented_beside_gains,
+    pruned,
+)
 from unsoftmax.learners.encoder_block.state import mean_free_basis
-from unsoftmax.models.parts import GELU, SILU, Activation
+from unsoftmax.models.parts import GELU, GELU_TANH, SILU, Activation
+from unsoftmax.outcomes import Unresolved
 
 WIDTH = 7
 
@@ -55,3 +61,18 @@ def test_neurons_are_found_by_directions_alone(activation: Activation, seed: int
     assert np.abs(layers.inner[order] - inner).max() < 1e-4
     assert np.abs(layers.outer[:, [*order, -1]] - outer).max() < 1e-4
     assert np.abs(layers.gain - gain).max() < 1e-4
+
+
+def test_of_two_activations_that_do_the_one_that_explains_all_is_kept() -> None:
+    """24 neurons with GELU pass for ten with its tanh form, to a hundred thousandth."""
+    points, directions, _, _, _ = _network(GELU_TANH, 3)
+
+    def finish(fit: DirectionFit, inner: Array) -> Activation:
+        if rms(fit.residual(pruned(fit, inner, 1e-9))) > 1e-9:
+            raise Unresolved("another activation")
+        return fit.activation
+
+    networks = expanded_networks(
+        lambda each, _: DirectionFit(each, points, directions), 3e-4, np.random.default_rng(3)
+    )
+    assert first_that_arrives(networks, finish) is GELU_TANH

@@ -92,9 +92,10 @@ def find_heads(
 
 
 def _rank(matrix: Array) -> int:
-    """Singular values before the first gap: a head of full rank may have small ones without any."""
+    """Singular values before the first gap that is followed by two or more: the smallest of a head of full
+    rank may be anything."""
     sizes = np.linalg.svd(matrix, compute_uv=False)
-    none = (sizes[1:] <= _NONE * sizes[0]) & (sizes[1:] <= _GAP * sizes[:-1])
+    none = (sizes[1:-1] <= _NONE * sizes[0]) & (sizes[1:-1] <= _GAP * sizes[:-2])
     return int(np.flatnonzero(none)[0]) + 1 if none.any() else len(sizes)
 
 
