@@ -1,15 +1,19 @@
-"""Boxes outside the class: how they end, over widths × seeds. Run: python -m benchmarks.never_silent [--seeds
-10]"""
+"""Boxes outside the class: how they end, over widths × seeds. A success counts as wrong when it is EXACT, or
+when more sequences deviate from the model than its certificate states.
+
+Run: python -m benchmarks.never_silent [--seeds 10]
+"""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 
+from tests.cases.honesty_case import Case
 from tests.cases.outside import BOXES
-from tests.test_never_silent import deviation_on_fresh_inputs
 
 import unsoftmax
+from benchmarks._honesty_score import share_beyond
 from unsoftmax import Status
 
 
@@ -30,13 +34,13 @@ def main() -> None:
                 ends[str(result.status)] += 1
                 most, reason = max(most, result.queries.total), result.reason
                 if result.model is not None:
-                    silent += (
-                        result.status is Status.EXACT
-                        or deviation_on_fresh_inputs(box, result.model, d) >= 1e-9
-                    )
+                    fresh = make(d, seed)  # one that has no answers in its memory
+                    beyond = share_beyond(Case(fresh, d, fresh), result, seed)
+                    stated = 0.0 if result.certificate is None else result.certificate.fraction
+                    silent += result.status is Status.EXACT or beyond > stated
         test = reason.split("'")[1] if reason.startswith("failed the test '") else reason[:60]
         print(f"| {name} | {', '.join(f'{n} {s}' for s, n in ends.items())} | {most} | {test} |", flush=True)
-    print(f"\n{silent} boxes were reported as recovered and answer otherwise on fresh inputs")
+    print(f"\n{silent} boxes were reported as recovered, and are not what was reported")
 
 
 if __name__ == "__main__":
