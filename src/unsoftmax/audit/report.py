@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["render", "write_report"]
 
 
-def write_report(done: Audit, folder: str | Path) -> dict[str, str]:
+def write_report(done: Audit, folder: str | Path, in_words: Callable[[str], str] = str) -> dict[str, str]:
     """Writes report.html, report.json, report.sarif, bom.cdx.json and, when something was recovered,
-    model.safetensors; returns their paths.
+    model.safetensors; returns their paths. in_words: how the page names arguments in its advice.
 
     >>> import tempfile, unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4")
@@ -55,7 +56,8 @@ def write_report(done: Audit, folder: str | Path) -> dict[str, str]:
     for name, content in contents.items():
         text = json.dumps(_speakable(content), indent=2, ensure_ascii=False) + "\n"
         (place / files[name]).write_text(text, encoding="utf-8")
-    (place / "report.html").write_text(render(done, facts), encoding="utf-8")
+    told = facts | {"advice": in_words(facts["advice"])}
+    (place / "report.html").write_text(render(done, told), encoding="utf-8")
     return artifacts
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.defences.wrappers import DefenceKind
-from unsoftmax.audit.drawings.labels import place_labels
+from unsoftmax.audit.drawings.labels import is_far, place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,23 +213,25 @@ def _label_groups(figure: Figure, axes: Axes, groups: list[tuple[list[int], floa
     axes.set_ylim(axes.get_ylim())
     frame = axes.get_window_extent()
     texts = [_numbers(numbers) for numbers, *_ in groups]
-    points = [tuple(axes.transData.transform((x, y)) - (frame.x0, frame.y0)) for _, x, y, _ in groups]
+    seen = [axes.transData.transform((x, y)) - (frame.x0, frame.y0) for _, x, y, _ in groups]
+    points = [(float(x), float(y)) for x, y in seen]
     # pixels of a font of 11 points: a little more than is drawn, as on a phone
     sizes = [(8.5 * len(text) + 4.0, 15.0) for text in texts]
-    places = place_labels([(float(x), float(y)) for x, y in points], sizes, (frame.width, frame.height))
-    for text, (x, y), (at_x, at_y), (wide, high) in zip(texts, points, places, sizes, strict=True):
-        far = abs(at_x - x) > wide / 2 + 12 or abs(at_y - y) > high / 2 + 12
+    places = place_labels(points, sizes, (frame.width, frame.height))
+    for text, point, place, size in zip(texts, points, places, sizes, strict=True):
         axes.annotate(
             text,
-            (float(x) / frame.width, float(y) / frame.height),
+            (point[0] / frame.width, point[1] / frame.height),
             xycoords="axes fraction",
-            xytext=(at_x / frame.width, at_y / frame.height),
+            xytext=(place[0] / frame.width, place[1] / frame.height),
             textcoords="axes fraction",
             ha="center",
             va="center",
             fontsize=10.5,
             color=_INK,
-            arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.7} if far else None,
+            arrowprops={"arrowstyle": "-", "color": _FAINT, "linewidth": 0.7}
+            if is_far(place, point, size)
+            else None,
         )
 
 

@@ -138,7 +138,8 @@ def audit(
             raise KeyboardInterrupt(how_to_go_on(place)) from None
     done = _with_defences(replace(done, target=target), spending.defences, asking.seed)
     kept = str(ledger if ledger is not None else folder / "audit.ledger")
-    artifacts = write_report(done, folder) | {"ledger": kept}
+    flags = flags_of(audit)
+    artifacts = write_report(done, folder, lambda text: with_flags(text, flags)) | {"ledger": kept}
     done = replace(done, result=replace(done.result, artifacts=artifacts))
     policy = spending.policy()
     judged = None if policy is None else policy.judge(done)
@@ -146,7 +147,7 @@ def audit(
         print_json("audit", facts_of(done) | {"policy": None if judged is None else judged.as_json()})
     else:
         text = _describe(done) + ("" if judged is None else f"\n{'policy':<16} {judged.sentence}")
-        typer.echo(with_flags(text, flags_of(audit)))
+        typer.echo(with_flags(text, flags))
     if judged is not None:
         raise typer.Exit(1 if judged.violated else 0)
     raise typer.Exit(RECOVERED if done.result.status.recovered else NOT_RECOVERED)

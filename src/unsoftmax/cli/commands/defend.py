@@ -94,16 +94,16 @@ def describe(table: Defences) -> str:
     """The table for people."""
     wide = max(len("defence"), *(len(row.label) for row in table.rows))
     lines = [
-        f"{'defence':<{wide}} {'attack ended':<16}{'queries':>9} {'parameters':>10} {'answers':>8} "
+        f"{'#':>2} {'defence':<{wide}} {'attack ended':<16}{'queries':>9} {'parameters':>10} {'answers':>8} "
         f"{'users lose':>10} {'refused':>7}"
     ]
-    for row in table.ranked:
+    for number, row in enumerate(table.ranked, 1):
         ended = row.status.lower().replace("_", " ") if row.attacked else "no attack known"
         numbers = [
             "-" if value is None else f"{value:.1e}" for value in (row.parameter_error, row.functional_error)
         ]
         lines.append(
-            f"{row.label:<{wide}} {ended:<16}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
+            f"{number:>2} {row.label:<{wide}} {ended:<16}{row.queries:>9,} {numbers[0]:>10} {numbers[1]:>8} "
             f"{row.distortion:>10.1e} {row.refused:>7.1%}"
         )
     notes = [f"{row.label}: the attack was adapted ({row.adapted})" for row in table.ranked if row.adapted]
