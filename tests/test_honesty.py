@@ -6,13 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from benchmarks.honesty_fuzz import run
 
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.honesty import KINDS, LIARS
 from tests.learners.computed.float_layers import FloatLayer, random_layer
-from unsoftmax import MultiHead, SingleHead, Status
+from unsoftmax import EncoderBlock, MultiHead, SingleHead, Status
+from unsoftmax.models import block_from_torch
 
 
 def test_there_are_enough_kinds() -> None:
@@ -68,6 +70,36 @@ def test_what_a_constant_hides_behind_short_floats_is_stated() -> None:
     plain = unsoftmax.recover(lambda X: head(X).astype(np.float32), seed=12, width=3)
     assert plain.certificate is not None
     assert plain.certificate.tolerance == 0.0
+
+
+@pytest.mark.parametrize(
+    ("bound", "excess", "d", "seed"), [(1e-3, 2e-2, 6, 4), (2e-2, 1.4e-4, 2, 21), (7e-4, 3e-3, 1, 70)]
+)
+def test_another_w_shows_where_rows_are_short(bound: float, excess: float, d: int, seed: int) -> None:
+    """What single rows show is known from them, and explains nothing of what faint scores do."""
+    head = unsoftmax.random_single_head(d, seed=seed, biases=seed % 2 == 1)
+    other = SingleHead((1.0 + excess) * head.W, head.v, head.w0, head.c)
+    result = unsoftmax.recover(
+        lambda X: (other if X.shape[1] > 2 else head)(X), width=d, seed=seed, input_bound=bound
+    )
+    assert result.model is None or (result.error_bound or 0.0) >= excess
+
+
+def test_a_faint_attention_of_a_block_is_inside_its_bound() -> None:
+    """Its W differs by 2e-7 in sequences of even length, and the answers by 2e-10."""
+    torch.manual_seed(1)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 6, 0.0, batch_first=True, dtype=torch.float64).eval()
+    tensors = dict(block_from_torch(layer).tensors())
+    faint = {name: 1e-2 * part for name, part in tensors.items() if ".heads." in name and name.endswith(".v")}
+    assert faint
+    warm = {name: (1.0 + 2e-7) * part for name, part in tensors.items() if name.endswith((".W", ".W.left"))}
+    assert warm
+    usual = EncoderBlock.from_tensors(tensors | faint)
+    other = EncoderBlock.from_tensors(tensors | faint | warm)
+    result = unsoftmax.recover(
+        lambda X: (usual if X.shape[1] % 2 else other)(X), width=8, outputs=8, family="encoder-block", seed=1
+    )
+    assert result.model is None or (result.error_bound or 0.0) >= 2e-7
 
 
 def test_two_heads_that_one_head_nearly_explains_are_recovered() -> None:

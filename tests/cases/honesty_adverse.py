@@ -112,6 +112,19 @@ def _large_skip(d: int, seed: int) -> Case:
     return Case(box, d, box, exact=False, options=told(usual))
 
 
+def _short_rows(d: int, seed: int) -> Case:
+    """Rows may only be so short that scores are faint; another W in some sequences."""
+    rng = generator(d, seed, _PART)
+    outputs = d + 1 if seed % 3 == 0 else None
+    usual = unsoftmax.random_multi_head(
+        d, 1 + seed % 4 // 3, seed=seed, outputs=outputs, biases=seed % 2 == 1
+    )
+    size = _size(rng, 6.0)
+    other = MultiHead([_warm(head, size) for head in usual.heads], usual.c)
+    box, bound = _sometimes(usual, other, rng), 1.0 / _large(rng, 4.0)
+    return Case(box, d, box, exact=False, options={**told(usual), "input_bound": bound})
+
+
 # Transformers, networks, blocks, tokens.
 
 
@@ -221,6 +234,7 @@ KINDS: dict[str, Maker] = {
     "adverse: saturated scores": _saturated,
     "adverse: a faint output": _faint_output,
     "adverse: a large skip": _large_skip,
+    "adverse: short rows": _short_rows,
     "adverse: a large residual": partial(_transformer, "residual"),
     "adverse: a large linear part": partial(_transformer, "linear"),
     "adverse: a network's constant": _network,

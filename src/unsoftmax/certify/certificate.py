@@ -38,8 +38,9 @@ class Certificate:
     answers with errors could have shown, where that is known. faintest_head, closest_heads: how large a
     further head, and how far apart two heads given as one, would have shown. parameters_off: the relative
     error of the parameters that usually moves answers as far as the worst of these; usually_off: as most of
-    those of each class of lengths. tolerance: by how much
-    any answer may be off by itself, a constant included, which no deviation counts. It says nothing of
+    those of each class of lengths; scores_off: that of what single rows do not show, beyond what they do.
+    tolerance: by how much any answer may be off by itself, a constant included, which no deviation counts. It
+    says nothing of
     sequences unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
 
@@ -61,6 +62,7 @@ class Certificate:
     closest_heads: float | None = None
     parameters_off: float = 0.0
     usually_off: dict[str, float] = field(default_factory=dict)
+    scores_off: float = 0.0
     tolerance: float = 0.0
 
     @property
@@ -184,6 +186,7 @@ def certify(
         resolution=off.resolution,
         parameters_off=deviations.worst,
         usually_off=deviations.usual,
+        scores_off=deviations.hidden_alone,
         tolerance=max(off.tolerance, off.beside_constant if off.beside_constant > allowed * least else 0.0),
         **_heads_unseen(model, hidden),
     )

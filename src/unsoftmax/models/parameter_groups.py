@@ -40,6 +40,7 @@ _ROLES = {
 }
 _SETTINGS = ("clip", "eps", "residual")  # arrays that are not parameters
 _BESIDE = {"bias": "gain", "b": "A"}  # what stands beside a bias
+_IN_SCORES = ("W", "w0")
 _MAY_VANISH = (Role.QUERY_BIAS, Role.CONSTANT)
 
 
@@ -71,6 +72,13 @@ class ParameterGroup:
         """The scores of the group at another temperature: their matrix and their query bias grow together,
         which moves little where both are large and cancel. Nothing for groups that belong to no such pair."""
         return {name: factor * tensors[name] for name in self.scores}
+
+    @property
+    def in_scores(self) -> bool:
+        """Whether the group moves nothing but scores, as W and a query bias: single rows do not show it."""
+        return all(
+            _last(name.removesuffix(".left").removesuffix(".right")) in _IN_SCORES for name in self.sizes
+        )
 
     def full(self, tensors: Mapping[str, Array]) -> bool:
         """Whether the group is as large as what its errors are relative to: a constant or a query bias may be
@@ -106,7 +114,7 @@ def _parameters(tensors: Mapping[str, Array]) -> Iterator[str]:
 def _scores(tensors: Mapping[str, Array], name: str) -> tuple[str, ...]:
     """The matrix of scores, or its first factor, and its query bias, where this group is one of them."""
     prefix = name[: -len(_last(name))]
-    if _last(name) not in ("W", "w0") or prefix + "w0" not in tensors:
+    if _last(name) not in _IN_SCORES or prefix + "w0" not in tensors:
         return ()
     return tuple(prefix + part for part in ("W", "W.left", "w0") if prefix + part in tensors)
 

@@ -123,16 +123,11 @@ def judge(
         explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
     usual, by_chance = usual_chances(learned.model)
     measured = bound
-    raised = [
-        _explaining(bound, certificate.parameters_off, by_chance, by_chance * explained),
-        _explaining(bound, max(certificate.usually_off.values()), usual, by_chance * explained),
-        _raised(bound, certificate.max_relative_error, explained, in_answers) if answers.exact else bound,
-    ]
-    known = [each for each in raised if each is not None]
-    bound = max(known) if len(known) == len(raised) else None
+    evidence = _Evidence(certificate, explained, in_answers, usual, by_chance, answers.exact)
+    visible = evidence.raises(_smaller(bound, learned.answers_bound))
+    bound = evidence.raises(bound)
     if answers.exact and _lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
-        bound = None
-    visible = bound if bound is None or learned.answers_bound is None else min(bound, learned.answers_bound)
+        bound = visible = None
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
     if answers.exact and max(certificate.usually_off.values()) <= explained / _SLACK:
         limits = replace(limits, nearly=_SLACK)
@@ -153,6 +148,11 @@ def judge(
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
     return Verdict(status, reason, certificate, bound)
+
+
+def _smaller(bound: float | None, other: float | None) -> float | None:
+    """The smaller of two bounds, where there is a first one."""
+    return bound if bound is None or other is None else min(bound, other)
 
 
 def _own_bound(learned: Learned) -> float | None:
@@ -194,6 +194,33 @@ def _readouts(model: Model) -> list[Array]:
             return [head.v for head in model.heads]
         case _:
             return []
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """Fresh answers, against which a bound is held. explained: the error of the parameters that the answers'
+    own errors account for. in_answers: what of that shows in answers. usual, by_chance: how many times
+    further than a random one an error may move most sequences, and a few."""
+
+    certificate: Certificate
+    explained: float
+    in_answers: float
+    usual: float
+    by_chance: float
+    exact: bool
+
+    def raises(self, bound: float | None) -> float | None:
+        """The bound that explains all fresh answers; None where no error of the parameters does."""
+        seen, most = self.certificate, self.by_chance * self.explained
+        raised = [
+            _explaining(bound, seen.parameters_off, self.by_chance, most),
+            _explaining(bound, max(seen.usually_off.values()), self.usual, most),
+        ]
+        if self.exact:
+            raised.append(_raised(bound, seen.max_relative_error, self.explained, self.in_answers))
+            raised.append(_explaining(bound, seen.scores_off, self.usual, most))
+        known = [each for each in raised if each is not None]
+        return max(known) if len(known) == len(raised) else None
 
 
 def _raised(bound: float | None, seen: float, explained: float, in_answers: float) -> float | None:
