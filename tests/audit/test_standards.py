@@ -101,7 +101,7 @@ def test_policies_of_pipelines(audits: dict[str, unsoftmax.Audit]) -> None:
     assert leak.cost is not None
     assert Policy("recovered", leak.cost + 0.01).judge(leak).violated
     assert not Policy("recovered", leak.cost - 0.01).judge(leak).violated
-    with pytest.raises(unsoftmax.UsageError, match="price_per_1k"):
+    with pytest.raises(unsoftmax.UsageError, match="price_per_thousand=PRICE"):
         Policy("recovered", 5.0).budget(None)
 
 

@@ -152,6 +152,20 @@ def test_messages_of_the_command_name_flags_and_those_of_python_arguments() -> N
     assert "--input-bound must be" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("audit demo:single-head?d=4 --fail-on leak --max-price 5", "pass --price-per-1k PRICE"),
+        ("recover math:sqrt --width 6 --vocabulary 9", "leave out --width"),
+        ("check localhost:8000", "write 'http://localhost:8000/v2/models/NAME'"),
+    ],
+)
+def test_wrong_usage_is_told_the_way_out(line: str, said: str) -> None:
+    done = CliRunner().invoke(app, line.split())
+    assert done.exit_code == 2
+    assert said in done.output
+
+
 def test_a_configuration_file_gives_defaults(tmp_path: Path) -> None:
     config = tmp_path / "run.toml"
     config.write_text(

@@ -43,7 +43,8 @@ class Policy:
             return None
         if not price_per_thousand:
             raise UsageError(
-                f"max_price={self.max_price:g} needs the price of a thousand queries; pass price_per_1k=PRICE"
+                f"max_price={self.max_price:g} needs the price of a thousand queries; pass "
+                "price_per_thousand=PRICE"
             )
         return int(1000.0 * self.max_price / price_per_thousand)
 

@@ -102,6 +102,8 @@ def domain_of(spec: OracleSpec, *, width: int | None = None, input_bound: float 
     Ball(width=4, radius=2.0)
     """
     told = spec.width if spec.domain is None else spec.domain.width
+    if width is not None and isinstance(spec.domain, TokenIds) and width != told:
+        raise UsageError("width is for targets that take rows, and this one takes token ids; leave out width")
     if width is not None and told is not None and width != told:
         raise UsageError(f"width {width} but the target has width {told}; pass width={told}")
     bound = _tighter(input_bound, spec.input_bound)

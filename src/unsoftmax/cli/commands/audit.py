@@ -36,7 +36,7 @@ _MOST_FOR_DEFENCES = 3_000  # parameters of a model whose defences are tried una
 class _Spending:
     """What may be spent, and what is tried afterwards."""
 
-    price: Price = None
+    price_per_thousand: Price = None
     confirm_above: Annotated[
         int | None,
         typer.Option("--confirm-above", help="Ask before more queries than this.", min=0, show_default=False),
@@ -80,7 +80,7 @@ class _Spending:
     def budget(self, told: int | None) -> int | None:
         """The most queries: those told, and those that the largest price buys."""
         policy = self.policy()
-        bought = None if policy is None else policy.budget(self.price)
+        bought = None if policy is None else policy.budget(self.price_per_thousand)
         return min((each for each in (told, bought) if each is not None), default=None)
 
     def confirmed(self, text: str) -> bool:
@@ -168,7 +168,7 @@ def _audited(oracle: Oracle, asking: Asking, spending: _Spending, inputs: Inputs
             **asking.arguments(),
             **inputs.inputs(),
             ledger=ledger,
-            price_per_thousand=spending.price,
+            price_per_thousand=spending.price_per_thousand,
             currency=spending.currency,
             confirm_above=None if spending.yes else spending.confirm_above,
             confirm=spending.confirmed,

@@ -28,13 +28,13 @@ def _group() -> None:
 @command("unsoftmax.ledger")
 def show(
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The ledger.", show_default=False)],
-    price: Price = None,
+    price_per_thousand: Price = None,
     as_json: Json = False,
 ) -> None:
     """Say what was asked, by phase, and what it cost."""
     from unsoftmax.ledger import read_statement
 
-    statement = read_statement(path, price_per_thousand=price)
+    statement = read_statement(path, price_per_thousand=price_per_thousand)
     if as_json:
         print_json("ledger-show", statement.as_json())
     else:

@@ -149,6 +149,11 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
 
         return OnnxOracle(target)
     module, colon, attribute = target.partition(":")
+    if module and colon and attribute.isdigit():
+        raise UsageError(
+            f"{target!r} looks like the address of a server; write 'http://{target}/v2/models/NAME', or "
+            "another of its addresses"
+        )
     if module and colon and attribute and "/" not in target:
         return as_oracle(import_attribute(target), outputs=outputs)
     if Path(target).exists():
