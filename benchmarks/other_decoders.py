@@ -67,6 +67,16 @@ DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "GPT-NeoX": ("GPTNeoX", _LLAMA | {"rotary_pct": 0.5}),
     "GPT-J": ("GPTJ", _GPT2 | {"rotary_dim": 4}),
     "OPT": ("OPT", _LLAMA | {"ffn_dim": _NEURONS, "word_embed_proj_dim": _WIDTH}),
+    "GPT-BigCode": ("GPTBigCode", _GPT2),
+    "GPT-Neo": (
+        "GPTNeo",
+        {"vocab_size": _TOKENS, "hidden_size": _WIDTH, "num_layers": 1, "num_heads": 2}
+        | {"attention_types": [[["global"], 1]], "max_position_embeddings": 64},
+    ),
+    "Phi-3": ("Phi3", _LLAMA),
+    "StarCoder 2": ("Starcoder2", _LLAMA),
+    "Falcon": ("Falcon", _LLAMA | {"multi_query": True, "parallel_attn": True}),
+    "MPT": ("Mpt", {"vocab_size": _TOKENS, "d_model": _WIDTH, "n_layers": 1, "n_heads": 2}),
     "Bloom": ("Bloom", {"vocab_size": _TOKENS, "hidden_size": _WIDTH, "n_layer": 1, "n_head": 2}),
     "GPT-2": ("GPT2", _GPT2),
     "GPT-2, two layers": ("GPT2", _GPT2 | {"n_layer": 2}),

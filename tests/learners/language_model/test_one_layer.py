@@ -118,6 +118,30 @@ def test_answers_in_float32_give_the_whole_layer_within_a_bound() -> None:
     assert found.model.distance(model) <= found.error_bound <= 1e-3
 
 
+def _rows_in_float32(model: LanguageModel) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda X: model(X.astype(np.float32).astype(np.float64))
+
+
+@pytest.mark.parametrize("seed", [3, 4, 6])
+def test_eps_of_a_narrow_layer_whose_rows_are_rounded(seed: int) -> None:
+    """What tells the last eps apart from the first is below the rounding, and both are one."""
+    model = random_language_model(8, 6, heads=2, groups=1, seed=seed).canonical()
+    ledger = asked(model, _rows_in_float32(model))
+    state = HiddenState(ledger, model.unembedding)
+    path = measure_value_path(state, np.random.default_rng(seed), Precision(3e-8))
+    assert path.first_eps == pytest.approx(1e-6, rel=1e-2)
+    assert path.last_eps == pytest.approx(1e-6, rel=1e-2)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_narrow_layer_whose_rows_are_rounded(seed: int) -> None:
+    """One circle bends the profile of a neuron; a first fit follows a bent valley for ten steps."""
+    model = random_language_model(8, 6, heads=2, groups=1, seed=seed)
+    found = learn_language_model(asked(model, _rows_in_float32(model)), np.random.default_rng(1))
+    assert found.model is not None, found.reason
+    assert found.model.distance(model) <= 1e-12
+
+
 def test_one_wide_head_in_float32() -> None:
     """Weak directions of what it writes are not noise, and planes that hardly turn are told apart."""
     model = random_language_model(12, 8, heads=1, seed=42)

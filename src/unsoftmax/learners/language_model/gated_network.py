@@ -14,7 +14,7 @@ from unsoftmax.meters.language_model.circle_derivatives import CircleDerivatives
 from unsoftmax.meters.language_model.precision import FLOAT64, Precision
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.models.parts import GELU, GELU_TANH, SILU
-from unsoftmax.outcomes import OutsideClass, Test, Unresolved
+from unsoftmax.outcomes import OutsideClass, Stop, Test, Unresolved
 from unsoftmax.solvers.gated_network.assemble import CircleReadings, Neurons, assemble_neurons
 from unsoftmax.solvers.gated_network.find_gates import find_gates
 from unsoftmax.solvers.gated_network.symmetric import as_vectors
@@ -63,33 +63,44 @@ def learn_gated_network(
     however large d is; where answers are rounded, q is twice as large. What one circle hides, because a gate
     hardly changes along it, another one shows."""
     seen: list[_OneCircle] = []
-    reason: Unresolved | None = None
+    reason: Stop | None = None
     for _ in range(_CIRCLES):
         try:
-            seen.append(_on_one_circle(function, d, rng, precision))
+            circle = _on_one_circle(function, d, rng, precision)
         except Unresolved as stop:
             if not precision.short:
                 raise
             reason = stop  # rounding hid the rank along this circle
             continue
-        joined = [_joined([each.neurons[i] for each in seen]) for i in range(len(_ACTIVATIONS))]
-        found = min(joined, key=lambda each: each.misfit)
-        if len(found.gate) == max(each.counted for each in seen):
-            if len(seen) == 1 and found.misfit > _PROFILE:
-                raise OutsideClass(
-                    _NEURON_TEST,
-                    f"a profile over the circle is {found.misfit:.2g} off the derivative of "
-                    f"{found.activation.name}",
-                )
-            joined.sort(key=lambda each: each.misfit)
-            return [(GatedNetwork(n.gate, n.up, n.down, n.activation), n.misfit) for n in joined]
+        joined = _all_joined([*seen, circle])
+        best = joined[0]
+        if len(best.gate) == max(each.counted for each in (*seen, circle)):
+            if seen or best.misfit <= _PROFILE:
+                return [(GatedNetwork(n.gate, n.up, n.down, n.activation), n.misfit) for n in joined]
+            reason = OutsideClass(
+                _NEURON_TEST,
+                f"a profile over the circle is {best.misfit:.2g} off the derivative of "
+                f"{best.activation.name}",
+            )
+            if not precision.short:
+                raise reason
+            continue  # rounding may have bent it
+        seen.append(circle)
     if not seen and reason is not None:
         raise reason
-    counted = max(each.counted for each in seen)
+    counted, found = max(each.counted for each in seen), len(_all_joined(seen)[0].gate)
     hint = "another seed may find all"
     if precision.short:
         hint += ", and rounding hides those that write little, as those of a model that was never trained do"
-    raise Unresolved(f"only {len(found.gate)} of {counted} neurons were found on {len(seen)} circles; {hint}")
+    raise Unresolved(
+        f"{found} neurons were found on {len(seen)} circles, where ranks count {counted}; {hint}"
+    )
+
+
+def _all_joined(seen: list[_OneCircle]) -> list[Neurons]:
+    """With every activation of gates, the one that misfits least first."""
+    joined = [_joined([each.neurons[i] for each in seen]) for i in range(len(_ACTIVATIONS))]
+    return sorted(joined, key=lambda each: each.misfit)
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,13 +53,14 @@ _FOUND = 16  # rows with small states behind everything, at most
 _RANK, _ROUGH_RANK = 1e-7, 1e-3
 _CHECKS = 3  # with fresh prompts, each of which doubles what is fitted where it fails
 _FITTED = 1e-9  # largest misfit of a state, whose size is one; float64 leaves 1e-13
+_SETTLED = 1e-11  # misfit that only rounding leaves: 1e-14 of most states, 1e-12 of the smallest ones
 _WORST_CONDITION = 1e8  # of the unembedding
 _ROUNDED = 1e-11  # misfit of the unembedding relative to the logits; float64 leaves 1e-15
 _NO_POSITION = 1e-9  # positions below are none
 _SAFETY = 20.0  # of a step to fresh prompts alone, as a bound on the error
-# unknowns up to which the normal matrix is an array: at 2,100 (d=16) it takes as long as conjugate gradients,
-# at 8,400 (d=32) forty times as long
-_DENSE = 2500
+# unknowns up to which the normal matrix is an array: at 2,900 a step takes 2 s, and as long by conjugate
+# gradients where the network is badly conditioned; at 8,400 (d=32) forty times as long
+_DENSE = 4000
 _OPTIONS = RefinementOptions(
     iterations=30,
     damping=1e-6,
@@ -70,9 +71,10 @@ _OPTIONS = RefinementOptions(
     inner_tolerance=1e-6,
 )
 _SETTLING = replace(_OPTIONS, iterations=3)
-_ONE_STEP = replace(
-    _OPTIONS, iterations=1, damping=1e-12, improvement=0.0, inner_iterations=1000, inner_tolerance=1e-7
-)
+# for fits that end far from rounding: 300 products leave a network with four times as many neurons as columns
+# at 1e-8, where steps that gain too little are the last
+_STUBBORN = replace(_OPTIONS, inner_iterations=2000)
+_ONE_STEP = replace(_OPTIONS, iterations=1, damping=1e-12, improvement=0.0, inner_iterations=1000)
 
 
 class PlainLayer(LayerStages):
@@ -199,8 +201,12 @@ class PlainLayer(LayerStages):
         return Answered(rows, state(rows), float(np.exp(at.log_last_eps)))
 
     def _refined(self, fit: LeastSquares[State], start: State, what: str) -> State:
-        found = refine(fit, start, _OPTIONS).state
-        off = float(np.abs(fit.residual(found)).max())
+        found = start
+        for options in (_OPTIONS, _STUBBORN):
+            found = refine(fit, found, options).state
+            off = float(np.abs(fit.residual(found)).max())
+            if off < _SETTLED:
+                break
         if not off < _FITTED:
             raise Unresolved(
                 f"the fit of {what} leaves {off:.1g} of a state, where {_FITTED:.0g} is allowed; the model "

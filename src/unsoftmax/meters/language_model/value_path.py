@@ -34,6 +34,7 @@ _FAR = np.array([1.0, 2.0, 4.0, 8.0])  # T over the least one: a polynomial in 1
 # size of the states at which the cubic part of tiny rows is read: there it is a hundredth or more of the
 # linear one
 _BENT = 5e-3
+_ALIKE = 5.0  # standard errors within which 1/√e3 is that of one eps for all norms
 _FACTOR_ROWS = 6  # that tell one factor: the others check it
 
 
@@ -62,9 +63,17 @@ def measure_value_path(
         slope = _slope(state, size * np.minimum(1.0, np.median(made) / made) * basis)
     rows = unit_rows(rng, _FACTOR_ROWS, d)
     alone = _slopes(state, size * rows, zeros=0) / size - rows @ slope.T  # x/√e3
-    root_last = float((rows * rows).sum() / (rows * alone).sum())
     factor, misfit = _factor(state, slope, rows, precision)
+    root_last = _root_of_last_eps((rows * alone).mean(axis=1), factor)
     return ValuePath(factor * slope, (factor / root_last) ** 2, root_last**2, misfit)
+
+
+def _root_of_last_eps(inverse: Array, both: float) -> float:
+    """√e3 from 1/√e3 of every row, and √(e1·e3): that of one eps for all norms, where the rows agree with
+    it. They are what is left of A/√(e1·e3), a thousand times as large, of which rounding leaves 2e-4."""
+    mean, error = float(inverse.mean()), float(inverse.std()) / np.sqrt(len(inverse) - 1)
+    alike = 1.0 / np.sqrt(abs(both))
+    return float(1.0 / alike) if abs(mean - alike) < _ALIKE * error or mean <= 0.0 else 1.0 / mean
 
 
 def _tiny_size(state: HiddenState, row: Array, precision: Precision) -> float:
