@@ -148,6 +148,7 @@ LIES: dict[str, Callable[[Array], Array]] = {
     "long rows, four and more": lambda X: (_norms(X).max(axis=1) > 8.0) & (X.shape[1] > 3),
     "short rows, seventeen and more": lambda X: (_norms(X).max(axis=1) < 2.0) & (X.shape[1] > 16),
     "a common part": lambda X: np.linalg.norm(X.mean(axis=1), axis=1) > 0.85 * _norms(X).mean(axis=1),
+    "no negative entry": lambda X: X.min(axis=(1, 2)) >= 0.0,
     "collinear rows": _collinear,
     "copies": lambda X: np.array([len(np.unique(x, axis=0)) < len(x) for x in X]),
 }

@@ -67,7 +67,7 @@ def test_the_unembedding_over_the_wire() -> None:
 def test_a_whole_layer_over_the_wire_where_rows_travel_in_float32() -> None:
     """The server computes in float64, and its prompts are float32 tensors: that is found out, and allowed
     for."""
-    model = random_language_model(12, 8, heads=2, groups=1, seed=5)
+    model = random_language_model(8, 4, heads=2, groups=1, seed=5)
     with CompletionsServer(model) as server:
         result = unsoftmax.recover(server.target)
     assert result.status is Status.EXACT, result.reason

@@ -33,7 +33,7 @@ _NEAR = 1e-6  # how far near copies are moved, against the size of the rows
 
 _SHAPES: tuple[tuple[str, float], ...] = (
     ("independent rows", 0.40),
-    ("rows with a common part", 0.20),
+    ("rows with a common part", 0.20),  # half of them without a negative entry, as behind a ReLU
     ("collinear rows", 0.10),
     ("repeated rows", 0.12),
     ("rows of zeros", 0.08),
@@ -45,8 +45,9 @@ _INDEX = {name: place for place, (name, _) in enumerate(_SHAPES)}
 _DISTRIBUTION = (
     "every length class at every size; half of the sequences have rows within a factor of two of the size, "
     "in the others the norms are log-uniform from an eighth of the smallest size to the size; two in five "
-    "have independent rows, the others rows with a common part, collinear, repeated, zero or unit rows; a "
-    "few are another's rows in another order or moved by a millionth, or share its first or last row"
+    "have independent rows, the others rows with a common part (half of these without a negative entry), "
+    "collinear, repeated, zero or unit rows; a few are another's rows in another order or moved by a "
+    "millionth, or share its first or last row"
 )
 
 
@@ -233,7 +234,10 @@ def _directions(
         block = rows[first[i] : first[i + 1]]
         signs = rng.choice([-1.0, 1.0], len(block))
         if shape[i] == kinds[0]:
-            block += rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
+            common = rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
+            block += common
+            if common[0, 0] > 0.0:  # in half of them, and no further draw
+                np.abs(block, out=block)
         elif shape[i] == kinds[1]:
             np.multiply(signs[:, None], _random_entries((1, width), rng), out=block)
         else:
