@@ -9,6 +9,7 @@ import pytest
 
 import unsoftmax
 from tests.learners.language_model.asking import asked
+from unsoftmax.learners.encoder_block.pre_norm_rows import PreNormRows
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.language_model.one_layer import learn_language_model
 from unsoftmax.learners.language_model.plain_fit import Answered, PlainFit, PlainState
@@ -157,3 +158,14 @@ def test_derivatives_of_the_fit() -> None:
     np.testing.assert_allclose(linear.backward(weights), columns.T @ weights, atol=1e-6)
     np.testing.assert_allclose(linear.normal(), columns.T @ columns, atol=1e-5)
     np.testing.assert_allclose(linear.diagonal(), (columns**2).sum(axis=0), atol=1e-5)
+
+
+@pytest.mark.parametrize(("k", "seed"), [(6, 11), (12, 8)])
+def test_rows_are_found_where_what_attention_adds_nearly_cancels_them(k: int, seed: int) -> None:
+    """Behind them the stream nearly vanishes; they are as large as what attention adds."""
+    rng = np.random.default_rng(seed)
+    path, constant = 1.2 * rng.standard_normal((k, k)) / np.sqrt(k), 0.6 * rng.standard_normal(k)
+    rows = PreNormRows(BlockShape(True, False, GELU, k), path, constant, 1e-5, 1e-5)
+    wanted = 3e-3 * rng.standard_normal((40, k))
+    found = rows.all_rows_of(wanted, np.zeros(k), rng)
+    np.testing.assert_allclose(rows.stream(found), wanted, atol=1e-12)
