@@ -220,6 +220,15 @@ def test_a_tuple_as_an_answer_is_named() -> None:
         unsoftmax.recover(lambda X: (HEAD(X), HEAD(X)), width=3)
 
 
+def test_the_parts_of_a_dictionary_are_named() -> None:
+    class Named(torch.nn.Module):
+        def forward(self, X: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"logits": X[:, -1, 0]}
+
+    for target in (Named(), lambda X: {"logits": HEAD(X)}):
+        assert "'logits'" in unsoftmax.check(target, width=3).obstacle
+
+
 def test_the_command_names_flags_in_what_stands_in_the_way(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -23,12 +24,14 @@ __all__ = [
     "checked_answers",
     "counts_retries",
     "domain_of",
+    "named_parts",
     "retries_of",
 ]
 
 # A square matrix of this width has 8 TB, so no target of a larger one can be recovered. Sizes that somebody
 # else announces are held against it before anything is allocated.
 LARGEST_WIDTH = 1 << 20
+_PARTS, _NAME = 4, 40  # of a dictionary: how many of its names a message tells, and how much of each
 
 
 @dataclass(frozen=True)
@@ -150,9 +153,19 @@ def as_numbers(raw: Any) -> NDArray[Any]:
         of = "" if answers.dtype == np.object_ else f" of {answers.dtype}"
         raise OracleFault(
             f"the target answered with {type(raw).__name__}{of} instead of real numbers; return an array "
-            "of floats"
+            f"of floats{named_parts(raw)}"
         )
     return answers
+
+
+def named_parts(raw: Any) -> str:
+    """What a dictionary of answers holds, in words; empty for anything else.
+
+    >>> named_parts({"logits": [0.5]})
+    ", such as its part 'logits'"
+    """
+    names = [repr(name)[:_NAME] for name in raw][:_PARTS] if isinstance(raw, Mapping) else []
+    return f", such as its part {' or '.join(names)}" if names else ""
 
 
 def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:

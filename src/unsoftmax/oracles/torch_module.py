@@ -12,7 +12,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.foreign_code import foreign_code
-from unsoftmax.oracles.base import OracleSpec, checked_answers
+from unsoftmax.oracles.base import OracleSpec, checked_answers, named_parts
 from unsoftmax.oracles.identity import content_fingerprint
 
 __all__ = ["TorchOracle"]
@@ -114,8 +114,8 @@ class TorchOracle:
                 ) from error
         if not isinstance(answers, torch.Tensor):
             raise OracleFault(
-                f"the module returned {type(answers).__name__} instead of a tensor; wrap it so that it "
-                "returns (B,)"
+                f"the module returned {type(answers).__name__} instead of a tensor; put a function around it "
+                f"that returns one{named_parts(answers)}"
             )
         return np.asarray(answers.detach().to("cpu", torch.float64).numpy())
 
