@@ -284,7 +284,7 @@ def _about_scores(evidence: _Evidence) -> str:
         parts.append(f"scores to {known:.1g} of their size, for some hardly show in answers")
     if unseen:
         whose = "one asking token" if unseen == 1 else f"{unseen} asking tokens"
-        parts.append(f"the scores of {whose} show too faintly to be known, and no bound speaks of them")
+        parts.append(f"the scores of {whose} show too faintly to be known, and the bound does not cover them")
     if evidence.hidden:
         parts.append(
             f"{evidence.hidden:.2%} of scores show in no answer; they are listed by "

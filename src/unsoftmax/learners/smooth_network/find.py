@@ -56,7 +56,7 @@ def find_network(
     else:
         raise Unresolved(
             f"second derivatives span {table.rank} dimensions, but hold {len(directions)} rank-one forms; "
-            "neurons too many for the width, or a function that is no two-layer network"
+            "neurons too many for the width, or a function that is not a two-layer network"
         )
     found = _with_directions(asks, region, table, directions, candidates, rng)
     if table.wider is not None and not (isinstance(found, FoundNetwork) and found.precise):
