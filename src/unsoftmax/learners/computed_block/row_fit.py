@@ -31,7 +31,7 @@ _FURTHER = replace(_ALL, iterations=60, damping=1e-6, least_damping=1e-15, impro
 # times the rounding: right fits left 0.9 to 1.3. Heads are found behind what is fitted here, to a hundred
 # times the rounding, and the joint fit is judged by a narrower limit
 _ARRIVED = 10.0
-_OTHER_EPS = (1e-3, 1e-7, 1e-9)  # a fit finds one that is up to a hundred times off
+_EPS = (1e-3, 1e-5, 1e-7, 1e-9)  # a fit finds one that is up to a hundred times off
 
 
 def row_state(
@@ -60,7 +60,6 @@ class RowFit:
     exact: whether answers are float64, and value path and constant known."""
 
     problem: BlockFit
-    tokens: int
     exact: bool = False
 
     @classmethod
@@ -86,11 +85,7 @@ class RowFit:
             1.0 / np.sqrt(1.0 + np.mean(rows[:, -1] ** 2, axis=1)) if shape.norm_first else np.ones(count)
         )
         weights = weights / local_rounding(asks, rows[:_LOOKED], weights[:_LOOKED], held, rng)
-        return cls(
-            BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False),
-            state.keys.shape[2],
-            exact,
-        )
+        return cls(BlockFit(shape, (Sequences(rows, asks(rows), weights),), free_eps=False), exact)
 
     def with_constant(self, state: BlockState) -> BlockState:
         """The constant of the heads, and that of the network which moves against it."""
@@ -101,22 +96,33 @@ class RowFit:
         return refine(Held(self.problem, _mask(state, path=True)), state, _PATH).state
 
     def fitted(self, state: BlockState) -> BlockState:
-        """All but scores; where the eps of the start leave more than rounding, both eps as well, from several
-        ones. Raises Unresolved where that does not explain what is left."""
-        free = Held(replace(self.problem, free_eps=True), _mask(state, eps=True))
-        found = refine(Held(self.problem, _mask(state)), state, _ALL)
-        others = [replace(state, log_eps=np.log(np.full(2, eps))) for eps in _OTHER_EPS]
-        starts = iter((found.state, *others))
-        left = found.rms[-1]
-        while found.rms[-1] > _ARRIVED:
-            start = next(starts, None)
-            if start is None:
-                raise Unresolved(
-                    f"a fit of all but the heads leaves {left:.1g} times the rounding of single rows"
-                )
-            found = refine(free, start, _ALL)
-            left = min(left, found.rms[-1])
-        return refine(free, found.state, _FURTHER).state if self.exact else found.state
+        """All but scores; both eps as well, where answers are exact, or those of the start leave more than
+        rounding. Raises Unresolved where that does not explain what is left."""
+        if self.exact:
+            found = refine(self._free(state), self._with_eps(state), _FURTHER)
+        else:
+            found = refine(Held(self.problem, _mask(state)), state, _ALL)
+            if found.rms[-1] > _ARRIVED:
+                found = refine(self._free(state), found.state, _ALL)
+            if found.rms[-1] > _ARRIVED:
+                found = refine(self._free(state), self._with_eps(state), _ALL)
+        if found.rms[-1] > _ARRIVED:
+            raise Unresolved(
+                f"a fit of all but the heads leaves {found.rms[-1]:.1g} times the rounding of single rows"
+            )
+        return found.state
+
+    def _with_eps(self, state: BlockState) -> BlockState:
+        """Both eps and both constants, from the eps of several starts that leaves least; all else held."""
+        ends = [
+            refine(self._free(state, few=True), replace(state, log_eps=np.log(np.full(2, eps))), _CONSTANT)
+            for eps in _EPS
+        ]
+        return min(ends, key=lambda end: end.rms[-1]).state
+
+    def _free(self, state: BlockState, *, few: bool = False) -> Held[BlockState]:
+        """With both eps free, beside all else or beside constants alone."""
+        return Held(replace(self.problem, free_eps=True), _mask(state, constants=few, eps=True))
 
 
 def _mask(

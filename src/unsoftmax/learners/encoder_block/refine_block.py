@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import EPS, Array, rms, shortened
 from unsoftmax.learners.encoder_block.asking import AsksSequences
@@ -14,13 +15,15 @@ from unsoftmax.learners.encoder_block.forward_pass import forward_pass
 from unsoftmax.learners.encoder_block.post_norm_eps import single_rows, with_hidden_eps
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.encoder_block.vanishing_stream import vanishing_stream
-from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
+from unsoftmax.solvers.least_squares.held_parameters import Held
+from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, likely_errors, refine
 
 __all__ = ["parameter_error", "refine_block", "rows_that_tell"]
 
 _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)  # one row shows norms and network, two the scores, four and eight how heads share
 _POOL = 8  # sequences drawn for each that is asked
+_ALIKE = 1e-6  # one less the cosine of what they add: differences that give it are good to this
 _SAFETY = 60.0  # the step's own error, and that of the fresh answers: an error was 18 steps in one of 30 runs
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
@@ -69,6 +72,8 @@ def refine_block(
     if hidden and not shape.norm_first:
         if off > _HIDES:
             return state, off
+        nearly = replace(options, damping=_NEARLY_THERE, improvement=_SLOWLY)
+        state = refine(BlockFit(shape, data), state, nearly).state
         state = with_hidden_eps(asks, shape, state, rng)
     for _ in range(_HIDDEN_ROUNDS if hidden else 1):
         state = state.with_seen_constant(shape)
@@ -170,10 +175,8 @@ def parameter_error(
     What these sequences leave, times the inverse of the Jacobian, is the error of the parameters to first
     order, beside that of the new answers themselves; the factor covers both, and the step's own error.
     """
-    data = (
-        *_sequences(asks, shape, state, rng, lengths, bound),
-        *vanishing_stream(asks, shape, state, rng, bound),
-    )
+    usual = _sequences(asks, shape, state, rng, lengths, bound)
+    data = (*usual, *vanishing_stream(asks, shape, state, rng, bound))
     step = RefinementOptions(
         iterations=1,
         damping=1e-12,
@@ -182,7 +185,29 @@ def parameter_error(
         inner_iterations=1000,
         inner_tolerance=1e-3,
     )
-    moved = refine(BlockFit(shape, data), state, step).state
+    fit = BlockFit(shape, data)
+    moved = fit.moved(state, likely_errors(fit, state, rng, step, 0)[0])
+    if _only_product_of_eps(fit, state):
+        second = Held(BlockFit(shape, usual), _entry_of_eps(state, 1, others=True))
+        ratio = second.moved(state, likely_errors(second, state, rng, step, 0)[0]).log_eps[1]
+        moved = replace(moved, log_eps=moved.log_eps + (ratio - state.log_eps[1]) * np.array([-1.0, 1.0]))
     model, same_eps = state.model(shape), replace(moved, log_eps=state.log_eps)
     whole, weights = (model.distance(there.model(shape)) for there in (moved, same_eps))
     return float(_SAFETY * max(whole, EPS)), float(_SAFETY * max(weights, EPS))
+
+
+def _only_product_of_eps(fit: BlockFit, state: BlockState) -> bool:
+    """Whether both eps move the answers alike, as behind a first norm without biases: rows where they show
+    tell their product, and the step loses their ratio, which usual rows tell."""
+    linear = fit.linearise(state)
+    first, second = (linear.forward(_entry_of_eps(state, i).astype(np.float64)) for i in range(2))
+    sizes = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return sizes > 0.0 and abs(float(first @ second)) > (1.0 - _ALIKE) * sizes
+
+
+def _entry_of_eps(state: BlockState, which: int, *, others: bool = False) -> NDArray[np.bool_]:
+    """Where an eps stands in the parameter vector; or all other parameters too, but for the other eps."""
+    mask = state.unpacked(np.full(state.unknowns, float(others)))
+    mask.log_eps[:] = 0.0
+    mask.log_eps[which] = 1.0
+    return np.asarray(mask.packed() > 0.0)
