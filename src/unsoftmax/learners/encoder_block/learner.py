@@ -34,6 +34,8 @@ _LEAST_WIDTH = 6  # the smallest width that this learner's tests recover
 _USEFUL = 0.1  # error of the parameters from which a fit is none, and another start may arrive
 # largest residual of the joint fit, over the size of answers, that is the block and no neighbour
 _FITS = 1e-9
+_ROUNDED = 1e-12  # the same where nothing but rounding is left, with room for the largest of all answers
+_OPEN = 1.0  # relative error of an eps that may be anything
 _BENT = 1e-10  # of what a neuron adds: how far one that is taken for straight may bend where few rows lead
 _STRAIGHT = 1e-13  # the same where smooth neurons stand for a linear part: one that bends leaves more
 
@@ -132,6 +134,8 @@ class EncoderBlockLearner:
                 error, weights_error = parameter_error(asks, shape, state, rng, bound=bound)
             if straight:
                 error, weights_error = max(error, _BENT), max(weights_error, _BENT)
+            if off > _ROUNDED:  # something hardly shows, and the step that bounds errors may not see it
+                error = max(error, _OPEN)
             if weights_error > _USEFUL:
                 reasons.append("the joint fit leaves some parameters open")
                 continue

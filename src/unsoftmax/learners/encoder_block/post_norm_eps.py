@@ -26,9 +26,9 @@ _REACH = 0.95  # of the radius of the ball
 _STARTS = 60  # a cap: ten distances from the middle, then fifty directions at the largest
 _NEWTON = 40  # a cap: Newton
 _VANISHES = 1e-13  # of the first gain: r at its zero
-# of a last norm: a fit to usual rows has found a larger one. Without biases rows show the product of both
-# eps where r vanishes, so that what they tell of the last one would be no better than the first
-_NOT_SHOWN = 1e-9
+# of u: without biases r vanishes with y, and rows there tell the product of both eps, so that what they say
+# of the last one would be no better than the first; usual rows have told it
+_NOWHERE_ELSE = 1e-6
 _ROUNDS = 5  # a cap: from 1e-5 to 1e-12 in three
 _STAYS = 0.1  # of log eps: rows twice as small, or as large, show it as well
 _FIT = RefinementOptions(iterations=30, damping=1e-6, improvement=1e-6)
@@ -48,8 +48,8 @@ def with_hidden_eps(
     for _ in range(_ROUNDS):
         before = state.log_eps
         state = _fitted(asks, shape, state, single_rows(shape, state).rows_of(stream(0)), 0)
-        if state.log_eps[1] < np.log(_NOT_SHOWN):
-            zero, slopes = where_r_vanishes(shape, state, rng)
+        zero, slopes = where_r_vanishes(shape, state, rng)
+        if float(np.abs(zero).max()) > _NOWHERE_ELSE:
             rows = single_rows(shape, state)
             u = zero + np.linalg.solve(slopes, stream(1).T).T
             state = _fitted(asks, shape, state, rows.rows_of(rows.inside(u)), 1)
