@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed_block.circles import Sphere
 from unsoftmax.learners.computed_block.direction_fit import DirectionFit
+from unsoftmax.learners.encoder_block.far_neurons import beyond_rare_hyperplanes
 from unsoftmax.learners.encoder_block.linear_part import column_gains, oriented_neurons
 from unsoftmax.learners.encoder_block.tokens import unit_rows
 from unsoftmax.learners.smooth_network.network_fit import NetworkFit
@@ -22,6 +23,11 @@ __all__ = ["Layers", "kinked_layers"]
 _SURPLUS = 3.0  # equations over unknowns
 _LEFT = 0.05  # of the linear part: what gains and sides of neurons may leave of it
 _MOST_WEIGHTS = 4000  # outer weights that are solved for at every step, in seconds for so many
+_LOOKED = 1500  # points at least: five lie beyond a hyperplane at three quarters of the radius, at width 11
+_MISSED = 8  # a cap: neurons that no circle met
+_BETTER = 0.5  # times what is left without a neuron: one that is there explains most of it
+_MOST_LEFT = 50  # of the points, a fiftieth shows where most is left
+_PLACES = (0.0, 0.3, 0.5, 0.65, 0.8)  # of the radius: where the kink of such a neuron may be
 _SHARPEN = RefinementOptions(iterations=20, damping=1e-3, improvement=1e-2, dense_limit=5200)
 _EXACT = 3e-3  # of the linear part: what the right parts leave where answers are rounded to float32
 
@@ -62,19 +68,44 @@ def kinked_layers(sphere: Sphere, inner: Array, basis: Array, rng: np.random.Gen
 
 
 def _sharpened(sphere: Sphere, inner: Array, rng: np.random.Generator) -> Array:
-    """The same neurons, fitted to values at random points together with all that is linear in them: kinks
-    tell weights to a thousandth."""
+    """The same neurons, fitted to values at random points together with all that is linear in them, because
+    kinks tell weights to a thousandth; and neurons that no circle met, where values are not explained."""
     J, k = len(inner), sphere.width
     m = sphere.ask(sphere.random_points(1, rng)).shape[1]
     if m * (J + k + 1) > _MOST_WEIGHTS:
         return inner
-    points = sphere.random_points(int(_SURPLUS * J * (k + 1 + m) / m) + 4 * J, rng)
+    points = sphere.random_points(max(_LOOKED, int(_SURPLUS * J * (k + 1 + m) / m) + 4 * J), rng)
     values = sphere.ask(points)
-    fit: DirectionFit | NetworkFit = NetworkFit(RELU, points, values, skip=True)
+    found = refine(_fit_of(sphere, points, values), inner, _SHARPEN)
+    for _ in range(_MISSED):
+        fit = _fit_of(sphere, points, values)
+        trial = refine(fit, np.vstack([found.state, _missed(fit, found.state, sphere.radius)]), _SHARPEN)
+        if trial.rms[-1] > _BETTER * rms(fit.residual(found.state)):
+            break
+        beyond = beyond_rare_hyperplanes(trial.state, points, sphere.radius, rng)
+        if len(beyond):
+            points, values = np.vstack([points, beyond]), np.vstack([values, sphere.ask(beyond)])
+        found = refine(_fit_of(sphere, points, values), trial.state, _SHARPEN)
+    return np.asarray(found.state / np.linalg.norm(found.state[:, :-1], axis=1, keepdims=True))
+
+
+def _fit_of(sphere: Sphere, points: Array, values: Array) -> DirectionFit | NetworkFit:
     if sphere.directions:
-        fit = DirectionFit(RELU, points, unit_rows(values))
-    found = refine(fit, inner, _SHARPEN).state
-    return np.asarray(found / np.linalg.norm(found[:, :-1], axis=1, keepdims=True))
+        return DirectionFit(RELU, points, unit_rows(values))
+    return NetworkFit(RELU, points, values, skip=True)
+
+
+def _missed(fit: DirectionFit | NetworkFit, inner: Array, radius: float) -> Array:
+    """(1, k + 1): the neuron that explains most of what is left, of some whose side that is on lies about
+    where most is left."""
+    left = fit.residual(inner)[: fit.points.shape[0] * (len(fit.weights(inner).T))]
+    sizes = np.linalg.norm(left.reshape(len(fit.points), -1), axis=1)
+    worst = np.argsort(-sizes)[: max(4, len(sizes) // _MOST_LEFT)]
+    normal = sizes[worst] @ fit.points[worst]
+    normal /= np.linalg.norm(normal)
+    trials = [np.append(normal, -place * radius) for place in _PLACES]
+    leaves = [rms(fit.residual(np.vstack([inner, trial]))) for trial in trials]
+    return trials[int(np.argmin(leaves))][None]
 
 
 def _least_squares(features: Array, values: Array) -> Array:

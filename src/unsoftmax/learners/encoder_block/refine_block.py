@@ -36,6 +36,7 @@ _FITS = 1e-9  # the same with eps known: another round brings nothing
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
 # damping of the last fit, where a first one or the start is good to 1e-4: with 1e-6 steps along what answers
 # hardly show were so short that a fit seemed to have settled at 2e-12
+_FAINT = 1e-28  # the column of an eps of 1e-12, squared: it is to be found, and its error to be bounded
 _NEARLY_THERE = 1e-10
 _FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
 _FIRST = RefinementOptions(
@@ -75,10 +76,12 @@ def refine_block(
         nearly = replace(options, damping=_NEARLY_THERE, improvement=_SLOWLY)
         state = refine(BlockFit(shape, data), state, nearly).state
         state = with_hidden_eps(asks, shape, state, rng)
+    last = replace(options, damping=_NEARLY_THERE)
     for _ in range(_HIDDEN_ROUNDS if hidden else 1):
         state = state.with_seen_constant(shape)
         fit = BlockFit(shape, (*data, *vanishing_stream(asks, shape, state, rng, bound)))
-        state = refine(fit, state, replace(options, damping=_NEARLY_THERE)).state
+        state = refine(fit, state, last).state
+        last = replace(last, weakest=_FAINT)
         off = float(np.abs(fit.residual(state)).max()) / scale
         if off > _FITS:
             break
@@ -184,6 +187,7 @@ def parameter_error(
         dense_limit=_DENSE,
         inner_iterations=1000,
         inner_tolerance=1e-3,
+        weakest=_FAINT,
     )
     fit = BlockFit(shape, data)
     moved = fit.moved(state, likely_errors(fit, state, rng, step, 0)[0])

@@ -63,7 +63,8 @@ class RefinementOptions:
     squared residual below which a step counts as the last. enough: rms below which nothing is left to gain.
     patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients. repeat: a
     step with the factors of the last normal matrix is kept where it lowers the rms to this share; near the
-    solution most steps do, and a normal matrix takes longer than anything else. 0: never tried. dense_limit:
+    solution most steps do, and a normal matrix takes longer than anything else. 0: never tried. weakest: of
+    the strongest column of J, squared: weaker ones are damped as if they were this strong. dense_limit:
     unknowns up to which JᵀJ is an array, of 8n² bytes: 82 MB at 3,200, 216 MB at 5,200."""
 
     iterations: int = 40
@@ -77,6 +78,7 @@ class RefinementOptions:
     inner_iterations: int = 100
     inner_tolerance: float = 1e-3
     repeat: float = 0.0
+    weakest: float = _WEAKEST_COLUMN
 
 
 class StopReason(StrEnum):
@@ -217,7 +219,7 @@ def _inverses(linear: Linearisation, options: RefinementOptions) -> Callable[[fl
     """(JᵀJ + λD)⁻¹ as a function of λ; D is the diagonal of JᵀJ."""
     if linear.unknowns <= options.dense_limit:
         normal = linear.normal()
-        scale = 1.0 / np.sqrt(_strengths(np.diag(normal)))
+        scale = 1.0 / np.sqrt(_strengths(np.diag(normal), options.weakest))
         scaled = normal * scale[:, None]
         scaled *= scale
         del normal
@@ -227,7 +229,7 @@ def _inverses(linear: Linearisation, options: RefinementOptions) -> Callable[[fl
             return lambda right: np.asarray(scale * inverse(scale * right))
 
         return dense
-    strengths = _strengths(linear.diagonal())
+    strengths = _strengths(linear.diagonal(), options.weakest)
 
     def by_products(damping: float) -> Inverse:
         damped = damping * strengths
@@ -237,9 +239,9 @@ def _inverses(linear: Linearisation, options: RefinementOptions) -> Callable[[fl
     return by_products
 
 
-def _strengths(diagonal: Array) -> Array:
+def _strengths(diagonal: Array, weakest: float = _WEAKEST_COLUMN) -> Array:
     top = float(np.max(diagonal, initial=0.0))
-    return np.maximum(diagonal, _WEAKEST_COLUMN * top if top > 0 else 1.0)
+    return np.maximum(diagonal, weakest * top if top > 0 else 1.0)
 
 
 def _positive_inverse(scaled: Array, damping: float) -> Inverse:
