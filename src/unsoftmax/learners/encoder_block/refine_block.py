@@ -34,9 +34,9 @@ _HIDDEN_ROUNDS = 2  # the second with rows that the constant of the first leads 
 _HIDES = 1e-6  # of the answers: residual from which on a block is none of the family, whatever its eps
 _FITS = 1e-9  # the same with eps known: another round brings nothing
 _ROUNDED = 0.5 * EPS  # rms of a residual, over the size of answers, that is their rounding
+_FAINT = 1e-28  # the column of an eps of 1e-12, squared: it is to be found, and its error to be bounded
 # damping of the last fit, where a first one or the start is good to 1e-4: with 1e-6 steps along what answers
 # hardly show were so short that a fit seemed to have settled at 2e-12
-_FAINT = 1e-28  # the column of an eps of 1e-12, squared: it is to be found, and its error to be bounded
 _NEARLY_THERE = 1e-10
 _FROM_AFAR, _SLOWLY = 100, 1e-3  # iterations, and least progress of one, from a start that is 90 % off
 _FIRST = RefinementOptions(
