@@ -58,6 +58,19 @@ def test_two_temperatures_by_a_sign_are_no_transformer(d: int, seed: int) -> Non
     assert not run(("adverse: two temperatures", d, seed)).recovered
 
 
+def test_tokens_whose_values_are_not_known_end_the_search_with_a_status() -> None:
+    assert run(("adverse: tokens beside a constant", 4, 2100006)).status == "UNRESOLVED"
+
+
+def test_a_bound_that_only_says_how_little_is_known_refuses_no_member() -> None:
+    """All fresh answers need an error of the parameters below 1e-14, and the bound is 6e-7."""
+    case = KINDS["vector: extreme scales"](4, 21)
+    result = unsoftmax.recover(case.box, width=4, seed=21, **case.options)  # type: ignore[arg-type]
+    assert result.status.recovered, result.reason
+    assert case.truth is not None
+    assert case.truth.distance(result.unwrap()) <= (result.error_bound or 0.0)
+
+
 def test_what_a_constant_hides_behind_short_floats_is_stated() -> None:
     head = unsoftmax.random_single_head(3, seed=12)
     beside = SingleHead(head.W, head.v, None, 1445.0)

@@ -129,10 +129,12 @@ def judge(
     if answers.exact and _lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
         bound = visible = None
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
-    if answers.exact and max(certificate.usually_off.values()) <= explained / _SLACK:
-        limits = replace(limits, nearly=_SLACK)
     if answers.exact:
-        limits = replace(limits, short_rows=_SLACK * left_open(view, learned.model))
+        limits = replace(
+            limits,
+            nearly=_nearly(certificate, explained / _SLACK),
+            short_rows=_SLACK * left_open(view, learned.model),
+        )
     status, reason = _status(certificate, visible, limits)
     if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
         certificate = _restated(certificate, visible)
@@ -148,6 +150,15 @@ def judge(
     if learned.note and status.recovered:
         reason = f"{learned.note}; {reason}"
     return Verdict(status, reason, certificate, bound)
+
+
+def _nearly(certificate: Certificate, rounding: float) -> float:
+    """How many times further than rounding explains a bound may go that only says how little is known: any
+    number of times where no fresh answer needs an error of the parameters beyond rounding, some where most
+    need none. rounding: the error that it usually accounts for."""
+    if max(certificate.usually_off.values()) > rounding:
+        return 1.0
+    return np.inf if max(certificate.parameters_off, certificate.scores_off) <= rounding else _SLACK
 
 
 def _smaller(bound: float | None, other: float | None) -> float | None:

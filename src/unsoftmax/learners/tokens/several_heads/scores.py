@@ -57,6 +57,10 @@ class HeadScores:
     def learn(self) -> None:
         """Askers one by one until their columns lie in the span of those before; then all others."""
         values = self.values
+        if not values.known.any():
+            raise Unresolved(
+                f"no token's values are known in {self.pairs.heads} heads; another seed may help"
+            )
         scores, errors = values.scores.copy(), values.errors.copy()
         self._read(scores, errors, np.flatnonzero(values.known & np.isinf(errors).any(axis=1)), values.asker)
         self._extend(values.asker, scores, errors)
@@ -81,6 +85,8 @@ class HeadScores:
     def _by_contrast(self, tokens: Ids) -> Ids:
         """Askers beside which tokens usually show in all heads come first: values far from theirs in each."""
         known = np.flatnonzero(self.values.known)
+        if not len(known):
+            raise Unresolved(f"no token's values fit in {self.pairs.heads} heads; another seed may help")
         values = self.values.values[self.pairs.rng.permutation(known)[:_COMPARED]]
         apart = np.abs(self.values.values[tokens][:, None] - values) / values.std(axis=0)
         return tokens[np.argsort(-np.median(apart.min(axis=2), axis=1), kind="stable")]
