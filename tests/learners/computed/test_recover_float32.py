@@ -57,6 +57,22 @@ def test_fewer_outputs_than_show_every_head(outputs: int) -> None:
     assert target.deviation_over_own(result.unwrap()) <= 1.5
 
 
+@pytest.mark.parametrize("d", [1, 4])
+def test_vectors_of_one_number(d: int) -> None:
+    """One output tells no row's weight apart from another's, of one head as of several."""
+    layer = random_layer(d, 1, 1)
+    readout = np.random.default_rng(1).standard_normal((d, 1)).astype(np.float32)
+    inner = FloatLayer(layer, torch.float32, None)
+
+    def target(X: Array) -> Array:
+        return np.asarray(inner.ask(X).astype(np.float32) @ readout, dtype=np.float64)
+
+    result = unsoftmax.recover(target, width=d, outputs=1, seed=1)
+    assert result.status is unsoftmax.Status.WITHIN_BOUND, result.reason
+    fresh = np.random.default_rng(2).standard_normal((20, 5, d))
+    assert np.abs(result.unwrap()(fresh) - target(fresh)).max() < 1e-5
+
+
 def test_every_step_in_float32_and_the_readout_too() -> None:
     target = FloatLayer.scalar(random_layer(8, 2, 5), 5)
     result = unsoftmax.recover(lambda X: target.answer(X, torch.float32), width=8)

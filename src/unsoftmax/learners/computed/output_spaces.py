@@ -88,6 +88,7 @@ def read_values(
             raise Unresolved("no head switches along any line of asking rows: all scores are constant")
         if chosen.heads == 1:
             if _looks_like_one_head(queries, baseline, rng, limit):
+                refuse_few_outputs(1, baseline.v_sum.shape[1])
                 return baseline.v_sum[None]
             reasons.append("a line shows one head only, and answers to moderate rows show more")
             continue
