@@ -47,6 +47,9 @@ _TRIED = replace(_EXPAND, iterations=10)
 _CLEARLY = 0.03  # of what is explained: no other activation leaves so little
 _LEFT = 0.05  # what gains and sides of neurons may leave of the linear part
 _EXACT = 3e-3  # of the linear part: what the right parts leave where answers are rounded to float32
+_TRIED_FIRST = (
+    3  # neurons that tell least: a fit without the first may stop short, and one without another not
+)
 _WORSE = 3.0  # times the residual before: what removing a neuron that is needed makes of it, at least
 
 
@@ -153,7 +156,7 @@ def _from_random_weights(
 
 def pruned(fit: SmoothFit, inner: Array, explained: float) -> Array:
     """Without the neurons that are not needed: the one that tells least goes first, all others are fitted
-    again, until what is left grows."""
+    again, until what is left grows whichever of a few goes."""
     while len(inner) > 1:
         features = fit.features(inner)
         sizes = np.linalg.norm(features, axis=0) + 1e-300  # a neuron that saturates may be huge
@@ -161,11 +164,15 @@ def pruned(fit: SmoothFit, inner: Array, explained: float) -> Array:
         inverse = np.linalg.inv(gram + 1e-14 * len(gram) * np.eye(len(gram)))
         weights = (fit.weights(inner) * sizes[:, None])[: len(inner)]
         cost = (weights**2).sum(axis=1) / np.diag(inverse)[: len(inner)]
-        found = refine(fit, np.delete(inner, int(cost.argmin()), axis=0), _EXPAND)
         before = rms(fit.residual(inner))
-        if found.rms[-1] > (explained if before <= explained else _WORSE * before):
-            break
-        inner = found.state
+        allowed = explained if before <= explained else _WORSE * before
+        for spare in np.argsort(cost)[:_TRIED_FIRST]:
+            found = refine(fit, np.delete(inner, int(spare), axis=0), _EXPAND)
+            if found.rms[-1] <= allowed:
+                inner = found.state
+                break
+        else:
+            return inner
     return inner
 
 
