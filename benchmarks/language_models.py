@@ -9,7 +9,7 @@ python -m benchmarks.language_models tokens
 python -m benchmarks.language_models biased
     token prompts over HTTP, the k largest log-probabilities and a logit bias
 python -m benchmarks.language_models whole
-    all of a one-layer model, with --sizes and --seeds
+    all of a one-layer model, with --sizes, --seeds and --base, that of the rotary positions
 python -m benchmarks.language_models gpt2
     the same for GPT-2's shape
 python -m benchmarks.language_models float32
@@ -34,6 +34,7 @@ from unsoftmax.learners.language_model.token_prompts import TokenPromptLearner
 from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
+from unsoftmax.models.language_model import Rotary
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
@@ -47,7 +48,8 @@ WIDTHS = tuple((d, layers) for d in (64, 256, 768) for layers in (1, 4, 12))
 TRAINED = ("IgLM-S", "IgLM")
 BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
-WHOLE = {"16": (16, 24, 4, 2), "32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
+WHOLE = {"12": (12, 8, 1, 1), "16": (16, 24, 4, 2), "24": (24, 24, 2, 2)}
+WHOLE |= {"32": (32, 64, 4, 2), "64": (64, 128, 4, 4)}
 
 
 def _model(kind: str, d: int, layers: int, vocabulary: int) -> LanguageModel:
@@ -155,7 +157,7 @@ def _beside(basis: Array, model: LanguageModel) -> float:
     return relative(basis @ (basis.T @ true), true)
 
 
-def whole(sizes: list[str], seeds: range) -> None:
+def whole(sizes: list[str], seeds: range, base: float) -> None:
     """All parameters of one-layer models of Llama's shape in float64; queries over parameters / d."""
     print(
         "| d, m, heads, groups | seed | status | queries | over parameters/d | distance | bound | seconds |"
@@ -164,7 +166,8 @@ def whole(sizes: list[str], seeds: range) -> None:
     for size in sizes:
         d, m, heads, groups = WHOLE[size]
         for seed in seeds:
-            model = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
+            drawn = random_language_model(d, m, heads=heads, groups=groups, seed=seed)
+            model = LanguageModel(drawn.layers, drawn.final_norm, drawn.unembedding, Rotary(base))
             _whole_row(f"{d}, {m}, {heads}, {groups}", model, seed)
 
 
@@ -231,7 +234,8 @@ def main() -> None:
         "table", choices=["unembedding", "trained", "tokens", "biased", "whole", "gpt2", "float32"]
     )
     parser.add_argument("--packages", type=Path, help="where packages with trained models are unpacked")
-    parser.add_argument("--sizes", default="16,32", help="of the whole: 16, 32, 64")
+    parser.add_argument("--sizes", default="16,32", help="of the whole: 12, 16, 24, 32, 64")
+    parser.add_argument("--base", type=float, default=1e4, help="of rotary positions, for the whole")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     arguments = parser.parse_args()
@@ -251,7 +255,7 @@ def main() -> None:
     elif arguments.table == "float32":
         float32(arguments.sizes.split(","), seeds)
     else:
-        whole(arguments.sizes.split(","), seeds)
+        whole(arguments.sizes.split(","), seeds, arguments.base)
 
 
 if __name__ == "__main__":
