@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.computed.known_values import refuse_few_outputs
@@ -156,15 +157,16 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
     basis = random_basis(rng, d)
     rows, jumps = plateaus.jumps(line.a[None])
     _signed(jumps, rows, baseline)  # two heads that switch together show here, before the dear part
-    used = 0
+    used, near = 0, False
     while used < d:
         count = min(d - used, _CHUNK)
         sent, new = plateaus.jumps(line.a + length * basis[used : used + count])
         used += count
         rows, jumps = np.concatenate([rows, sent]), np.concatenate([jumps, new])
         kept = _steady(jumps)
-        if kept.sum() < 0.6 * len(kept):
-            raise _Unreadable("heads switch while the first row moves")
+        _refuse_switched(kept, len(kept) - 1 if near else 0.6 * len(kept))
+        if near:
+            continue
         ranks = _ranks(rows[kept], jumps[kept], plateaus.noise)
         if not baseline.coarse and max(ranks) + _SPARE <= kept.sum() - 1 and sum(ranks) <= outputs:
             parts = _signed(jumps[kept], rows[kept], baseline)
@@ -174,15 +176,20 @@ def _values(plateaus: _Plateaus, baseline: Baseline, length: float, rng: np.rand
             _refuse_missing(spaces, baseline)
             if np.linalg.norm(np.concatenate(spaces), -2) > least:
                 return _checked(_from_outputs(spaces, baseline), parts, rows[kept], plateaus.noise)
-            if kept.sum() < len(kept) - 1:  # spaces this near need all rows
-                raise _Unreadable("heads switch while the first row moves")
-    if kept.sum() < d:
-        raise _Unreadable("heads switch while the first row moves")
+            near = True  # all rows are needed
+            _refuse_switched(kept, len(kept) - 1)
+    _refuse_switched(kept, d)
     parts = _signed(jumps[kept], rows[kept], baseline)
     return _checked(_by_rows(parts, rows[kept], baseline), parts, rows[kept], plateaus.noise)
 
 
-def _steady(jumps: Array) -> Array:
+def _refuse_switched(kept: NDArray[np.bool_], least: float) -> None:
+    """Raises _Unreadable where fewer rows than these are steady."""
+    if kept.sum() < least:
+        raise _Unreadable("heads switch while the first row moves")
+
+
+def _steady(jumps: Array) -> NDArray[np.bool_]:
     """Rows at which every head is where it was at the first row."""
     changes = np.linalg.norm(jumps - jumps[0], axis=2)
     usual = np.median(changes[1:], axis=0)
@@ -241,5 +248,7 @@ def _from_outputs(spaces: list[Array], baseline: Baseline) -> Array:
 
 def _by_rows(parts: Array, rows: Array, baseline: Baseline) -> Array:
     """All rows were moved along: V_h by least squares, and what is missing of the sum shared evenly."""
-    values = np.array([np.linalg.lstsq(rows, parts[:, h], rcond=None)[0] for h in range(parts.shape[1])])
+    count, heads, outputs = parts.shape
+    found = np.linalg.lstsq(rows, parts.reshape(count, -1), rcond=None)[0]
+    values = found.reshape(-1, heads, outputs).swapaxes(0, 1)
     return np.asarray(values + (baseline.v_sum - values.sum(axis=0)) / len(values))
