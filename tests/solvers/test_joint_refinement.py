@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -146,3 +146,32 @@ def test_drawn_errors_are_as_large_as_the_real_ones(dense_limit: int) -> None:
         real.append(np.sum((_product(found) - _product(truth)) ** 2))
         told.append(np.mean([np.sum(change**2) for change in changes]))
     assert 0.8 < np.mean(real) / np.mean(told) < 1.25
+
+
+def test_a_step_that_is_too_long_is_halved_before_it_is_damped() -> None:
+    """atan(x) from 1.5: a whole step of Newton overshoots, half of one does not, and takes no new system."""
+    systems = []
+
+    class Arctangent:
+        def residual(self, state: Array) -> Array:
+            return np.arctan(state)
+
+        def linearise(self, state: Array) -> Linearisation:
+            slope = 1.0 / (1.0 + state[0] ** 2)
+
+            def backward(y: Array) -> Array:
+                systems.append(y)
+                return slope * y
+
+            return Products(1, lambda x: slope * x, backward, np.array([slope**2]))
+
+        def moved(self, state: Array, step: Array) -> Array:
+            return state + step
+
+    options = RefinementOptions(iterations=1, damping=0.0, dense_limit=0, halvings=2)
+    halved = refine(Arctangent(), np.array([1.5]), options)
+    once = len(systems)
+    damped = refine(Arctangent(), np.array([1.5]), replace(options, halvings=0))
+    assert halved.rms[-1] < halved.rms[0]
+    assert damped.rms[-1] < damped.rms[0]
+    assert once < len(systems) - once

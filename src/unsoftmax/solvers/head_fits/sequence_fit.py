@@ -203,6 +203,16 @@ class SequenceFit:
         shares = self.linearise(heads).shares()
         usual = float(np.median(shares[shares > 0])) if shares.any() else 1.0
         factors = np.minimum(1.0, np.sqrt(_EVEN * usual / np.maximum(shares, 1e-300)))
+        return self._weighted(factors)
+
+    def capped(self, heads: VectorHeads, most: float) -> Self:
+        """With smaller weights for sequences that leave more than so many times what most of them leave."""
+        left = np.linalg.norm(self.residual(heads).reshape(-1, heads.outputs), axis=1)
+        usual = float(np.median(left))
+        return self._weighted(np.minimum(1.0, most * usual / np.maximum(left, 1e-300)))
+
+    def _weighted(self, factors: Array) -> Self:
+        """One for every sequence."""
         ends = np.cumsum([len(block.rows) for block in self.blocks])[:-1]
         parts = zip(self.blocks, np.split(factors, ends), strict=True)
         return type(self)(tuple(block.weighted(part) for block, part in parts))
@@ -332,4 +342,4 @@ class _SequenceLinearisation:
             part = _Chunk.of(self.heads, block) if step > 1 else chunk
             noise = rng.standard_normal((len(block.rows), self.heads.outputs)) * block.weights[:, None]
             pulls = part.score_gradients(self._through(noise.astype(part.mixed.dtype))) @ block.rows
-            yield Probed(block.asking, part.at.queries, part.mixed, part.shown, pulls, block.weights)
+            yield Probed(block.asking, part.at.queries, part.mixed, pulls, block.weights)

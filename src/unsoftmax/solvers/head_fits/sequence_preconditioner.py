@@ -1,7 +1,8 @@
 """An approximate inverse of JᵀJ for heads with vector answers: coupled over all heads, even over the rows.
 
-JᵀJ of every factor is nearly a Kronecker product. Its side of heads and ranks is kept in full (heads share
-outputs, so they are not independent), its side of rows as a diagonal, because the rows asked are isotropic.
+JᵀJ of the factors of scores is nearly a Kronecker product. Its side of heads and ranks is kept in full (heads
+share outputs, so they are not independent), its side of rows as a diagonal, because the rows asked are
+isotropic. That of the values is a `ValueModel`.
 Sums run over products of both sides: where a query is large a head has saturated, and its pull is small.
 """
 
@@ -13,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.solvers.head_fits.value_model import ValueModel, damped_inverse
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import Inverse
 
@@ -30,7 +32,6 @@ class Probed:
     asking: Array
     queries: Array
     mixed: Array
-    shown: Array
     pulls: Array
     weights: Array
 
@@ -48,24 +49,23 @@ class Probed:
 
 @dataclass(frozen=True)
 class HeadsPreconditioner:
-    """Sums over sequences. keys, queries, shown: (Hr, Hr) of K_h p times the size of [x_N; 1], of the queries
-    Q_h [x_N; 1] times the products of p, and of U_h z. mixed: (H, H) of z, a coordinate. asking: squares of
-    the coordinates of [x_N; 1].
+    """Sums over sequences. keys, queries: (Hr, Hr) of K_h p times the size of [x_N; 1], and of the queries
+    Q_h [x_N; 1] times the products of p. mixed: (H, H) of z, a coordinate. asking: squares of the coordinates
+    of [x_N; 1].
     """
 
     heads: VectorHeads
     keys: Array
     queries: Array
-    shown: Array
     mixed: Array
     asking: Array
     mass: float
 
     @classmethod
     def empty(cls, heads: VectorHeads) -> Self:
-        H, n, s = heads.heads, heads.K.shape[0] * heads.K.shape[1], heads.U.shape[0] * heads.U.shape[1]
-        keys, queries, shown, mixed = (np.zeros((size, size)) for size in (n, n, s, H))
-        return cls(heads, keys, queries, shown, mixed, asking=np.zeros(heads.width + 1), mass=0.0)
+        H, n = heads.heads, heads.K.shape[0] * heads.K.shape[1]
+        keys, queries, mixed = (np.zeros((size, size)) for size in (n, n, H))
+        return cls(heads, keys, queries, mixed, asking=np.zeros(heads.width + 1), mass=0.0)
 
     def with_more(self, probed: Probed) -> Self:
         """With the sums over more sequences."""
@@ -73,13 +73,11 @@ class HeadsPreconditioner:
         w = probed.weights[:, None]
         keys = np.matmul(probed.pulls.swapaxes(0, 1), heads.K.transpose(0, 2, 1)).swapaxes(0, 1)
         keys = keys.reshape(count, -1) * np.linalg.norm(probed.asking, axis=1, keepdims=True)
-        shown = probed.shown.reshape(count, -1) * w
         mixed = (probed.mixed * w[:, :, None]).swapaxes(0, 1).reshape(heads.heads, -1)
         return replace(
             self,
             keys=self.keys + _squares(keys) / (d + 1),
             queries=self.queries + probed.queries_by_pulls() / d,
-            shown=self.shown + _squares(shown),
             mixed=self.mixed + _squares(mixed.T) / d,
             asking=self.asking + ((probed.asking * w) ** 2).sum(axis=0),
             mass=self.mass + float((w.astype(np.float64) ** 2).sum()),
@@ -87,9 +85,7 @@ class HeadsPreconditioner:
 
     def _sides(self) -> tuple[Array, Array, Array, Array]:
         """JᵀJ on the side of heads and ranks of K, Q, U, T."""
-        s = self.heads.U.shape[1]
-        T = self.heads.T.reshape(-1, self.heads.outputs).astype(np.float64)
-        return (self.queries, self.keys, (T @ T.T) * np.kron(self.mixed, np.ones((s, s))), self.shown)
+        return (self.queries, self.keys, *ValueModel.blocks(self.heads, self.mixed))
 
     @property
     def _asking(self) -> Array:
@@ -116,18 +112,18 @@ class HeadsPreconditioner:
     def inverse(self, damping: float) -> Inverse:
         """damping: relative, as it is added to JᵀJ."""
         heads, H = self.heads, self.heads.heads
-        inverses = [_inverse(side, damping) for side in self._sides()]
+        inverses = [damped_inverse(side, damping) for side in (self.queries, self.keys)]
         asking = self._asking + (_RIDGE + damping) * self._asking.max()
+        values = ValueModel.of(heads, self.mixed, damping)
 
         def apply(vector: Array) -> Array:
-            *tensors, c = heads.split(vector)
-            found = [
+            *scores, U, T, c = heads.split(vector)
+            K, Q = (
                 (inverse @ tensor.reshape(len(inverse), -1)).reshape(H, -1, tensor.shape[2])
-                for inverse, tensor in zip(inverses, tensors, strict=True)
-            ]
-            return heads.joined(
-                found[0], found[1] / asking, found[2], found[3], c / (self.mass * (1.0 + damping))
+                for inverse, tensor in zip(inverses, scores, strict=True)
             )
+            U, T = values.inverse(*(part.astype(heads.U.dtype) for part in (U, T)))
+            return heads.joined(K, Q / asking, U, T, c / (self.mass * (1.0 + damping)))
 
         return apply
 
@@ -135,13 +131,3 @@ class HeadsPreconditioner:
 def _squares(rows: Array) -> Array:
     rows = rows.astype(np.float64, copy=False)
     return np.asarray(rows.T @ rows)
-
-
-def _inverse(side: Array, damping: float) -> Array:
-    """Of the symmetric part, damped relative to its diagonal; rows of zeros beyond a rank stay zero."""
-    strength = np.diag(side)
-    used = strength > 1e-12 * strength.max(initial=0.0)
-    scale = np.where(used, 1.0 / np.sqrt(np.where(used, strength, 1.0)), 0.0)
-    values, vectors = np.linalg.eigh((side + side.T) / 2 * scale[:, None] * scale)
-    found = vectors / (np.maximum(values, 0.0) + _RIDGE + damping) @ vectors.T
-    return np.asarray(found * scale[:, None] * scale)

@@ -64,7 +64,9 @@ class RefinementOptions:
     patience: further steps after the held-out residual was lowest. inner_*: conjugate gradients. repeat: a
     step with the factors of the last normal matrix is kept where it lowers the rms to this share; near the
     solution most steps do, and a normal matrix takes longer than anything else. 0: never tried. weakest: of
-    the strongest column of J, squared: weaker ones are damped as if they were this strong. dense_limit:
+    the strongest column of J, squared: weaker ones are damped as if they were this strong. halvings: of a
+    step that does not lower the residual, before it is damped more; a residual costs as much as one inner
+    step, and more damping all of them again. dense_limit:
     unknowns up to which JᵀJ is an array, of 8n² bytes: 82 MB at 3,200, 216 MB at 5,200."""
 
     iterations: int = 40
@@ -79,6 +81,7 @@ class RefinementOptions:
     inner_tolerance: float = 1e-3
     repeat: float = 0.0
     weakest: float = _WEAKEST_COLUMN
+    halvings: int = 0
 
 
 class StopReason(StrEnum):
@@ -176,16 +179,19 @@ def _improve(
     before = float(residual @ residual)
     while damping <= options.most_damping:
         factored = _Factored(linear, inverse_at(damping))
-        step = factored.step(residual)
-        moved = problem.moved(state, step)
-        after = problem.residual(moved)
-        size = float(after @ after)
-        if np.isfinite(size) and size < before:
-            expected = before - float(np.sum((residual + linear.forward(step)) ** 2))
-            gained = (before - size) / expected if expected > 0 else 1.0
-            # a step that kept its promise is damped less the next time, one that kept a quarter of it more
-            change = 0.1 if gained > 0.75 else (1.0 if gained > 0.25 else 4.0)
-            return moved, after, max(damping * change, options.least_damping), factored
+        whole = factored.step(residual)
+        for halved in range(options.halvings + 1):
+            step = whole / 2.0**halved
+            moved = problem.moved(state, step)
+            after = problem.residual(moved)
+            size = float(after @ after)
+            if np.isfinite(size) and size < before:
+                expected = before - float(np.sum((residual + linear.forward(step)) ** 2))
+                gained = (before - size) / expected if expected > 0 else 1.0
+                # a whole step that kept its promise is damped less the next time, one that kept a quarter
+                # of it more
+                change = 0.1 if gained > 0.75 and not halved else (1.0 if gained > 0.25 else 4.0)
+                return moved, after, max(damping * change, options.least_damping), factored
         damping = max(10.0 * damping, 1e-8)
     return None
 
@@ -267,7 +273,8 @@ def _approximate_inverse(linear: Linearisation, damping: Array, strengths: Array
 def _conjugate_gradients(
     linear: Linearisation, right: Array, damping: Array, inverse: Inverse, options: RefinementOptions
 ) -> Array:
-    """(JᵀJ + diag(damping))⁻¹ right."""
+    """(JᵀJ + diag(damping))⁻¹ right. `inverse` may be an iteration of its own, and not the same matrix at
+    every step: a direction is made conjugate to the last one by what the residual has changed."""
     solution, left = np.zeros_like(right), right.copy()
     direction = inverse(left)
     size = first = float(left @ direction)
@@ -278,12 +285,12 @@ def _conjugate_gradients(
         curvature = float(direction @ image)
         if curvature <= 0:
             break
-        length = size / curvature
+        length = float(left @ direction) / curvature
         solution = solution + length * direction
-        left = left - length * image
+        change, left = length * image, left - length * image
         conditioned = inverse(left)
         before, size = size, float(left @ conditioned)
-        direction = conditioned + size / before * direction
+        direction = conditioned - float(change @ conditioned) / before * direction
     return solution
 
 
