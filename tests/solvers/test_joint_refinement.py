@@ -154,7 +154,7 @@ def test_a_step_that_is_too_long_is_halved_before_it_is_damped() -> None:
 
     class Arctangent:
         def residual(self, state: Array) -> Array:
-            return np.arctan(state)
+            return np.asarray(np.arctan(state))
 
         def linearise(self, state: Array) -> Linearisation:
             slope = 1.0 / (1.0 + state[0] ** 2)
