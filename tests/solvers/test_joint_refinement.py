@@ -157,13 +157,13 @@ def test_a_step_that_is_too_long_is_halved_before_it_is_damped() -> None:
             return np.asarray(np.arctan(state))
 
         def linearise(self, state: Array) -> Linearisation:
-            slope = 1.0 / (1.0 + state[0] ** 2)
+            slope = float(1.0 / (1.0 + state[0] ** 2))
 
             def backward(y: Array) -> Array:
                 systems.append(y)
-                return slope * y
+                return np.asarray(slope * y)
 
-            return Products(1, lambda x: slope * x, backward, np.array([slope**2]))
+            return Products(1, lambda x: np.asarray(slope * x), backward, np.array([slope**2]))
 
         def moved(self, state: Array, step: Array) -> Array:
             return state + step
