@@ -56,6 +56,26 @@ def test_boxes_outside_are_never_recovered_whatever_check_says(name: str) -> Non
     assert not unsoftmax.recover(BOXES[name](4, 1), width=4).status.recovered
 
 
+@pytest.mark.parametrize("heads", [2, 3])
+def test_heads_whose_readouts_cancel(heads: int) -> None:
+    """Single rows are answered zero: exactly with two heads, up to rounding with three."""
+    rng = np.random.default_rng(3)
+    W, v = rng.standard_normal((heads, 6, 6)) / 2, rng.standard_normal((heads, 6))
+    v[-1] = -v[:-1].sum(axis=0)
+
+    def cancelling(X: Array) -> Array:
+        scores = np.einsum("bnd,hde,be->bhn", X, W, X[:, -1])
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        weights /= weights.sum(axis=-1, keepdims=True)
+        return np.asarray(sum(np.einsum("bn,bn->b", weights[:, h], X @ v[h]) for h in range(heads)))
+
+    assert unsoftmax.check(cancelling, width=6).recoverable
+    result = unsoftmax.recover(cancelling, width=6)
+    assert result.status == "EXACT"
+    hidden = unsoftmax.MultiHead([unsoftmax.SingleHead(*head) for head in zip(W, v, strict=True)])
+    assert result.unwrap().distance(hidden) < 1e-9
+
+
 def test_a_layer_that_answers_every_row() -> None:
     torch.manual_seed(0)
     layer = torch.nn.MultiheadAttention(8, 2, batch_first=True, dtype=torch.float64)

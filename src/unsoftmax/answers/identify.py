@@ -148,20 +148,29 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         farthest = _SHORT_ROWS
         clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
-    if near.repeats and len(inside) >= 4 and (found := _short_numbers(inside)) is not None:
-        return _clipped(_inside(asker, rng, farthest, found), clip)
-    if float(np.abs(near.all).max()) < CANCELS * near.size:
-        text = f"single rows are answered zero to {float(np.abs(near.all).max()):.1g}, which is rounding"
+    found = _short_numbers(inside) if near.repeats and len(inside) >= 4 else None
+    largest_near = float(np.abs(near.all).max())
+    if largest_near < CANCELS * near.size and (found is None or not _pairs_are_short(asker, rng, farthest)):
+        text = f"single rows are answered zero to {largest_near:.1g}, which is rounding"
         return Identified(kinds.Exact(), text)
+    if found is not None:
+        return _clipped(_inside(asker, rng, farthest, found), clip)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
     found = _off_lines(asker, rng, near.size, straight, clip)
-    largest_far = float(np.abs(near.all).max()) * max(1.0, straight / near.size)
+    largest_far = largest_near * max(1.0, straight / near.size)
     if isinstance(found.answers, kinds.Within) and found.answers.tau < _ROUNDED * largest_far:
         found = _inside(asker, rng, farthest, found)
     elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
         found = cast  # on its grid of rows, such a function is as exact as any
     return _clipped(found, clip)
+
+
+def _pairs_are_short(asker: Asker, rng: np.random.Generator, farthest: float) -> bool:
+    """Whether pairs of rows are answered in numbers of a short format too. What is left of answers that
+    cancel has few digits in any format."""
+    beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
+    return beside is None or beside.stored is not None
 
 
 def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Identified) -> Identified:
@@ -255,7 +264,8 @@ def look_beside_others(asker: Asker, rng: np.random.Generator, longest: float) -
         return None
     rows = arithmetic_rows(asker.width, rng, longest)[: 3 * _LINES_BESIDE]  # the short ones
     singles = asker.ask(rows).reshape(_LINES_BESIDE, 3, -1)
-    pairs = asker.ask(np.concatenate([rows[1::3], rows[::3]], axis=1)).reshape(_LINES_BESIDE, -1)
+    beside = np.pi / 4.0 * rows[1::3]  # with all digits: sums of short numbers are short in any arithmetic
+    pairs = asker.ask(np.concatenate([beside, rows[::3]], axis=1)).reshape(_LINES_BESIDE, -1)
     return BesideOthers(
         rms(np.diff(singles, 2, axis=1)),
         rms(singles - singles.mean(axis=(0, 1))),

@@ -19,6 +19,7 @@ from unsoftmax.answers import (
     Stored,
     Within,
 )
+from unsoftmax.answers.looks_exact import CANCELS
 from unsoftmax.arrays import Array
 from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.ledger import Ledger
@@ -134,7 +135,8 @@ class FirstLookAsker:
         """How far two answers of one value may lie apart, to sequences whose longest row has that norm."""
         size = float(np.abs(answers).max(initial=0.0))
         if self.answers is None or self.exact:
-            return (_ROUNDING + self._rounding_of_vectors(answers)) * max(size, 1e-300)
+            rounding = (_ROUNDING + self._rounding_of_vectors(answers)) * max(size, 1e-300)
+            return rounding + (CANCELS * longest if 0.0 < self._steepest < CANCELS else 0.0)
         off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
         if isinstance(self.inner, Stored | Computed):
             off += 2.0 * self.inner.format.unit * size

@@ -75,8 +75,17 @@ def _refuse_heads(ledger: Ledger, look: FirstLook, rng: np.random.Generator) -> 
     if ledger.outputs is not None:
         _refuse_one_vector(ledger, rng)
     if isinstance(look.answers, Constant):
-        check_constant(ledger, look.answers.value, rng)
-        raise nothing_moves(ledger, look.answers.value)
+        _refuse_constant(ledger, look.answers.value, rng)
+
+
+def _refuse_constant(ledger: Ledger, value: float, rng: np.random.Generator) -> None:
+    """Single rows never move the answer. Nor does a sequence, unless readouts of several heads cancel."""
+    try:
+        check_constant(ledger, value, rng)
+    except OutsideClass:
+        refuse_other_sequences(ledger, 0.0, rng)
+        return
+    raise nothing_moves(ledger, value)
 
 
 def _refuse_one_vector(ledger: Ledger, rng: np.random.Generator) -> None:

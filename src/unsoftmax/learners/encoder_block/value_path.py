@@ -65,16 +65,27 @@ def value_path(asks: AsksSequences, basis: Array, rng: np.random.Generator) -> A
         needed = max(_LEAST_ROWS, int(np.ceil(_SURPLUS * k / len(alone))) + 1)
         if len(designs) < needed:
             continue
-        path = np.linalg.lstsq(np.vstack(designs), np.vstack(found), rcond=1e-9)[0]
-        off = [float(np.abs(D @ path - there).max()) for D, there in zip(designs, found, strict=True)]
-        if max(off) < _AGREES * max(float(np.abs(part).max()) for part in found):
-            return np.asarray(path)
-        worst = int(np.argmax(off))  # a kink within the differences: this row tells nothing
-        del designs[worst], found[worst]
+        path, off = _fitted(designs, found)
+        if off < _AGREES * max(float(np.abs(part).max()) for part in found):
+            return path
+        # a kink within the differences of one row: the others agree without it, while in a fit of all
+        # the largest residual may be another row's
+        without = [
+            _fitted(*(part[:i] + part[i + 1 :] for part in (designs, found)))[1] for i in range(len(designs))
+        ]
+        spoilt = int(np.argmin(without))
+        del designs[spoilt], found[spoilt]
     raise Unresolved(
         "derivatives of copied rows do not agree on one value path, as with a second layer of attention, or "
         "with a norm in front of the attention and another one behind it"
     )
+
+
+def _fitted(designs: list[Array], found: list[Array]) -> tuple[Array, float]:
+    """The path by least squares, and the largest residual."""
+    design, there = np.vstack(designs), np.vstack(found)
+    path = np.asarray(np.linalg.lstsq(design, there, rcond=1e-9)[0])
+    return path, float(np.abs(design @ path - there).max())
 
 
 def _slopes(answers: Array, step: float) -> Array:
