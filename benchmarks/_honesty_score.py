@@ -10,6 +10,7 @@ from tests.cases.honesty_case import Case
 
 import unsoftmax
 from unsoftmax import Certificate, GatedNetwork, Network, ReluNetwork, Status
+from unsoftmax.answers import Clipped
 from unsoftmax.arrays import Array
 from unsoftmax.certify.sample import draw_sample
 from unsoftmax.certify.token_certificate import token_sequences
@@ -71,10 +72,11 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     if model is None or certificate is None or not case.steady:
         return 0.0
     stated = max(certificate.allowed, certificate.resolution)
+    clipped = isinstance(result.answers, Clipped)
     beyond = total = 0
     for draw in range(_MOST):
         rng = np.random.default_rng([seed, draw, 4711])
-        for batch in _drawn(case, model, certificate, rng):
+        for batch in _drawn(case, model, certificate, rng, clipped=clipped):
             beyond += int((deviations(case, model, batch, certificate.tolerance) > stated).sum())
             total += len(batch)
         share = beyond / total
@@ -84,13 +86,16 @@ def share_beyond(case: Case, result: unsoftmax.Result, seed: int) -> float:
     return share
 
 
-def _drawn(case: Case, model: Model, certificate: Certificate, rng: np.random.Generator) -> Iterable[Array]:
+def _drawn(
+    case: Case, model: Model, certificate: Certificate, rng: np.random.Generator, *, clipped: bool
+) -> Iterable[Array]:
     """Sequences as the certificate states them."""
     if isinstance(model, unsoftmax.TokenHeads):
         sequences = token_sequences(model.vocabulary, max(certificate.lengths), rng)
         return [cast(Array, ids) for _, ids in sequences]
     bound = case.options.get("input_bound")
-    if case.options.get("probabilities") is True:  # the rows whose logits are moderate were found out
+    # rows whose logits are moderate, or whose answers reach no limit, were found out, and sizes say so
+    if case.options.get("probabilities") is True or clipped:
         bound = max(certificate.sizes)
     domain = Ball(model.width, float(bound)) if isinstance(bound, float) else Space(model.width)
     longest = 1 if certificate.lengths == (1,) else None
