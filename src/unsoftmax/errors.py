@@ -54,11 +54,13 @@ class VectorAnswers(OracleFault):
 
 
 class RequestRefused(OracleFault):
-    """The server does not take a request of this form. said: why, in its words."""
+    """The server does not answer a request of this form. said: why, in its words. malformed: whether it says
+    that the form is the reason (400 and 422), and not that something else failed."""
 
-    def __init__(self, message: str, said: str = "") -> None:
+    def __init__(self, message: str, said: str = "", malformed: bool = True) -> None:
         super().__init__(message)
         self.said = said or message
+        self.malformed = malformed
 
 
 class LedgerRefused(UsageError):

@@ -23,6 +23,7 @@ from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.outcomes import Status
 from unsoftmax.serve.completions import CompletionsServer
 from unsoftmax.serve.faults import Faults
+from unsoftmax.serve.guarded import Refused
 from unsoftmax.serve.limits import RateLimit
 
 pytest.importorskip("torch")
@@ -274,8 +275,15 @@ def _told_as(change: Callable[[dict[str, float]], Any]) -> Callable[[list[dict[s
         (lambda choices: [each | {"logprobs": None} for each in choices], "the reply has none"),
         (_told_as(lambda told: dict(list(told.items())[:3])), "3 largest log-probabilities"),
         (lambda choices: [each | {"index": each["index"] + 1} for each in choices], "of index [1]"),
+        (
+            lambda choices: [
+                each | {"logprobs": {"top_logprobs": 2 * each["logprobs"]["top_logprobs"]}}
+                for each in choices
+            ],
+            "may repeat the prompt",
+        ),
     ],
-    ids=["by text", "null lists", "null", "silently three", "indices from one"],
+    ids=["by text", "null lists", "null", "silently three", "indices from one", "echo"],
 )
 def test_replies_that_tell_less_than_asked_are_a_finding(
     bend: Callable[[list[dict[str, Any]]], Any], words: str
@@ -293,8 +301,9 @@ def test_replies_that_tell_less_than_asked_are_a_finding(
     [
         (_told_as(lambda told: told | {"token_id:3": -9999.0}), "bars tokens"),
         (_told_as(lambda told: told | {"token_id:3": float("-inf")}), "bars tokens"),
+        (_told_as(lambda told: told | {"token_id:3": None}), "bars tokens"),
     ],
-    ids=["as vLLM bars", "barred"],
+    ids=["as vLLM bars", "barred", "null"],
 )
 def test_barred_tokens_are_named(bend: Callable[[list[dict[str, Any]]], Any], words: str) -> None:
     with _Odd(DEEP) as server:
@@ -312,6 +321,36 @@ def test_a_server_that_takes_one_prompt_a_request_is_asked_so() -> None:
         np.testing.assert_allclose(oracle(rows), DEEP(rows), atol=1e-14)
         assert server.requests - before == len(rows)
     assert "takes one prompt" in " ".join(oracle.look.sentences)
+
+
+class _FailsOnVectors(CompletionsServer):
+    """A server that does not refuse vectors in words, but fails on them. status: how."""
+
+    status = 500
+
+    def answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        if "prompt_embeds" in body:
+            raise Refused(self.status, "no such thing")
+        return super().answer(body)
+
+
+@pytest.mark.parametrize("status", [500, 403, 415])
+def test_vectors_that_a_server_fails_on_are_not_taken(status: int) -> None:
+    with _FailsOnVectors(DEEP) as server:
+        server.status = status
+        oracle = completions_oracle(server.target, QUICK)
+    assert oracle.spec.width is None
+    assert "may not be vectors (no such thing)" in " ".join(oracle.look.sentences)
+
+
+def test_answers_that_depend_on_no_prompt_show_no_unembedding() -> None:
+    alike = {f"token_id:{token}": -3.0 - token / 100 for token in range(DEEP.outputs)}
+    with _Odd(DEEP) as server:
+        server.bend = _told_as(lambda told: alike)
+        result = unsoftmax.recover(server.target)
+    assert result.status is Status.UNRESOLVED
+    assert not result.parts
+    assert "the same log-probabilities" in result.reason
 
 
 def test_what_an_endpoint_offers_in_words() -> None:

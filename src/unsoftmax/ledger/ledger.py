@@ -9,7 +9,14 @@ from types import MappingProxyType
 import numpy as np
 
 from unsoftmax.arrays import Array, longest_rows
-from unsoftmax.errors import LedgerRefused, NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
+from unsoftmax.errors import (
+    LedgerRefused,
+    NonFiniteAnswers,
+    OracleFault,
+    RequestRefused,
+    UsageError,
+    VectorAnswers,
+)
 from unsoftmax.ledger.asker import Check, Exchange
 from unsoftmax.ledger.batches import BatchMemory
 from unsoftmax.ledger.bill import VERIFICATION, Bill, Progress
@@ -226,7 +233,7 @@ class Ledger(HasViews):
     def _perhaps_too_long(self, fault: OracleFault, length: int) -> None:
         """Names the way out where shorter sequences were answered, and nobody told of a limit."""
         told = self.oracle.spec.max_length is not None
-        if type(fault) is OracleFault and length > self._longest > 0 and not told:
+        if type(fault) in (OracleFault, RequestRefused) and length > self._longest > 0 and not told:
             rows = "one row" if self._longest == 1 else f"{self._longest} rows"
             raise OracleFault(
                 f"{fault}. A sequence of {rows} was answered; if the target takes no longer ones, pass "

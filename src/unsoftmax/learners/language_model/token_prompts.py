@@ -17,7 +17,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
-from unsoftmax.meters.language_model.prompts import centred_logits
+from unsoftmax.meters.language_model.prompts import centred_logits, check_prompts_count
 from unsoftmax.oracles import Ids
 from unsoftmax.outcomes import Unresolved
 
@@ -30,7 +30,6 @@ _SPARE = 16  # prompts beyond the rank
 _GAP = 30.0
 _VERIFICATION = 16  # prompts; each answer holds one number a token, so that few say much
 _SAFETY = 4.0  # a factor on a bound of first order
-_ALIKE = 1e-9  # of the logits: answers to different prompts that differ by less do not depend on the prompt
 
 
 class TokenPrompts(Protocol):
@@ -97,10 +96,7 @@ class TokenPromptLearner:
                     )
                 wanted = int(np.ceil(_GROWTH * len(logits)))
         rank, gap = found
-        if np.ptp(logits, axis=0).max() <= _ALIKE * np.abs(logits).max():
-            raise Unresolved(
-                "every prompt gets the same log-probabilities; does the target read its prompts?"
-            )
+        check_prompts_count(logits)
         basis = np.linalg.svd(logits, full_matrices=False)[2][:rank].T
         with prompts.phase("verification"):
             fresh = self._ask(prompts, rng, _VERIFICATION)

@@ -16,7 +16,13 @@ from unsoftmax.arrays import EPS, Array, complement
 from unsoftmax.families import Family
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
-from unsoftmax.meters.language_model.prompts import Prompts, centred_logits, in_float32, unit_rows
+from unsoftmax.meters.language_model.prompts import (
+    Prompts,
+    centred_logits,
+    check_prompts_count,
+    in_float32,
+    unit_rows,
+)
 from unsoftmax.models.parts import LayerNorm, Norm, RMSNorm
 from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Test
 
@@ -103,6 +109,7 @@ class UnembeddingLearner:
         best = int(np.argmin(misfits))
         certificate = PartCertificate(float(misfits[best]), self.verification, float(np.abs(answers).max()))
         _check(certificate)
+        check_prompts_count(answers)
         largest = float(np.abs(candidates[best].matrix).max())
         bound = _SAFETY * max(certificate.max_error, EPS * certificate.scale) / largest
         return RecoveredPart(

@@ -8,8 +8,11 @@ from typing import Protocol
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.outcomes import Unresolved
 
-__all__ = ["Prompts", "centred_logits", "in_float32", "unit_rows"]
+__all__ = ["Prompts", "centred_logits", "check_prompts_count", "in_float32", "unit_rows"]
+
+_ALIKE = 1e-9  # of the logits: answers to different prompts that differ by less do not depend on the prompt
 
 
 class Prompts(Protocol):
@@ -41,6 +44,12 @@ def centred_logits(answers: Array) -> Array:
     np.True_
     """
     return np.asarray(answers - answers.mean(axis=-1, keepdims=True))
+
+
+def check_prompts_count(logits: Array) -> None:
+    """Refuses answers that are the same whatever is asked."""
+    if np.ptp(logits, axis=0).max() <= _ALIKE * np.abs(logits).max():
+        raise Unresolved("every prompt gets the same log-probabilities; does the target read its prompts?")
 
 
 def unit_rows(rng: np.random.Generator, count: int, width: int) -> Array:

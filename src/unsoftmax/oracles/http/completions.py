@@ -223,11 +223,14 @@ class _Look:
     def try_to(
         self, prompt: Array, logprobs: int, bias: Mapping[int, float] | None = None
     ) -> dict[int, float] | None:
-        """What is told for one prompt, or None when the request is refused."""
+        """What is told for one prompt, or None when the request is refused. Vectors are asked for after ids
+        were answered, so whatever the server fails with then, they are what it does not take."""
         self.requests += 1
         try:
             return _exchange(self._dialect, self._sender, prompt, logprobs, bias=bias)[0]
         except RequestRefused as fault:
+            if not (fault.malformed or prompt.ndim == 3):
+                raise
             self.said = self.said or fault.said
         except Unread as fault:
             self.said = self.said or str(fault)

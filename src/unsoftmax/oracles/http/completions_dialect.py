@@ -86,16 +86,25 @@ class Unread(OracleFault):
 
 def _told(logprobs: Any) -> dict[int, float]:
     """Log-probabilities of the next token by token id."""
-    if not logprobs or not logprobs.get("top_logprobs") or not logprobs["top_logprobs"][0]:
+    places = logprobs.get("top_logprobs") if logprobs else None
+    if places and len(places) > 1:
+        raise Unread(
+            f"one token was asked for, and the reply tells log-probabilities at {len(places)} places; it may "
+            "repeat the prompt"
+        )
+    if not places or not places[0]:
         raise Unread("log-probabilities were asked for, and the reply has none")
-    told: dict[str, Any] = logprobs["top_logprobs"][0]
+    told: dict[str, Any] = places[0]
     text = next((name for name in told if not name.removeprefix(_MARK).isdecimal()), None)
     if text is not None:
         raise Unread(
             f"tokens are named by their text, such as {text[:20]!r}, where return_tokens_as_token_ids asks "
             "for ids"
         )
-    return {int(name.removeprefix(_MARK)): float(value) for name, value in told.items()}
+    return {
+        int(name.removeprefix(_MARK)): float("nan" if value is None else value)  # what JSON has for it
+        for name, value in told.items()
+    }
 
 
 def _check(told: Mapping[int, float]) -> None:

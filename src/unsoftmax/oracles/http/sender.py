@@ -196,10 +196,8 @@ class Sender:
             place = reply.headers.get("location", "nowhere")
             return OracleFault(f"{there} redirects ({status}) to {place}; pass that address instead")
         if status >= 500:
-            return OracleFault(
-                f"{there} failed on a request ({status}{said}); look into the server's log. If large inputs "
-                "make it fail, pass input_bound"
-            )
+            told = f"{there} failed on a request ({status}{said}); look into the server's log. If large "
+            return RequestRefused(f"{told}inputs make it fail, pass input_bound", words, malformed=False)
         sentences = {
             400: "{there} does not take the request ({status}{said}); "
             "check the width, and the names and datatypes of the model",
@@ -209,11 +207,10 @@ class Sender:
             413: "a request of {size} bytes is too large for {there} (413); ask fewer sequences in a request",
         }
         sentence = sentences.get(400 if status == 422 else status)
-        if sentence is None:
-            return OracleFault(f"{there} answered with status {status}{said}; an answer has status 200")
+        sentence = sentence or "{there} answered with status {status}{said}; an answer has status 200"
         size = len(request.content or b"")
         told = sentence.format(there=there, status=status, said=said, token=TOKEN_VARIABLE, size=size)
-        return RequestRefused(told, words) if status in (400, 422) else OracleFault(told)
+        return RequestRefused(told, words, malformed=status in (400, 422))
 
 
 def _words(body: bytes) -> bytes:
