@@ -284,15 +284,15 @@ def _in_words(lengths: tuple[int, ...]) -> str:
 def _to_repeat(early: Sequence[Exchange], model: Model) -> list[Exchange]:
     """The first of them, and of the others those on which the model bends most: single rows, and rows so long
     that the scores are saturated, say nothing of W."""
-    others = [(_bend(model, sequence), place) for place, (sequence, _) in enumerate(early)][_REPEATED // 2 :]
-    bent = sorted(others, key=lambda each: -each[0])[: _REPEATED // 2]
-    places = [*range(min(len(early), _REPEATED // 2)), *(place for _, place in bent)]
-    return [early[place] for place in sorted(places, reverse=True)]
+    half = _REPEATED // 2
+    bends = {place: _bend(model, early[place][0]) for place in range(half, len(early))}
+    bent = sorted(bends, key=lambda place: -bends[place])[:half]
+    return [early[place] for place in sorted([*range(min(len(early), half)), *bent], reverse=True)]
 
 
 def _bend(model: Model, sequence: Array) -> float:
     """How far the model is from affine between no rows, these and twice these, against what they show."""
-    values = [model(times * sequence[None]) for times in (0.0, 1.0, 2.0)]
+    values = model(np.multiply.outer(np.arange(3.0), sequence))
     off = float(np.max(np.abs(values[0] - 2.0 * values[1] + values[2])))
     return off / max(float(model.sensitivity(sequence[None])[0]), 1e-300)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 __all__ = ["TARGET_SCORE", "choose_scales"]
@@ -9,6 +11,7 @@ __all__ = ["TARGET_SCORE", "choose_scales"]
 TARGET_SCORE = 1.0  # typical |score| of a probe; the sigmoid is inverted well from about 0.1 to 5
 
 
+@lru_cache(maxsize=64)  # every projection of a recovery asks again, most with the same numbers
 def choose_scales(
     typical_score: float,
     *,
