@@ -14,6 +14,7 @@ from tests.cases.answers import ANSWERS
 from tests.cases.honesty import KINDS, LIARS
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from unsoftmax import EncoderBlock, MultiHead, SingleHead, Status
+from unsoftmax.arrays import Array
 from unsoftmax.models import block_from_torch
 
 
@@ -33,8 +34,11 @@ _FEW = [
     *(f"corner: {name}" for name in _CORNERS),
     "shape: behind errors",
     *(f"adverse: {name}" for name in ("a faint output", "a large skip", "a large linear part")),
+    *(f"engine: {name}" for name in ("a nucleus", "rows of zeros are padding", "chunks in float32")),
+    *(f"service: {name}" for name in ("a cache that forgets", "noise by hash", "warms up")),
 ]
-_MANY = ("near: ", "twist: ", "odd: ", "corner: ", "shape: ", "adverse: ")  # a few are enough here
+# a few are enough here
+_MANY = ("near: ", "twist: ", "odd: ", "corner: ", "shape: ", "adverse: ", "engine: ", "service: ")
 
 
 @pytest.mark.parametrize(
@@ -50,6 +54,20 @@ def test_no_success_is_another_function_than_stated(kind: str) -> None:
 def test_another_temperature_for_rows_that_were_seen_before_shows(d: int, seed: int) -> None:
     """Of the first queries of every phase, those are asked again on which W shows."""
     assert not run(("corner: first row seen", d, seed)).recovered
+
+
+@pytest.mark.parametrize("outputs", [None, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_target_that_remembers_sequences_by_their_ends_shows(outputs: int | None, seed: int) -> None:
+    """Some fresh sequences share both ends with another one."""
+    model = unsoftmax.random_multi_head(3, 1, seed=seed, outputs=outputs)
+    kept: dict[bytes, object] = {}
+
+    def box(X: Array) -> Array:
+        keys = [bytes([len(x)]) + x[[0, -1]].tobytes() for x in X]
+        return np.array([kept.setdefault(key, y) for key, y in zip(keys, model(X), strict=True)])
+
+    assert not unsoftmax.recover(box, width=3, outputs=outputs, seed=seed).status.recovered
 
 
 @pytest.mark.parametrize(("d", "seed"), [(3, 14), (2, 16), (4, 3), (3, 7), (2, 11)])

@@ -15,10 +15,12 @@ from tests.cases import (
     honesty_adverse,
     honesty_corner_families,
     honesty_corners,
+    honesty_engines,
     honesty_families,
     honesty_hostile,
     honesty_near,
     honesty_odd,
+    honesty_services,
     honesty_shapes,
     honesty_short_floats,
     honesty_twists,
@@ -383,6 +385,8 @@ KINDS: dict[str, Maker] = {
     **honesty_corner_families.KINDS,
     **honesty_shapes.KINDS,
     **honesty_adverse.KINDS,
+    **honesty_engines.KINDS,
+    **honesty_services.KINDS,
 }
 # half a second to three seconds each, where others take a tenth
 SLOW = (
@@ -396,6 +400,8 @@ SLOW = (
     | honesty_corner_families.SLOW
     | honesty_shapes.SLOW
     | honesty_adverse.SLOW
+    | honesty_engines.SLOW
+    | honesty_services.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",
         "outside: constant and another W",

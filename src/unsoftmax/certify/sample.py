@@ -47,7 +47,7 @@ _DISTRIBUTION = (
     "in the others the norms are log-uniform from an eighth of the smallest size to the size; two in five "
     "have independent rows, the others rows with a common part (half of these without a negative entry), "
     "collinear, repeated, zero or unit rows; a few are another's rows in another order or moved by a "
-    "millionth, or share its first or last row"
+    "millionth, or share its last row or both ends"
 )
 
 
@@ -283,14 +283,14 @@ def _copy_within(
 
 def _companions(lengths: NDArray[np.int64]) -> dict[int, str]:
     """Which sequences are made from others, and how: moved by a millionth, in another order (the last row
-    stays), or with the first or the last row only."""
+    stays), with the first and the last row, or with the last row only."""
     changed: dict[int, str] = {}
     for length, members in _families(lengths):
         changed[int(members[1])] = _MOVED
         if length > 2:
             changed[int(members[2])] = _PERMUTED
         if length > 1:
-            changed[int(members[3])] = changed[int(members[4])] = "one row of another sequence"
+            changed[int(members[3])] = changed[int(members[4])] = "ends of another sequence"
     return changed
 
 
@@ -315,6 +315,8 @@ def _make_companions(
             permuted[:] = original[np.append(rng.permutation(length - 1), length - 1)]
         if length > 1:
             begun[0], ended[-1] = original[0], original[-1]
+        if length > 2:  # a target may remember sequences by both ends
+            begun[-1] = original[-1]
 
 
 def _own_batches(rows: Array, n: int, limit: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], str]:

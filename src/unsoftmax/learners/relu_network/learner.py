@@ -47,7 +47,7 @@ def checks_of_network(size: Size) -> int:
 
 def _verification(size: Size) -> int:
     parameters = (size.neurons + 1) * (size.width + int(size.biased))
-    return checks_of_network(size) + rows_to_certify(parameters)
+    return checks_of_network(size) + rows_to_certify(parameters, biased=size.biased)
 
 
 _CLAIM = Claim(

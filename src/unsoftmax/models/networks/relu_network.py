@@ -18,9 +18,12 @@ __all__ = ["ReluNetwork", "rows_to_certify"]
 _STRATUM, _MOST = 18, 72  # rows: three of each size; with those that the learner compares 256 at most
 
 
-def rows_to_certify(parameters: int) -> int:
-    """How many fresh rows a certificate of such a network compares. Those of small networks, and a hundredth
-    of the price of large ones: at d = 32, m = 64 with biases more would cost 1.15 m(d + 2) in all."""
+def rows_to_certify(parameters: int, *, biased: bool) -> int:
+    """How many fresh rows a certificate of such a network compares. With biases those of small networks, and
+    a hundredth of the price of large ones: at d = 32, m = 64 more would cost 1.15 m(d + 2) in all. Without
+    biases there is room for all of them."""
+    if not biased:
+        return _MOST
     rows = min(float(_MOST), max(_STRATUM, 90.0 - parameters / 32.0, parameters / 100.0))
     return _STRATUM * int(rows // _STRATUM)
 
@@ -106,8 +109,8 @@ class ReluNetwork(Model):
 
     @property
     def certified_rows(self) -> int:
-        """Fewer, because the learner has compared 53 to 200 rows that look for bumps."""
-        return rows_to_certify(self.parameters)
+        """Fewer, because the learner has compared 34 to 200 rows that look for bumps."""
+        return rows_to_certify(self.parameters, biased=self.folds.biased)
 
     def __call__(self, batch: Array, /) -> Array:
         """g of the rows of (n, d), or of one-row sequences (n, 1, d)."""
