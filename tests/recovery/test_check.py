@@ -172,7 +172,7 @@ def test_answers_that_move_with_the_batch_are_a_finding() -> None:
         return np.asarray(head(X) * (1.0 + 1e-14 * (len(X) - 1)))
 
     found = unsoftmax.check(together, width=6)
-    assert {f.subject: f.value for f in found.findings}["batches"].startswith("move answers by")
+    assert {f.subject: f.value for f in found.findings}["batches"].startswith("matter little")
 
 
 def test_attention_over_the_batch_is_named() -> None:

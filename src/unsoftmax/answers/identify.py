@@ -330,17 +330,18 @@ def _off_lines(
     text = text if clip is None else kinds.limits_in_words(clip)
     if worst <= rounding_of(level, asker.width):
         return Identified(kinds.Exact(), text)
+    short = "answers repeat, use all digits and lie on lines along short segments"
+    short = short if clip is None else text
     bends = Segments(asker, 0.3 * size * random_rows(rng, 3, asker.width))
     if bends.straight(worst):
-        return Identified(kinds.Exact(), text)
+        return Identified(kinds.Exact(), short)
     rows = straight * random_rows(rng, 3, asker.width)
     far = 0.0 if clip is not None else far_deviation(asker, rng, rows)
     if far > _CURVED * worst:
         # errors do not grow with the rows: the function itself bends, or its answers are coarse
         bends = Segments(asker, 0.99 * rows)
     if bends.moves and bends.rounded:
-        text = "answers repeat, use all digits and lie on lines along short segments"
-        return Identified(kinds.Exact(), text if clip is None else kinds.limits_in_words(clip))
+        return Identified(kinds.Exact(), short)
     if bends.moves and max(worst, far) > _CURVED * bends.largest:
         text = (
             f"{len(deviations)} answers repeat, but lie up to {bends.largest:.2g} off lines along short "

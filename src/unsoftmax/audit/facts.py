@@ -26,6 +26,18 @@ from unsoftmax.recovery.result import Result
 __all__ = ["assumptions", "command", "facts_of", "verdict", "versions"]
 
 
+_NOUNS: dict[str, str] = {
+    Family.SINGLE_HEAD: "a single-head model",
+    Family.MULTI_HEAD: "a multi-head model",
+    Family.TRANSFORMER: "a one-layer Transformer",
+    Family.RELU_NETWORK: "a ReLU network",
+    Family.NETWORK: "a network",
+    Family.ENCODER_BLOCK: "an encoder block",
+    Family.LANGUAGE_MODEL: "a language model",
+    Family.TOKENS: "attention over {} token ids",
+}
+
+
 def facts_of(done: Audit) -> dict[str, Any]:
     """Everything that the report says, ready for `json.dumps`.
 
@@ -94,9 +106,8 @@ def verdict(done: Audit) -> str:
         ranks = ", ".join(map(str, sorted(set(found.ranks))))
         heads = f"{len(found.ranks)} heads" if len(found.ranks) > 1 else "one head"
         takes_ids = found.family == Family.TOKENS.value
-        box = f"attention over {result.width:,} token ids" if takes_ids else ""
-        article = "an" if found.family[0] in "aeiou" else "a"
-        box = box or f"{article} {found.family} model of width {result.width}"
+        of_width = "" if takes_ids else f" of width {result.width}"
+        box = _NOUNS[found.family].format(f"{result.width:,}") + of_width
         box += f" ({heads}, rank {ranks})" if ranks else ""
         if isinstance(result.answers, Labels):
             box += ", up to the scale of its answers, which labels do not show,"
@@ -151,7 +162,7 @@ def assumptions(done: Audit) -> list[dict[str, Any]]:
     measured."""
     if not done.learner_begun:
         return []
-    outcome = "held" if done.result.status.recovered else "see the outcome"
+    outcome = "held" if done.result.status.recovered else "open"
     claimed = done.result.claim.assumptions
     return [
         {"text": each.text, "check": each.check, "outcome": outcome, "margin": _margin(done, each)}

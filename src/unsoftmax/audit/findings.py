@@ -118,11 +118,21 @@ def _of_decoder(model: LanguageModel) -> list[Finding]:
     )
     eps = sorted({f"{norm.eps:.3g}" for norm in model.norms}, key=float)
     return [
-        Finding("layers", str(len(model.layers)), "as many sublayers as fit all fresh prompts", 0),
-        Finding("heads", heads, "poles behind zero rows, and what each head writes", 0),
-        Finding("network", networks, "rank of second derivatives, and profiles of all neurons", 0),
+        Finding("layers", str(len(model.layers)), "with as many, all fresh prompts are predicted", 0),
+        Finding(
+            "heads",
+            heads,
+            "the answer to a row behind k rows of zeros has, as a function of k, one pole for each head",
+            0,
+        ),
+        Finding(
+            "network",
+            networks,
+            "the rank of second derivatives is the number of neurons; their profiles show the activation",
+            0,
+        ),
         Finding("positions", _positions(model.positions), "as fitted to prompts of several rows", 0),
-        Finding("eps of norms", ", ".join(eps), "rows small enough to show it", 0),
+        Finding("eps of norms", ", ".join(eps), "seen with rows so short that eps counts", 0),
     ]
 
 

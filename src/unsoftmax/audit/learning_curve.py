@@ -84,7 +84,7 @@ def learning_curve(recorder: Recorder, model: Model, answers: Answers | None) ->
         or model.outputs is not None
         or not isinstance(model, SingleHead | MultiHead | Transformer)
     ):
-        return LearningCurve(why_not="the gradients of this family of models are not at hand")
+        return LearningCurve(why_not="it needs gradients, which this family of models does not offer")
     factors = [_gradients(model, batch) for batch in recorder.batches]
     asking = np.concatenate([ask for ask, _, _ in factors])
     slopes = np.concatenate([slope for _, slope, _ in factors], axis=1)  # (heads, n, d)

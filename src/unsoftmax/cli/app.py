@@ -31,7 +31,7 @@ __all__ = ["app", "run"]
 app = typer.Typer(
     help="Recover the parameters of attention models from black-box queries, with certificate and bill.",
     epilog="Exit status: 0 recovered and certified; 1 any other outcome; 2 wrong usage or input; "
-    "3 the oracle failed.",
+    "3 the target failed.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -62,10 +62,9 @@ def _single_rows(look: FirstLookAsker) -> tuple[str, str]:
         )
         if bend > 2.0 * look.allowed(np.concatenate([answers, origin[None]]), float(size)):
             return Seen.CURVED, f"answers bend by {bend:.3g} along a ray of norm {size:.3g}"
-    return (
-        "affine",
-        f"answers to x/2, x, -x and 0 lie on a line, along rays of norm {min(sizes):.3g} to {max(sizes):.3g}",
-    )
+    shortest, longest = f"{min(sizes):.3g}", f"{max(sizes):.3g}"
+    norms = shortest if shortest == longest else f"{shortest} to {longest}"
+    return "affine", f"answers to x/2, x, -x and 0 lie on a line, along rays of norm {norms}"
 
 
 def _bent(look: FirstLookAsker) -> Family:

@@ -183,8 +183,9 @@ def _batches(look: FirstLookAsker) -> tuple[str, str]:
             f"beside another sequence, the answer to a sequence differs by {apart / size:.2g} of it",
         )
     return (
-        f"move answers by {apart / size:.1g}",
-        "relative difference of the answers to a sequence alone and beside another one",
+        f"matter little ({apart / size:.0e})",
+        "relative difference of the answers to a sequence alone and beside another one, which rounding and "
+        "errors of answers explain",
     )
 
 

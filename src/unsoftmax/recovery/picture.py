@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["draw_result"]
 
 _MOST_MATRICES = 4  # that fit beside each other on a page
+_PANEL = 3.6  # inches: the names of fresh sequences take half of that
+_COLUMNS = 110  # of a reason over two panels, in letters of 8 points
 _FLOOR = 1e-17  # below the last digit of a relative deviation; a logarithmic axis shows no zero
 
 
@@ -31,8 +34,9 @@ def draw_result(result: Result) -> Figure:
     matrices = dict(list(named.items())[:_MOST_MATRICES])
     of, spectra = _spectra_of(result.model)
     below = [*(["spectra"] if spectra else []), *(["fresh"] if result.certificate else []), "bill"]
-    rows = [list(matrices), below] if len(matrices) > 1 else [[*matrices, *below]]
-    figure = plt.figure(figsize=(3.4 * max(2, *map(len, rows)), 3.1 * len(rows)), layout="constrained")
+    rows = _in_rows(list(matrices), below)
+    columns = min(3, max(2, *map(len, rows)))  # four matrices fit where three other panels do
+    figure = plt.figure(figsize=(_PANEL * columns, 3.1 * len(rows)), layout="constrained")
     panels: dict[str, Axes] = {}
     # a figure a row: one layout does not keep rows of two and of three panels apart
     for part, names in zip(figure.subfigures(len(rows), 1, squeeze=False)[:, 0], rows, strict=True):
@@ -46,9 +50,20 @@ def draw_result(result: Result) -> Figure:
     _show_bill(panels["bill"], result.queries, None if result.model is None else result.model.parameters)
     family = "" if result.model is None else f"{result.family}, "
     left_out = f" (first {len(matrices)} of {len(named)} matrices)" if len(named) > len(matrices) else ""
-    figure.suptitle(f"{result.status}: {family}{result.size}{left_out}", fontsize=11)
+    title = f"{result.status}: {family}{result.size}{left_out}"
+    if not result.status.recovered:
+        title += "\n" + textwrap.fill(result.reason, _COLUMNS)
+    figure.suptitle(title, fontsize=11 if result.status.recovered else 8)
     plt.close(figure)  # returned, so that a notebook shows it once
     return figure
+
+
+def _in_rows(matrices: list[str], below: list[str]) -> list[list[str]]:
+    """Panels in rows: several matrices in one of their own, and no more than two panels beside one."""
+    if len(matrices) > 1:
+        return [matrices, below]
+    panels = [*matrices, *below]
+    return [panels[:2], panels[2:]] if len(panels) == _MOST_MATRICES else [panels]
 
 
 def _matrices_of(model: Model | None) -> dict[str, np.ndarray]:
@@ -81,6 +96,7 @@ def _show_matrix(axes: Axes, name: str, matrix: np.ndarray) -> None:
     aspect: Literal["equal", "auto"] = "equal" if matrix.shape[0] == matrix.shape[1] else "auto"
     axes.imshow(matrix, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="nearest", aspect=aspect)
     axes.set(title=name, xticks=[], yticks=[])
+    axes.set_xlabel(f"from −{limit:.2g} (blue) to {limit:.2g} (red)", fontsize=7)
 
 
 def _show_spectra(axes: Axes, of: str, spectra: dict[str, np.ndarray]) -> None:
@@ -105,7 +121,7 @@ def _show_deviations(axes: Axes, certificate: Certificate) -> None:
     axes.set(title="deviation on fresh queries", xscale="log", xlim=(_FLOOR, 30.0 * certificate.allowed))
     axes.set_xlabel("left edge: within the errors of the answers; dashed: allowed", fontsize=7)
     axes.tick_params(axis="y", labelsize=6)
-    axes.invert_yaxis()
+    axes.set_ylim(len(kinds) - 0.4, -0.6)
 
 
 def _show_bill(axes: Axes, bill: Bill, parameters: int | None) -> None:

@@ -18,7 +18,7 @@ def _limit(size: Size) -> int:
 
 DEEP_MODEL = Claim(
     title="a decoder of several layers: unembedding, networks and value paths of all layers, heads",
-    source="this project; docs/depth.md",
+    source="this library; docs/depth.md",
     assumptions=(
         Assumption("rows of any size may be sent", "huge rows reach the unembedding as they are"),
         Assumption("answers in float64", "the misfit of the unembedding on fresh rows"),

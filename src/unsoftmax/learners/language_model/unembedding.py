@@ -79,7 +79,7 @@ class UnembeddingLearner:
     family: ClassVar[Family] = Family.LANGUAGE_MODEL
     claim: ClassVar[Claim] = Claim(
         title="the unembedding of a pre-norm decoder of any depth",
-        source="this project; docs/language-models.md",
+        source="this library; docs/language-models.md",
         assumptions=(
             Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
             Assumption(

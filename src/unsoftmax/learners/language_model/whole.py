@@ -31,7 +31,7 @@ def _d_or_more(size: Size) -> int:
 
 WHOLE_MODEL = Claim(
     title="a one-layer decoder: unembedding, value path, SwiGLU, heads with rotary positions",
-    source="this project; docs/language-models.md",
+    source="this library; docs/language-models.md",
     assumptions=(
         Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
         Assumption(
@@ -62,7 +62,7 @@ def _plain_limit(size: Size) -> int:
 
 PLAIN_MODEL = Claim(
     title="a one-layer decoder of GPT-2's shape: unembedding, positions, heads with biases, network",
-    source="this project; docs/language-models.md",
+    source="this library; docs/language-models.md",
     assumptions=(
         Assumption("rows of any size may be sent", "a bound below the size in use ends the run"),
         Assumption("answers in float64", "the misfit of the unembedding on fresh rows"),

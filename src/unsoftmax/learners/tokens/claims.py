@@ -46,7 +46,7 @@ TOKEN_HEAD_CLAIM = Claim(
         _usual,
     ),
     recovers="the value of every token, and the table of scores less its mean over tokens",
-    symmetry="none: keys and queries only up to an invertible matrix, which the table does not show",
+    symmetry="keys and queries up to an invertible matrix, which the table of scores does not show",
     verification=_verification,
 )
 
