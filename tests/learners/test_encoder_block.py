@@ -18,7 +18,7 @@ from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.relu_ball.find import find_relu_network
-from unsoftmax.learners.smooth_network.asks import FunctionAsks
+from unsoftmax.learners.smooth_network.asks import CountedAsks, FunctionAsks
 from unsoftmax.models import EncoderBlock, Network, block_from_torch
 from unsoftmax.models.parts import GELU, RELU, SILU, Activation, LayerNorm, RMSNorm
 from unsoftmax.outcomes import Status
@@ -384,6 +384,17 @@ def test_relu_neurons_far_from_the_middle_of_the_ball() -> None:
     hidden = Network(A, U, b, rng.standard_normal(10), activation=RELU)
     found = find_relu_network(FunctionAsks(hidden, 10, 10, 3.0), 1e-14, rng).network
     assert hidden.within(3.0).distance(found) < 1e-5
+
+
+@pytest.mark.parametrize("seed", [48, 128])
+def test_misplaced_relu_neurons_take_no_further_search(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    A, b, U, linear = (rng.standard_normal(size) for size in ((12, 6), 12, (12, 6), (6, 6)))
+    asks = CountedAsks(FunctionAsks(lambda u: np.maximum(u @ A.T + 0.5 * b, 0.0) @ U + u @ linear, 6, 6, 2.5))
+    found = find_relu_network(asks, 1e-11, rng)
+    assert found.network.neurons == 12
+    assert found.precise
+    assert asks.count < 700  # most such networks take 300 to 500
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -39,6 +39,9 @@ _FURTHER = 1.1  # of the furthest hyperplane found: rows are sent a little beyon
 _MOST_POINTS = 60  # a neuron and number of its parameters over those of an answer
 _EDGE = 0.985  # of the radius: how far out chords reach
 _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as one
+# angle of two hyperplanes whose kinks chords tell apart. A third kink inside a cell has put one 3e-4 off;
+# right ones are 1e-7 off
+_APART = 1e-5
 _SPECK = 3e-3  # weight of a neuron, over the median's, that counts as what another one's error leaves
 _OPTIONS = RefinementOptions(
     iterations=30, damping=1e-8, least_damping=1e-15, improvement=1e-3, dense_limit=5200
@@ -185,23 +188,47 @@ class _Neurons:
         return max(_SPECK * typical, 30.0 * self.least)
 
     def add(self, found: list[tuple[Array, Array]]) -> int:
-        """How many rows [a, b], with their jumps, were new; one on a hyperplane that is known corrects its
-        weights."""
+        """How many rows [a, b], with their jumps, were new. Those on a hyperplane that is known correct its
+        weights, or the hyperplane itself: what is left then has two kinks, the neuron's own and, with the
+        opposite sign, that of the known one."""
         new, faint = 0, self.faint
+        known = _placed(self.inner, self.radius)
+        wrong = np.zeros(len(known), dtype=bool)
         for row, jump in found:
             if np.linalg.norm(jump) <= faint:
                 continue
-            if len(self.inner):
-                mine = _placed(self.inner, self.radius)
-                along = mine @ _placed(row[None], self.radius)[0]
-                near = int(np.abs(along).argmax())
-                if np.arccos(min(1.0, abs(float(along[near])))) < _SAME:
-                    self.outer[near] += jump
-                    continue
-            new += 1
-            self.inner = np.vstack([self.inner, row])
-            self.outer = np.vstack([self.outer, jump])
+            near, angle = self._nearest(row, known)
+            if angle >= _SAME:
+                new += 1
+                self._append(row, jump)
+            elif self._misplaced(near, jump, angle):
+                wrong[near] = True
+                if jump @ self.outer[near] > 0.0:
+                    self._append(row, jump)
+            else:
+                self.outer[near] += jump
+        kept = np.append(~wrong, np.ones(len(self.inner) - len(wrong), dtype=bool))
+        self.inner, self.outer = self.inner[kept], self.outer[kept]
         return new
+
+    def _nearest(self, row: Array, known: Array) -> tuple[int, float]:
+        """The known hyperplane nearest to this one, and the angle between both."""
+        if not len(known):
+            return 0, np.pi / 2.0
+        along = np.abs(known @ _placed(row[None], self.radius)[0])
+        near = int(along.argmax())
+        return near, float(np.arccos(min(1.0, along[near])))
+
+    def _misplaced(self, near: int, jump: Array, angle: float) -> bool:
+        """Whether a kink that is left near a known neuron is this one's whole weight: its own, taken off
+        where it is not, or the one it stands for."""
+        half = 0.5 * float(np.linalg.norm(self.outer[near]))
+        own = float(np.linalg.norm(self.outer[near] + jump)) < half
+        return own or (angle > _APART and float(np.linalg.norm(self.outer[near] - jump)) < half)
+
+    def _append(self, row: Array, jump: Array) -> None:
+        self.inner = np.vstack([self.inner, row])
+        self.outer = np.vstack([self.outer, jump])
 
     def points_that_see_all(self) -> int:
         """Points on the shell of which a few lie beyond every hyperplane as far out as those known, and a
