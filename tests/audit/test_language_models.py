@@ -86,6 +86,25 @@ def test_a_logit_bias_gives_back_what_top_five_hides() -> None:
     assert verdict(done).startswith("It leaks in part: the unembedding")
 
 
+@pytest.mark.parametrize("shows", [None, BiasShows.IN_THE_ANSWERS])
+def test_a_check_recommends_no_recovery_of_what_an_endpoint_hides(shows: BiasShows | None) -> None:
+    with CompletionsServer(DEEP, max_logprobs=5, embeddings=False, logit_bias=shows) as server:
+        found = unsoftmax.check(server.target)
+    endpoint = next(each for each in found.findings if each.subject == "endpoint")
+    assert "5 largest" in endpoint.evidence
+    assert found.recoverable == (shows is not None)
+    assert bool(found.command) == found.recoverable
+    assert ("stay hidden" in found.obstacle) == (shows is None)
+
+
+def test_a_model_whose_embedding_is_not_known_can_be_defended() -> None:
+    known = random_language_model(8, 8, layers=2, vocabulary=20, seed=4)
+    model = LanguageModel(known.layers, known.final_norm, known.unembedding, known.positions)
+    table = unsoftmax.defend(model, defences=["token-ids", "token-ids+top-k=5"])
+    assert [row.attacked for row in table.rows] == [True, False]
+    assert "random rows stand in" in table.honest
+
+
 def _page(done: unsoftmax.Audit) -> str:
     return " ".join("".join(Page(render(done)).words).split())
 

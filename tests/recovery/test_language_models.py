@@ -35,6 +35,13 @@ def test_a_whole_layer_is_exact_and_certified() -> None:
     assert result.claim.queries.holds(result.queries.learning, size)
 
 
+@pytest.mark.parametrize(("layers", "budget", "parts"), [(1, 60, {"unembedding"}), (3, 10, set())])
+def test_a_spent_budget_keeps_what_was_certified(layers: int, budget: int, parts: set[str]) -> None:
+    result = unsoftmax.recover(random_language_model(12, 8, layers=layers, seed=3), budget=budget)
+    assert result.status is Status.BUDGET_SPENT
+    assert set(result.parts) == parts
+
+
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_transformers_model_in_process(layers: int) -> None:
     config = transformers.LlamaConfig(

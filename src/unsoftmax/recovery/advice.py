@@ -13,7 +13,7 @@ from unsoftmax.outcomes import Status
 if TYPE_CHECKING:
     from unsoftmax.recovery.result import Result
 
-__all__ = ["advice_for", "causes_of"]
+__all__ = ["CLOSED_ENDPOINT", "advice_for", "causes_of"]
 
 _CAUSES = {  # a finding: what usually makes it so, and what to try
     (Subject.RANGE, Seen.PROBABILITIES): (
@@ -99,7 +99,7 @@ _LANGUAGE = (
     "not only its column space. Return few log-probabilities, and accept no logit bias with them, or only "
     "one of a few units. Rounding and noise limit how precise a leak is; they do not prevent it."
 )
-_CLOSED_ENDPOINT = (
+CLOSED_ENDPOINT = (
     "The endpoint reveals too little for the attacks of this tool; that is not proof of safety. Ask a copy "
     "with other settings (all log-probabilities, a logit bias, prompts of vectors) to see what those would "
     "leak."
@@ -118,7 +118,9 @@ def advice_for(result: Result) -> str:
     'The answer to a single row is not linear in'
     """
     if result.family == Family.LANGUAGE_MODEL.value and result.status is not Status.BUDGET_SPENT:
-        return _LANGUAGE if result.parts else _CLOSED_ENDPOINT
+        if result.status is Status.OUTSIDE_CLASS and not result.parts:
+            return _NOT_SAFE
+        return _LANGUAGE if result.parts else CLOSED_ENDPOINT
     if result.status.recovered:
         return (
             "Keep the model (`save`), compare it with the original (`unsoftmax compare`), or see what would "

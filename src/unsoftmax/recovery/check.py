@@ -15,13 +15,14 @@ from unsoftmax.first_look.asking import FirstLookAsker
 from unsoftmax.first_look.look import FirstLook, take_look
 from unsoftmax.html_tables import facts_table
 from unsoftmax.learners import Known
+from unsoftmax.learners.language_model.findings import findings_of
 from unsoftmax.learners.tokens.first_look import look_at_tokens
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles import Logits
 from unsoftmax.oracles.base import check_width
 from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.outcomes import Status, Stop
-from unsoftmax.recovery.advice import causes_of
+from unsoftmax.recovery.advice import CLOSED_ENDPOINT, causes_of
 from unsoftmax.recovery.answer_range import AnswerRange
 from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
@@ -144,7 +145,8 @@ def _checked(asked: Asked, called: object, width: int | None, input_bound: float
     """What a target is, asked as its answers ask for."""
     ledger = Ledger(asked.oracle, width=width, input_bound=input_bound)
     if asked.oracle.spec.log_probabilities:
-        return replace(_language_model(ledger), command=_command(called, asked, width))
+        found = _language_model(ledger)
+        return replace(found, command=_command(called, asked, width)) if found.recoverable else found
     ledger.watch(seen := AnswerRange())
     found = _looked(ledger, asked, _command(called, asked, width), seed)
     range_of = seen.finding()
@@ -268,6 +270,11 @@ def _look(ledger: Ledger, rng: np.random.Generator) -> tuple[Known, FirstLook]:
 
 def _language_model(ledger: Ledger) -> Check:
     """A target that tells log-probabilities by its own word: nothing needs to be asked."""
+    look = getattr(ledger.oracle, "look", None)
+    found = () if look is None else findings_of(look, {})
+    if look is not None and not look.readable:
+        text, why = "a language model behind an endpoint that tells little", " ".join(look.sentences)
+        return Check(False, text, why, CLOSED_ENDPOINT, "", 0, findings=found, ending=Status.UNRESOLVED)
     text = f"a language model that tells log-probabilities of {ledger.outputs} tokens"
     if isinstance(ledger.domain, TokenIds):
         advice = "Recover it: hidden width and unembedding, up to an invertible matrix, leak at any depth."
@@ -276,7 +283,7 @@ def _language_model(ledger: Ledger) -> Check:
             f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; one layer of "
             "Llama's shape in float64 leaks as a whole."
         )
-    return Check(True, text, "", advice, "", 0)
+    return Check(True, text, "", advice, "", 0, findings=found)
 
 
 def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:

@@ -12,7 +12,13 @@ import numpy as np
 
 from unsoftmax.arrays import Array, read_npy
 from unsoftmax.audit.defences.adapted_attack import attack_adapted
-from unsoftmax.audit.defences.endpoint import advice_for, attack_endpoint, parsed_settings, usual_settings
+from unsoftmax.audit.defences.endpoint import (
+    advice_for,
+    attack_endpoint,
+    parsed_settings,
+    usual_settings,
+    with_rows_of_tokens,
+)
 from unsoftmax.audit.defences.similar_neurons import with_similar_neurons
 from unsoftmax.audit.defences.table import DefenceRow, Defences
 from unsoftmax.audit.defences.wrappers import (
@@ -114,9 +120,9 @@ def _defend_endpoint(
 ) -> Defences:
     """The settings of an endpoint, which are what defends a language model."""
     chosen = usual_settings() if defences is None else parsed_settings(defences)
-    rows = []
+    served, rows = with_rows_of_tokens(model, seed), []
     for defence in chosen:
-        ended = attack_endpoint(model, defence, seed)
+        ended = attack_endpoint(served, defence, seed)
         rows.append(
             DefenceRow(
                 label=defence.label,
@@ -139,6 +145,8 @@ def _defend_endpoint(
         [(defence, row.queries, row.parameter_error) for defence, row in zip(chosen, rows, strict=True)]
     )
     words = "prompts of 8 token ids, drawn as words occur; errors are those of the unembedding"
+    if served is not model:
+        words += "; the embedding is not known, and random rows stand in for it"
     return Defences(tuple(rows), model.parameters, words, stand_in, seed, said)
 
 

@@ -35,6 +35,7 @@ __all__ = [
     "attack_endpoint",
     "parsed_settings",
     "usual_settings",
+    "with_rows_of_tokens",
 ]
 
 _KINDS = ("token-ids", "top-k", "logit-bias", "decimals", "noise")
@@ -85,6 +86,15 @@ class EndpointDefence:
             noise=chosen.get("noise", 0.0),
             seed=seed,
         )
+
+
+def with_rows_of_tokens(model: LanguageModel, seed: int) -> LanguageModel:
+    """The model as it is where it knows what its token ids stand for, else with random rows: vectors as
+    prompts show no embedding, and what ids leak of the unembedding does not depend on which rows they are."""
+    if model.embedding is not None:
+        return model
+    rows = np.random.default_rng([0xE4DB, seed]).standard_normal((model.outputs, model.width))
+    return LanguageModel(model.layers, model.final_norm, model.unembedding, model.positions, rows)
 
 
 def usual_settings() -> list[EndpointDefence]:

@@ -27,6 +27,7 @@ _PAGE = {_INK: "currentColor", _FAINT: "var(--faint)"} | {
     colour: f"var(--series-{i + 1})" for i, colour in enumerate(_COLOURS)
 }
 _LEAST_CURVE = 3  # points of a curve
+_SHORT_LABEL = 24  # characters of a legend of which three columns fit into _WIDTH
 _WIDTH = 5.6  # inches: with fonts of 10 points readable on a phone, where the figure is half as wide
 
 
@@ -85,10 +86,12 @@ def draw_spectra(spectra: Sequence[Array], names: Sequence[str]) -> str:
 
 def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> str:
     """Queries by phase as one bar, and beside it the figures to compare with."""
-    figure = _figure(_WIDTH, 1.2 + 0.42 * (1 + len(marks)) + 0.2 * -(-len(by_phase) // 3))
+    labels = [f"{phase} ({count:,})" for phase, count in by_phase.items()]
+    columns = 3 if max(map(len, labels), default=0) <= _SHORT_LABEL else 2
+    figure = _figure(_WIDTH, 1.2 + 0.42 * (1 + len(marks)) + 0.2 * -(-len(by_phase) // columns))
     axes = figure.add_subplot()
     left = 0
-    for index, (phase, count) in enumerate(by_phase.items()):
+    for index, (label, count) in enumerate(zip(labels, by_phase.values(), strict=True)):
         axes.barh(
             0,
             count,
@@ -96,7 +99,7 @@ def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> s
             color=_COLOURS[index % 8],
             alpha=1.0 if index < len(_COLOURS) else 0.45,  # a second round of colours, paler
             height=0.6,
-            label=f"{phase} ({count:,})",
+            label=label,
         )
         left += count
     for index, (_, count) in enumerate(marks):
@@ -111,7 +114,7 @@ def draw_phases(by_phase: dict[str, int], marks: Sequence[tuple[str, int]]) -> s
     axes.set_xlabel("queries")
     axes.spines[["left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    figure.legend(loc="outside lower center", ncols=3, fontsize=9.5, frameon=False, labelcolor=_INK)
+    figure.legend(loc="outside lower center", ncols=columns, fontsize=9.5, frameon=False, labelcolor=_INK)
     return _svg(figure, "phases", "queries by phase, beside parameters and the paper's count")
 
 

@@ -25,7 +25,7 @@ from unsoftmax.models import LanguageModel, ResidualStack
 from unsoftmax.models.language_model import Attention, DecoderLayer, GatedNetwork, Rotary
 from unsoftmax.models.language_model.distance import attention_distance
 from unsoftmax.models.parts import RMSNorm
-from unsoftmax.outcomes import BudgetSpent, Status, Stop, Unresolved
+from unsoftmax.outcomes import Status, Stop, Unresolved
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
 
 __all__ = ["learn_deep_decoder", "may_be_deeper"]
@@ -75,7 +75,7 @@ def learn_deep_decoder(
 ) -> LanguageModelFindings:
     """All that can be told of a decoder of several layers, of which `first` knows the unembedding.
 
-    A spent budget is raised, because a run with a larger one goes on; every other end is in the findings.
+    However it ends, what was certified before is in the findings.
     """
     found = dict(first.parts)
     unembedding = found["unembedding"]
@@ -94,8 +94,6 @@ def learn_deep_decoder(
         if held is not None:
             raise Unresolved(f"heads of several layers are not learned from answers in {held}")
         model, bound = _with_heads(prompts, state, matrix, stack.state, rng)
-    except BudgetSpent:
-        raise
     except Stop as stop:
         return LanguageModelFindings(found, None, stop.status, stop.reason)
     bound = max(bound, found["layers"].error_bound, unembedding.error_bound)

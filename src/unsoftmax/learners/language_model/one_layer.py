@@ -31,7 +31,7 @@ from unsoftmax.meters.language_model.zero_rows import check_biases, check_window
 from unsoftmax.models.language_model import Attention, DecoderLayer, LanguageModel, Rotary
 from unsoftmax.models.language_model.distance import attention_distance, network_distance, relative
 from unsoftmax.models.parts import RMSNorm
-from unsoftmax.outcomes import BudgetSpent, NotIdentifiable, OutsideClass, Status, Stop, Test, Unresolved
+from unsoftmax.outcomes import NotIdentifiable, OutsideClass, Status, Stop, Test, Unresolved
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, likely_errors, refine
 
 __all__ = ["LanguageModelFindings", "learn_language_model"]
@@ -124,7 +124,7 @@ class LanguageModelFindings:
 def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> LanguageModelFindings:
     """All that can be told of a decoder that takes rows and answers with log-probabilities.
 
-    A spent budget is raised, because a run with a larger one goes on; every other end is in the findings.
+    However it ends, what was certified before is in the findings.
     """
     parts: dict[str, RecoveredPart[object]] = {}
     try:
@@ -133,8 +133,6 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
         layer = _layer_of(prompts, found, rng, parts)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of steps that fits take back
             model, bound = layer.learn()
-    except BudgetSpent:
-        raise
     except Stop as stop:
         return LanguageModelFindings(parts, None, stop.status, stop.reason)
     status = Status.WITHIN_BOUND if layer.precision.short else Status.EXACT

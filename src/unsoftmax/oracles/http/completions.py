@@ -82,7 +82,8 @@ class CompletionsLook:
         }[self.embeddings]
         told = [f"An answer holds {offers}."]
         if self.bias is not None:
-            costs = f"all {self.bias.tokens} of a prompt take {self.requests_a_prompt} requests"
+            each = self.requests_a_prompt
+            costs = f"all {self.bias.tokens} of a prompt take {each} requests (the bill counts prompts)"
             costs = costs if self.bias.readable else "one an answer is too few to compare"
             told.append(
                 f"A logit bias of {self.bias.size:g} is taken, and log-probabilities are told "
