@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
+from unsoftmax.meters.deep.sphere_curvature import curvature_queries
 
 __all__ = ["DEEP_MODEL"]
 
@@ -11,9 +12,8 @@ def _limit(size: Size) -> int:
     """One-row part as of a stack of gated networks, J neurons or 2d in all; heads: poles 12·12·6, derivatives
     2·4·(d - 1)·(2H + 4)·6, scores 1.4·d²·6; fits of 1.5 times the unknowns."""
     d, J, heads = size.width, max(size.neurons, 2 * size.width), max(size.heads, 4)
-    q = min(int(2 + (6.0 * J) ** 0.5) + 2, max(d - 4, 2))
-    curvature = 12 * q * (q + 1) * (q * (q + 1) // max(d - q - 1, 3) + 4)
-    return curvature + 40 * J + 60 * d * (2 * heads + 4) + 9 * d * d + 2000 + 12 * d * heads
+    heads_and_fits = 60 * d * (2 * heads + 4) + 9 * d * d + 2000 + 12 * d * heads
+    return curvature_queries(6.0 * J, d) + 40 * J + heads_and_fits
 
 
 DEEP_MODEL = Claim(

@@ -18,6 +18,7 @@ from unsoftmax.learners.deep_stack.stack_state import StackState
 from unsoftmax.learners.language_model.parts import PartCertificate, RecoveredPart
 from unsoftmax.ledger import Asker
 from unsoftmax.meters.deep.last_norm import LastNorm, StreamAnswers, read_last_norm
+from unsoftmax.meters.deep.sphere_curvature import curvature_queries
 from unsoftmax.models.language_model.parts import FeedForward, Network
 from unsoftmax.models.parts import LayerNorm, RMSNorm
 from unsoftmax.models.residual_stack import ResidualStack, StackLayer
@@ -32,9 +33,7 @@ _OTHER_ROWS_ROUNDED = 1e-5  # the same where steps round: other rows may change 
 
 def _queries(size: Size) -> int:
     d, J = size.width, max(size.neurons, 1)
-    q = min(int(2 + (4.2 * J + 2) ** 0.5) + 2, max(d - 4, 2))
-    curvature = 12 * q * (q + 1) * (q * (q + 1) // max(d - q - 1, 3) + 4)
-    return curvature + 40 * J * (J + 2 * d) // d + 400 * d + 6000
+    return curvature_queries(4.2 * J + 2, d) + 40 * J * (J + 2 * d) // d + 400 * d + 6000
 
 
 _CLAIM = Claim(

@@ -14,7 +14,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array, complement
 
-__all__ = ["Curvature", "SphereStencil", "measure_curvature"]
+__all__ = ["Curvature", "SphereStencil", "curvature_queries", "measure_curvature"]
 
 Function = Callable[[Array], Array]
 
@@ -54,6 +54,13 @@ class SphereStencil:
         up, down = (a + b) / np.sqrt(2.0), (a - b) / np.sqrt(2.0)
         found = self.along(function, n, np.zeros(1), np.concatenate([up, down]))  # what is at n cancels
         return np.asarray((found[: len(a)] - found[len(a) :]) / 2.0)
+
+
+def curvature_queries(forms: float, width: int) -> int:
+    """At most: 12 a pair of the q directions that it takes to tell so many forms, at as many points as show
+    all of them."""
+    q = min(int(2 + forms**0.5) + 2, max(width - 4, 2))
+    return 12 * q * (q + 1) * (q * (q + 1) // max(width - q - 1, 3) + 4)
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,9 +56,6 @@ def read(config: Mapping[str, Any], weights: Mapping[str, Array]) -> LanguageMod
 def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
     """Configuration and weights of a decoder of GPT-2's shape. Without an embedding its rows are zero."""
     assert isinstance(model.positions, LearnedPositions)
-    norms = [norm for layer in model.layers for norm in (layer.attention_norm, layer.network_norm)] + [
-        model.final_norm
-    ]
     sizes = {(layer.attention.heads, layer.network.neurons) for layer in model.layers}
     shaped = all(
         isinstance(layer.network, FeedForward)
@@ -69,8 +66,8 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
     if (
         len(sizes) != 1
         or not shaped
-        or not same_eps(norms)
-        or not all(isinstance(n, LayerNorm) for n in norms)
+        or not same_eps(model.norms)
+        or not all(isinstance(n, LayerNorm) for n in model.norms)
     ):
         raise UsageError(
             "GPT-2 has LayerNorm with one eps, plain networks and no shared keys; save this model with .save"
@@ -86,7 +83,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
         "n_head": first.attention.heads,
         "n_positions": len(model.positions.table),
         "vocab_size": model.outputs,
-        "layer_norm_epsilon": round_eps(norms),
+        "layer_norm_epsilon": round_eps(model.norms),
         "activation_function": to_hidden_act(first.network.activation),
         "bos_token_id": None,
         "eos_token_id": None,

@@ -62,9 +62,7 @@ def write(model: LanguageModel) -> tuple[dict[str, Any], dict[str, Array]]:
         (layer.attention.heads, layer.attention.groups, layer.attention.head_width, layer.network.neurons)
         for layer in model.layers
     }
-    norms = [norm for layer in model.layers for norm in (layer.attention_norm, layer.network_norm)] + [
-        model.final_norm
-    ]
+    norms = model.norms
     if len(sizes) > 1 or not same_eps(norms) or not all(isinstance(norm, RMSNorm) for norm in norms):
         raise UsageError("Llama has RMSNorm with one eps and layers of one shape; save this model with .save")
     part = first.attention
