@@ -14,6 +14,7 @@ from unsoftmax.learners.computed.known_values import ROUNDING_OF_FACTORS, KnownV
 from unsoftmax.learners.computed.output_spaces import read_values
 from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS, price_of_vectors
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
+from unsoftmax.learners.computed.reweighting import reweighted
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
     Baseline,
@@ -24,10 +25,11 @@ from unsoftmax.learners.computed.two_row_queries import (
     read_baseline,
 )
 from unsoftmax.learners.computed.vector_start import ScoreStart, WrongValues, start_scores
+from unsoftmax.learners.computed.wide_fit import WIDE_GAP, fit_wide, settle_wide
 from unsoftmax.learners.row_tests import QUERIES_OF_HEAD_TESTS
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.head_fits.head_factors import spectrum
-from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
+from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import Refined, RefinementOptions, refine
 
@@ -41,7 +43,7 @@ _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
 # the same of all random sequences, however dear the start was: tables show one head's scores at a time, and
 # fits to fewer deviate by 2 to 6 times as much as the layer itself where heads are more than a third of the
 # columns; in layers narrower than ten, where the search for plateaus takes the whole price, by 3 to 18 times
-_LEAST_RANDOM = 3.5
+_LEAST_RANDOM = 3.2
 _READINGS = 3  # of the values: one in twenty layers of width 32 shows two heads as one
 _MOST_OF_PRICE = 1.04  # that a start from random sequences may take: no others are needed then
 _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out higher: then they are asked
@@ -49,7 +51,6 @@ _TOO_FEW = 0.1  # of the sequences asked, that are missing when ranks turn out h
 # size, pairs of rows single scores
 _TOKENS, _MODERATE = 0.4, 0.3
 _COARSE_CUTS = (0.1, 0.05, 0.025)  # singular values that may go, of the largest: bfloat16 hides those below
-_WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
 _SETTLED = 30.0  # roundings of a unit row that a fit leaves whose singular values tell ranks
 _ARRIVED = 1.0  # the same of a fit that has all directions: 0.4 in random layers, more in trained ones
 # unknowns up to which JᵀJ is held: it costs as many products as there are unknowns, and conjugate gradients
@@ -75,25 +76,6 @@ _FIRST = RefinementOptions(
 _LAST = RefinementOptions(
     damping=1e-6, improvement=3e-3, dense_limit=_DENSE, inner_iterations=60, inner_tolerance=1e-2
 )
-# median residuals by which a sequence of a wide layer counts at most: in a loud head a score may be off by so
-# much that its weights go elsewhere, and one sequence in a hundred left 0.84 of all squares
-_OUTLIER = 3.0
-# of a wide layer: conjugate gradients lose more when they begin again than they gain from a new Jacobian
-_WIDE = RefinementOptions(
-    iterations=12,
-    damping=1e-5,
-    improvement=0.5,
-    dense_limit=_DENSE,
-    inner_iterations=100,
-    inner_tolerance=2e-3,
-    halvings=2,
-)
-# of a wide layer, whose loud sequences count in full again: with products to 1e-2 the worst directions stay
-# where they are: in a layer of MiniLM three steps left 4.6 times its own rounding, two with these 2.7
-_WIDE_LAST = replace(
-    _LAST, iterations=1, damping=1e-8, inner_iterations=250, inner_tolerance=1e-3, halvings=2
-)
-
 FittedVectors = FittedHeads[VectorHeads, SequenceFit]
 
 
@@ -134,10 +116,11 @@ def settled(fit: SequenceFit, heads: VectorHeads, baseline: Baseline, bits: int)
     """The last fits, in which every block of sequences counts by what it leaves."""
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
     refuse_unexplained(left / baseline.rounding_of(heads.values, bits), baseline.coarse)
-    wide = heads.unknowns > MANY and not baseline.coarse
-    for options in (_WIDE_LAST, _WIDE_LAST) if wide else (_LAST, _LAST):
-        fit = _reweighted(fit, heads)
-        heads = refine(fit, heads, options, progress=report_steps("last fit", options)).state
+    if heads.unknowns > MANY and not baseline.coarse:
+        return FittedHeads(*settle_wide(fit, heads), baseline)
+    for _ in range(2):
+        fit = reweighted(fit, heads)
+        heads = refine(fit, heads, _LAST, progress=report_steps("last fit", _LAST)).state
     return FittedHeads(heads, fit, baseline)
 
 
@@ -172,34 +155,8 @@ def _fitted(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorH
     if baseline.coarse:
         return _lowest_ranks(fit, refine(fit, heads, _FIRST))
     if heads.unknowns > MANY:
-        return _wide(fit, heads, baseline)
+        return fit_wide(fit, heads, baseline)
     return _with_lower_ranks(fit, heads, baseline, _FIRST)
-
-
-def _wide(fit: SequenceFit, heads: VectorHeads, baseline: Baseline) -> VectorHeads:
-    """At the ranks of the values, and at those that were seen where they do not do. A direction too many is
-    a product of two small numbers, through which no step of a fit holds what it promises."""
-    unit = baseline.unit_rounding / float(np.sqrt(heads.outputs))
-    likely = tuple(_before_gap(*pair) for pair in zip(heads.U, heads.T, strict=True))
-    for ranks, value_ranks in ((likely, likely), (heads.ranks, heads.value_ranks)):
-        found = heads.cut(list(ranks), list(value_ranks))
-        even, report = fit.evened(found), report_steps("fit of all", _WIDE)
-        for step in range(1, _WIDE.iterations + 1):
-            refined = refine(even.capped(found, _OUTLIER), found, replace(_WIDE, iterations=1))
-            found = refined.state
-            report(step, refined.rms[-1])
-            if refined.rms[-1] ** 2 >= (1.0 - _WIDE.improvement) * refined.rms[0] ** 2:
-                break
-        if rms(fit.residual(found)) < _SETTLED * unit:
-            break
-    return found
-
-
-def _before_gap(U: Array, T: Array) -> int:
-    """The rank of one head's values up to a wide gap, behind which are errors of the plateaus."""
-    values = spectrum(U, T)
-    far = values[:-1] > _WIDE_GAP * values[1:]
-    return int(np.argmax(far)) + 1 if far.any() else len(values)
 
 
 def _with_lower_ranks(
@@ -287,17 +244,5 @@ def _cut(heads: VectorHeads, noise: float) -> VectorHeads:
 def _rank(values: Array, noise: float) -> int:
     kept = max(1, int((values > ROUNDING_OF_FACTORS * noise * values[0]).sum()))
     ratios = values[: kept - 1] / values[1:kept]
-    far = (ratios > _WIDE_GAP) & (values[1:kept] < 1e-3 * values[0])
+    far = (ratios > WIDE_GAP) & (values[1:kept] < 1e-3 * values[0])
     return int(np.argmax(far)) + 1 if far.any() else kept
-
-
-def _reweighted(fit: SequenceFit, heads: VectorHeads) -> SequenceFit:
-    """Every group by its residual; single sequences that are off by more than four of it by that."""
-    blocks = []
-    for block in fit.blocks:
-        left = np.linalg.norm(predict_sequences(heads, block) - block.answers, axis=1) * block.weights
-        left = left / np.sqrt(heads.outputs)
-        unit = max(float(np.median(left)), 0.3 * rms(left), 1e-300)
-        weights = block.weights / unit * np.minimum(1.0, 4.0 / np.maximum(left / unit, 1e-30))
-        blocks.append(replace(block, weights=weights))
-    return SequenceFit.of(blocks)
