@@ -1,4 +1,4 @@
-"""Around a target's own code: standard output, and this process, stay ours."""
+"""Calls a target's own code without letting it print to standard output, or end this process."""
 
 from __future__ import annotations
 

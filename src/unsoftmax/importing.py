@@ -1,4 +1,4 @@
-"""`package.module:name`: what a user names is imported; whatever its code does is one sentence."""
+"""Imports what a user names as `package.module:name`; whatever goes wrong there is told in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target's code replaces in the modules that everybody shares is put back, and told."""
+"""Restores names of shared modules that a target's code has replaced, and reports them."""
 
 from __future__ import annotations
 

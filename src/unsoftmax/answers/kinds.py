@@ -1,4 +1,4 @@
-"""What a target does to the function's value before it answers: one type a kind, each with its own ruler.
+"""What a target does to the function's value before it answers: one type per kind, each with its own ruler.
 
 The ruler says how far an answer may be from the value that the function has, and how often to ask.
 Certificates and judges take it from here and never from a learner.

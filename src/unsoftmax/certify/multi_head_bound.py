@@ -35,7 +35,7 @@ _FLOOR = 16 * EPS  # rounding of the comparison itself
 
 
 def multi_head_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) -> float | None:
-    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries a head; None
+    """A bound on the relative error of every head's W, w0 and v, from about 25 fresh queries per head; None
     when a head cannot be read alone.
 
     For random a and a random b at which head h has a moderate score and all others are saturated, the

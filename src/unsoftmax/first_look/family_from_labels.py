@@ -322,7 +322,7 @@ def _bisect(
     bits: int = _BITS,
 ) -> Array:
     """Numbers between `low`, where rows have that label, and `high`, where they have not, at which they turn;
-    all together, a bit a round."""
+    all together, a bit per round."""
     for _ in range(bits):
         middle = (low + high) / 2
         same = sure_labels(look, rows(middle)[:, None]) == label

@@ -1,4 +1,4 @@
-"""Pairings of a meter and a solver, one file a theorem or setting. Each is imported where it is chosen."""
+"""Pairings of a meter and a solver, one file per theorem or setting. Each is imported where it is chosen."""
 
 from unsoftmax.learners.base import Known, Learned, Learner, Readout
 from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size

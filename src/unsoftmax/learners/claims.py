@@ -21,10 +21,10 @@ __all__ = ["Assumption", "Claim", "QueryCount", "Size"]
 class Size:
     """What a number of queries depends on.
 
-    width: columns of a sequence. ranks: of W, one entry a head. neurons: kinks of the network, where there is
-    one. outputs: numbers in an answer; None for scalar answers. biased: whether there is a query bias, or a
-    bias in the network. repeats: how often every query is asked. value_ranks: of the matrix V, one entry a
-    head, for vector answers; left out, as in usual layers: width over heads.
+    width: columns of a sequence. ranks: of W, one entry per head. neurons: kinks of the network, where there
+    is one. outputs: numbers in an answer; None for scalar answers. biased: whether there is a query bias, or
+    a bias in the network. repeats: how often every query is asked. value_ranks: of the matrix V, one entry
+    per head, for vector answers; left out, as in usual layers: width over heads.
 
     >>> Size(16, (4, 4)).matrix_parameters, Size(16, (4, 4)).heads
     (224, 2)

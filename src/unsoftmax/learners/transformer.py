@@ -38,7 +38,7 @@ def _usual(size: Size) -> int:
 
 
 def _queries_of_pairs(size: Size) -> int:
-    """Two queries a measurement, and an allowance for sizes and saturated probes."""
+    """Two queries per measurement, and an allowance for sizes and saturated probes."""
     d = size.width
     return _NETWORK(size) + 2 * (size.matrix_parameters + d + size.rank) + 96
 

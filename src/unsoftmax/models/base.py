@@ -40,7 +40,7 @@ class Model:
 
     @property
     def outputs(self) -> int | None:
-        """None for one number a query, m for vectors."""
+        """None for one number per query, m for vectors."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @property
@@ -50,7 +50,7 @@ class Model:
 
     @property
     def ranks(self) -> list[int]:
-        """Rank of W, one entry a head."""
+        """Rank of W, one entry per head."""
         raise NotImplementedError  # pragma: no cover - abstract
 
     @property

@@ -35,7 +35,7 @@ def check_row(row: object) -> Row | None:
 
 
 class AnswerRow:
-    """One answer a sequence out of (B, N, m), or out of (B, N) where a row is named. readout: (m,) for one
+    """One answer per sequence out of (B, N, m), or out of (B, N) where a row is named. readout: (m,) for one
     number, (m, k) for vectors.
 
     'all' reads all rows one after another, so every sequence must have the length of the first one asked;

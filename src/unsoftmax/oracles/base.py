@@ -38,9 +38,9 @@ _PARTS, _NAME = 4, 40  # of a dictionary: how many of its names a message tells,
 class OracleSpec:
     """What an oracle tells about itself. Everything is optional: a bare callable tells nothing.
 
-    width: number of columns of a sequence. outputs: None for one number a query, m for vectors (B, m).
+    width: number of columns of a sequence. outputs: None for one number per query, m for vectors (B, m).
     input_bound: largest norm of a row. max_length: largest number of rows. max_batch: largest number of
-    sequences a call.
+    sequences per call.
     deterministic: False when asking again may give another answer. name: for people.
     fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text
     where it only names the target.

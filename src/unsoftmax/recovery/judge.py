@@ -1,4 +1,4 @@
-"""What the evidence allows to say: fresh queries against the model, by the ruler of the answers.
+"""Which status the evidence allows: fresh answers are compared with the model by the ruler of the answers.
 
 A learner brings a model and a bound. The judge takes the ruler from the kind of answers, measures where it
 can, and lets no learner grade itself.

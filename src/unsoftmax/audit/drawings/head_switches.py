@@ -1,4 +1,4 @@
-"""The picture of several heads: one step a head, when the asking row runs over a half circle."""
+"""The picture of several heads: one step per head, when the asking row runs over a half circle."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""An audit in the words and formats of the trade."""
+"""An audit in the taxonomies and file formats that security teams use."""

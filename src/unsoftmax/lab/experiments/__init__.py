@@ -1,4 +1,4 @@
-"""One file a theorem; this is the table of them, in the order of the page."""
+"""One file per theorem; this is the table of them, in the order of the page."""
 
 from unsoftmax.lab.experiments import (
     appendix_c,

@@ -1,4 +1,4 @@
-"""The table: one row a cell, CSV by default, Parquet where pyarrow is installed. Numbers keep every bit."""
+"""The table: one row per cell, CSV by default, Parquet where pyarrow is installed. Numbers keep every bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signs of life while all parameters are fitted together: nothing is asked then, for minutes in wide ones."""
+"""Progress while all parameters are fitted together, which takes minutes in wide layers and no query."""
 
 from __future__ import annotations
 

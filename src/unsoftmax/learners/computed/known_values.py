@@ -1,4 +1,5 @@
-"""The values of all heads, once plateaus have told them: how many rows show their weights at once."""
+"""The values V_h of all heads as plateaus showed them, and how many rows of a query can then be weighed at
+once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the fits keep to: how many queries, in units of the parameters."""
+"""How many queries the fits may use, in units of the parameters."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def price_of_start(width: int, ranks: Sequence[int]) -> float:
 
 
 def pairs_for_all(heads: int, start: float) -> float:
-    """General pairs a parameter, after a start that took so many queries a parameter. One head is known as
-    well from the least."""
+    """General pairs per parameter, after a start that took so many queries per parameter. One head is known
+    as well from the least."""
     most = _MOST_PAIRS if heads > 1 else _LEAST_PAIRS
     return min(max(_PRICE_OF_NUMBERS - start, _LEAST_PAIRS), most)
 

@@ -1,4 +1,4 @@
-"""Ranks that the answers ask for, and weights that their residuals ask for."""
+"""Ranks of heads, as low as the answers allow, and weights of answers, by their residuals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _State = TypeVar("_State", bound=_Sized)
 
 
 def with_one_more_row(heads: HeadFactors, rng: np.random.Generator) -> HeadFactors:
-    """One more small row a head, in case the start has missed a weak direction."""
+    """One more small row per head, in case the start has missed a weak direction."""
     d = heads.width
     ranks = [min(rank + 1, d) for rank in heads.ranks]
     top = max(ranks)

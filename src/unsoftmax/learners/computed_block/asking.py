@@ -25,7 +25,7 @@ def local_rounding(
     asks: AsksSequences, rows: Array, weights: Array, held: FloatFormat, rng: np.random.Generator
 ) -> float:
     """Root mean square of the weighted rounding of answers to sequences (n, N, d), from second differences of
-    answers nearby. Three queries a sequence."""
+    answers nearby. Three queries per sequence."""
     sizes = 2.0 ** np.ceil(np.log2(np.abs(rows).max(axis=2, keepdims=True)))
     grid = sizes * 2.0 ** (1 - held.mantissa_bits)  # what all three sequences are made of, without rounding
     step = np.round(_NEARBY * sizes * rng.choice([-1.0, 1.0], rows.shape) / grid) * grid

@@ -83,7 +83,7 @@ def fit_block(
 
 
 def _rows(shape: BlockShape, state: BlockState, count: int, length: int, rng: np.random.Generator) -> Array:
-    """Sequences whose rows have many sizes; one size a sequence where scores grow with it."""
+    """Sequences whose rows have many sizes; one size per sequence where scores grow with it."""
     rows = rng.standard_normal((count, length, shape.width))
     if not shape.norm_first:
         return np.asarray(rows * np.exp(rng.uniform(np.log(0.1), np.log(3.0), (count, 1, 1))))

@@ -33,7 +33,7 @@ Start: TypeAlias = Callable[[], tuple[BlockShape, BlockState]]
 
 
 def _queries(size: Size) -> int:
-    """Circles that find kinks set the price: a grid of 16 points a kink, and as many circles as it takes."""
+    """Most queries go into circles that find kinks: 16 points per kink, and as many circles as it takes."""
     d, J = size.width, size.neurons
     return 48 * max(512, 32 * J) + 8 * J * d + 12 * (4 * d * d + 2 * J * d) + 6000
 

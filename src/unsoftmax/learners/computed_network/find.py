@@ -1,4 +1,4 @@
-"""A ReLU network that computes in float32, one number a row: neurons by kinks, the strongest first, then
+"""A ReLU network that computes in float32, one number per row: neurons by kinks, the strongest first, then
 those of what these leave; all together by a joint fit."""
 
 from __future__ import annotations

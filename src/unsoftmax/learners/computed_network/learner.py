@@ -1,4 +1,4 @@
-"""The learner of two-layer ReLU networks that compute in float32, one number a row."""
+"""The learner of two-layer ReLU networks that compute in float32, one number per row."""
 
 from __future__ import annotations
 

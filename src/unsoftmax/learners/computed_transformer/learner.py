@@ -1,4 +1,4 @@
-"""The learner of one-layer Transformers that compute in float32, one number a sequence."""
+"""The learner of one-layer Transformers that compute in float32, one number per sequence."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The Jacobian of a block's answers. Products run through the block; the normal matrix and the preconditioner
-are made of one factor an array of the parameters (see `factors`), which costs d times as much."""
+are made of one factor per array of the parameters (see `factors`), which costs d times as much."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def has_skip(asks: AsksSequences, width: int, rng: np.random.Generator) -> bool:
 def value_path(asks: AsksSequences, basis: Array, rng: np.random.Generator) -> Array:
     """(k, d): A in the k coordinates of the basis (d, k), of which the answers' function sees the others not.
 
-    8 d queries a row b."""
+    8 d queries per row b."""
     d, k = basis.shape
     at = PathAsks(asks)
     designs: list[Array] = []

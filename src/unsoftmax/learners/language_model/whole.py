@@ -11,8 +11,8 @@ _LONGEST = 1024  # positions, two queries each
 
 
 def _limit(size: Size) -> int:
-    """Unembedding d; value path 4d + 84; network 4 queries a pair of q directions at P points, q(q - 1)/2 at
-    least 3m; heads 24 a row of poles, 16d(2H + 2) derivatives, scores of 1.25d askers; fits of twice the
+    """Unembedding d; value path 4d + 84; network 4 queries per pair of q directions at P points, q(q - 1)/2
+    at least 3m; heads 24 per row of poles, 16d(2H + 2) derivatives, scores of 1.25d askers; fits of twice the
     unknowns, twice; verification."""
     d, m, heads = size.width, max(size.neurons, _d_or_more(size)), max(size.heads, 1)
     q = int(2 + (0.25 + 3.0 * (2 * m + 1)) ** 0.5) + 2

@@ -1,5 +1,5 @@
-"""One head from labels alone: the direction of v and all of W, at one query a bit; flipped labels at what the
-channel takes."""
+"""One head from labels alone: the direction of v and all of W, at one query per bit. Flipped labels take as
+many more as the capacity of such a channel asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readout v and the constant c, one file a kind of answers: exact, within a tolerance, rounded, short
+"""The readout v and the constant c, one file per kind of answers: exact, within a tolerance, rounded, short
 floats, labels."""
 
 from unsoftmax.learners.readouts.exact import read_constant, read_values

@@ -1,4 +1,4 @@
-"""The gradient on every arc, one query a component; steps that crossed a hyperplane betray themselves and are
+"""The gradient on every arc, one query per component. Steps that crossed a hyperplane are detected, and
 asked again."""
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Sketch:
 
 
 def measure_gradients(circle: HalfCircle, arcs: Arcs, noise: float, rng: np.random.Generator) -> Sketch:
-    """One query a component, at places spread over the arc. The step has the same sign on all arcs along a
+    """One query per component, at places spread over the arc. The step has the same sign on all arcs along a
     direction.
 
     So when a step from one arc crosses the hyperplane next to it, the estimate of that hyperplane itself

@@ -1,4 +1,4 @@
-"""Which components of which gradients are wrong? Group testing: one query an arc, halving only where it
+"""Which components of which gradients are wrong? Group testing: one query per arc, halving only where it
 disagrees."""
 
 from __future__ import annotations

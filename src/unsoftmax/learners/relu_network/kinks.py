@@ -1,4 +1,4 @@
-"""All kinks of a piecewise sinusoidal function on an interval, with about five queries a kink."""
+"""All kinks of a piecewise sinusoidal function on an interval, with about five queries per kink."""
 
 from __future__ import annotations
 

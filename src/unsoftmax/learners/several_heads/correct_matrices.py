@@ -2,7 +2,7 @@
 correction of W.
 
 A pair (a, b) with a moderate score tells aᵀWb to a rounding that is relative to |a||W||b|, however close the
-heads are to each other; the base row's differences lose what its own rows are ill conditioned by.
+heads are to each other. Differences at one base row lose digits where the rows R_h are ill conditioned.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def _queries(size: Size) -> int:
 
 
 def _verification_of_short_floats(size: Size) -> int:
-    """The claimed error is measured too, with 16 queries a matrix and a readout. Measured: 457 (two
+    """The claimed error is measured too, with 16 queries per matrix and a readout. Measured: 457 (two
     heads)."""
     return 345 + 56 * max(1, size.heads)
 

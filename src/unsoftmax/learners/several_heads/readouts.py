@@ -19,7 +19,8 @@ _REACH = 0.8  # of the step at which the usual score of another head moves by on
 def read_head_values(
     respond: Responses, stairs: HeadSwitches, isolation: Isolation, left: Array, rng: np.random.Generator
 ) -> tuple[Array, Array]:
-    """(V, flat): V (H, d), and the readout of a head with W = 0 (zeros when there is none); d queries a head.
+    """(V, flat): V (H, d), and the readout of a head with W = 0 (zeros when there is none). It takes d
+    queries per head.
 
     left: orthonormal (d, d) with the base direction first. Every direction is checked: the heads' responses
     add up to a·v̄.
@@ -70,7 +71,7 @@ def read_crowded_values(
     rng: np.random.Generator,
 ) -> tuple[Array, Array]:
     """The same for more heads than columns: each head is switched on and off while all others stay as they
-    are; 2d queries a head."""
+    are; 2d queries per head."""
     a, d, H = stairs.circle.a, respond.width, len(stairs.steps)
     size = float(np.linalg.norm(a))
     pairs = [isolation.switch(h, rng) for h in range(H)]

@@ -18,7 +18,7 @@ _RANGE = (5e-4, 1 - 5e-4)  # part of a step in which the logit is read
 
 
 def measure_rows(respond: Responses, stairs: HeadSwitches, rng: np.random.Generator) -> Array:
-    """R (H, columns), all heads in common batches; columns + 1 queries a head and a few again."""
+    """R (H, columns), all heads in common batches; columns + 1 queries per head and a few again."""
     n, H = respond.columns, len(stairs.steps)
     saturated = -np.log(max(1e-12, 64 * respond.rounding))  # score beyond which a head looks saturated
     directions = np.linalg.qr(rng.standard_normal((n, n)))[0].T

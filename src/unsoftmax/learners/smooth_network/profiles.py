@@ -43,7 +43,7 @@ def choose_activation(
     t: Array, bends: Array, candidates: Sequence[Activation] = CANDIDATES, *, derivative: int = 2
 ) -> Profiles:
     """The activation whose fits leave least, from t (P, J) and derivatives (P, J) of order 1 or 2, up to a
-    factor a neuron."""
+    factor per neuron."""
     return rank_activations(t, bends, candidates, derivative=derivative)[0]
 
 

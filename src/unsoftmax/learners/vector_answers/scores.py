@@ -1,5 +1,5 @@
-"""All scores of all heads at once: n rows a query, solved for every head's weights, over asking rows that all
-heads share."""
+"""All scores of all heads at once: n rows per query, solved for every head's weights, over asking rows that
+all heads share."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _NEARBY = 0.1
 
 
 class StreamReading(Protocol):
-    """The last stream of single rows, up to a positive factor a row."""
+    """The last stream of single rows, up to a positive factor per row."""
 
     @property
     def width(self) -> int:

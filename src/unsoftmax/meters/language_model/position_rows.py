@@ -33,7 +33,7 @@ _TRIES = 3  # of four places of a layer with ReLU, one met a kink
 def measure_position(
     state: SeenRows, place: int, rng: np.random.Generator, test: Test, sizes: tuple[float, ...] = ROUGH_SIZES
 ) -> Array:
-    """p (k,) of a place (0 is the first), to 1e-6 or, of two sizes, 1e-8; 8·k queries a size. test: fails
+    """p (k,) of a place (0 is the first), to 1e-6 or, of two sizes, 1e-8; 8·k queries per size. test: fails
     where rows of this place are not seen as directions, whatever rows are around them: a difference may cross
     the kink of a ReLU."""
     misfits = []

@@ -184,7 +184,7 @@ class ToleranceMeter(BoundedMeter):
     def _columns(
         self, p: Array, N: Array, B: Array, least: float, usual: float | None = None
     ) -> tuple[Array, Array, Array, Array]:
-        """pᵀWB (n,), NᵀWB (k, n), and the largest error of each: a number a column, a length a column."""
+        """pᵀWB (n,), NᵀWB (k, n), and the largest error of each: a number per column, a length per column."""
         n, k = B.shape[1], N.shape[1]
         G = simplex(k, self._rng)
         p_v = self._along_v_read if p is self._along_v else self._products_with_v(p[None])[0]

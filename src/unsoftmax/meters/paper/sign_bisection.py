@@ -14,7 +14,7 @@ __all__ = ["SignBisection"]
 
 
 class SignBisection:
-    """Reads aᵀWb from labels (above 1/2: positive), `steps` queries a pair. v: the readout up to a factor.
+    """Reads aᵀWb from labels (above 1/2: positive), `steps` queries per pair. v: the readout up to a factor.
 
     c: a size at which every score c·aᵀWb lies between -1 and 1. reach: half the length of the interval of log
     λ in which the sign must change.

@@ -1,4 +1,4 @@
-"""Where does a yes/no answer turn? One bit a query when answers are true, Bayes where some are flipped."""
+"""Where does a yes/no answer turn? One bit per query when answers are true, Bayes where some are flipped."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Isolation:
         return self._keep_last(self._inverse @ wanted)
 
     def points(self, head: int, rng: np.random.Generator) -> Array:
-        """(n, n), one point a row: free directions first, then one that moves each head in turn."""
+        """(n, n), one point per row: free directions first, then one that moves each head in turn."""
         H, n = self.rows.shape
         margins = -self.margins(head)
         margins[head] = _SCORE

@@ -1,5 +1,5 @@
 """The paper's way through an unbiased ReLU network: f(X) - f(-X) is a single head with readout 2Aᵀu. Two
-queries a measurement."""
+queries per measurement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention in front of a ReLU network, measured inside one linear piece: one query a measurement, whatever
+"""Attention in front of a ReLU network, measured inside one linear piece: one query per measurement, whatever
 the network is."""
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ __all__ = ["Parts", "parts_of"]
 @dataclass(frozen=True)
 class Parts:
     """answers = network(constant + Σ heads + residual·x_N + x_N·skip), without a network where it is None;
-    `scalar`: one number a query.
+    `scalar`: one number per query.
 
     Heads have v (d, m), as has skip, and their own constants are in `constant` (m,). first_row: whether x_N
     is the first row.

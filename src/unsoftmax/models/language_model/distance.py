@@ -97,7 +97,7 @@ def _score_distance(one: Attention, other: Attention, order: Sequence[int], *, r
 
 
 def _queries_and_keys(part: Attention) -> tuple[list[Array], list[Array]]:
-    """One matrix a head, a bias as a last column."""
+    """One matrix per head, a bias as a last column."""
     width = part.head_width
     query, key = _with_bias(part.query, part.query_bias), _with_bias(part.key, part.key_bias)
     groups = np.repeat(np.arange(part.groups), part.shared_by)

@@ -91,7 +91,7 @@ class Network(RowNetwork):
 
     @property
     def parameters(self) -> int:
-        """d + 1 + m numbers a neuron, one fewer for ReLU, whose scale is free; m of the constant, d·m of a
+        """d + 1 + m numbers per neuron, one fewer for ReLU, whose scale is free; m of the constant, d·m of a
         linear part."""
         m = self.outputs or 1
         each = self.width + 1 + m - (0 if self.activation.smooth else 1)

@@ -76,9 +76,9 @@ class TokenHeads(WithConstant):
 
     @property
     def parameters(self) -> int:
-        """Σ_h r(2V − 1 − r) for scores, and V values a head of which only the sum of the constants shows.
+        """Σ_h r(2V − 1 − r) for scores, and V values per head of which only the sum of the constants shows.
 
-        Learned positions add L − 1 keys, L − 2 queries and L − 1 values a head.
+        Learned positions add L − 1 keys, L − 2 queries and L − 1 values per head.
         """
         V, m = self.vocabulary, self.outputs or 1
         places = 0 if self.longest is None else max(0, self.longest - 1)

@@ -18,7 +18,7 @@ _LARGEST_FILE = 1 << 30  # bytes: more ids than any certificate looks at
 
 
 def checked_id_sequences(sequences: object, vocabulary: int, longest: int | None) -> list[Ids] | None:
-    """Sequences of ids from lists, an array (n, N), a .npy file, or a text file with one sequence a line.
+    """Sequences of ids from lists, an array (n, N), a .npy file, or a text file with one sequence per line.
 
     longest: the most tokens that the target takes.
 

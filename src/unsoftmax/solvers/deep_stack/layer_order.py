@@ -1,7 +1,7 @@
 """Which neuron comes before which: linear in c1 where no layer has a path.
 
 P·G = Σ_jk before_jk · P·written_j · (gradient_j · P·written_k) · value_k, and before_jk is 1 where neuron k
-is in an earlier layer than j, else 0. Constants written by layers add an unknown vector a neuron.
+is in an earlier layer than j, else 0. Constants written by layers add an unknown vector per neuron.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ def matrix_step(
 
 def scale_step(matrices: list[Array], v: Array, A: Array, B: Array, missing: Array) -> tuple[Array, Array]:
     """(s, uncertainty): the heads' scores should be 1 + s times as large, from what is missing in some
-    answers; a few answers a head suffice.
+    answers; a few answers per head suffice.
 
     Pairs at which all other heads are saturated are long when heads are close, and then tell a matrix well
     but for its scale: together, the scales show in short pairs.

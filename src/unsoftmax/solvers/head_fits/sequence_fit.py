@@ -35,7 +35,7 @@ _EVEN = 0.03  # sixty inner steps on four heads of a trained layer: errors fall 
 
 @dataclass(frozen=True)
 class SequenceBlock:
-    """Rows (B, N, d), answers (B, m), a weight a sequence (B,). group: sequences that are reweighted
+    """Rows (B, N, d), answers (B, m), a weight per sequence (B,). group: sequences that are reweighted
     together.
     """
 

@@ -1,4 +1,4 @@
-"""Fits to a few entries each, and one more entry a round where a fit is poor: columns, or rows of a table."""
+"""Columns or rows of a table, each fitted to a few entries, and to one more per round where a fit is poor."""
 
 from __future__ import annotations
 
