@@ -282,3 +282,35 @@ def test_classes_are_named() -> None:
     result = unsoftmax.recover(classes, width=4)
     assert result.status is found.ending
     assert "the classes of an argmax" in result.advice
+
+
+def _classifier(readout: str, dtype: torch.dtype) -> Callable[[Array], Array]:
+    """Three classes from a layer of three heads, read at the last row or as the mean of all."""
+    torch.manual_seed(3)
+    layer = torch.nn.MultiheadAttention(12, 3, batch_first=True).to(dtype).eval()
+    classes = torch.nn.Linear(12, 3).to(dtype)
+
+    def answer(X: Array) -> Array:
+        x = torch.from_numpy(X).to(dtype)
+        with torch.no_grad():
+            y = layer(x, x, x, need_weights=False)[0]
+            y = y.mean(dim=1) if readout == "mean" else y[:, -1]
+            return np.asarray(torch.softmax(classes(y), dim=-1).numpy())
+
+    return answer
+
+
+def test_pooling_behind_a_softmax_is_named() -> None:
+    pooled = _classifier("mean", torch.float64)
+    assert "mean or a maximum over the outputs of all rows" in unsoftmax.check(pooled, width=12).advice
+    result = unsoftmax.recover(pooled, width=12, probabilities=True)
+    assert result.status == "OUTSIDE_CLASS"
+    assert "mean or a maximum over the outputs of all rows" in result.advice
+
+
+def test_probabilities_of_few_digits_are_what_stands_in_the_way() -> None:
+    short = _classifier("last", torch.float32)
+    assert "module.double()" in unsoftmax.check(short, width=12).obstacle
+    result = unsoftmax.recover(short, width=12, probabilities=True)
+    assert (result.status, "module.double()" in result.reason) == ("UNRESOLVED", True)
+    assert unsoftmax.check(_classifier("last", torch.float64), width=12).recoverable

@@ -41,6 +41,7 @@ class Seen(StrEnum):
     NONE = "none"  # of the family: the target is none of those that are known
     UNKNOWN = "unknown"  # the look cannot tell
     CLASSES = "classes"
+    ALIKE = "none: all rows are alike"  # of the row that asks
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
             m = answers.shape[1]
             raise VectorAnswers(f"{seen}; for vector answers pass outputs={m}", m, n_queries)
         if answers.ndim == 3 and len(answers) == n_queries:
-            seen += "; it answers every row: pass row='last' (first, mean, all), or a readout"
+            seen += "; it answers every row: pass row='last' (first, mean, all), or readout=WEIGHTS"
         elif outputs is not None and answers.shape == (n_queries,):
             seen += "; its answers are single numbers: leave out outputs"
         elif isinstance(raw, tuple) and len(raw) != n_queries:

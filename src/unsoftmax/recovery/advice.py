@@ -39,6 +39,11 @@ _CAUSES = {  # a finding: what usually makes it so, and what to try
         "the first row asks. Ask the layer behind the positions and read its last row, or pass vocabulary=V "
         "if the target takes token ids."
     ),
+    (Subject.ASKING, Seen.ALIKE): (
+        "All rows count alike, the last one too, so the target takes a mean or a maximum over the outputs of "
+        "all rows. Attention in front of that is not recovered. Ask for the output at one row: pass "
+        "row='last' if the target can answer every row."
+    ),
     (Subject.COPIES, Seen.COUNT): (
         "Copies of rows change the answer, as with sums, lengths or pooling over "
         "positions. If the target answers every row, pass row='last' instead of a mean."

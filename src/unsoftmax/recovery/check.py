@@ -28,9 +28,10 @@ from unsoftmax.recovery.attempt import look_at_answers
 from unsoftmax.recovery.choose import choose
 from unsoftmax.recovery.first_row import reverse_for_first_row
 from unsoftmax.recovery.inputs.targets import as_oracle
-from unsoftmax.recovery.moderate_rows import moderate_rows
+from unsoftmax.recovery.moderate_rows import SHORT_PROBABILITIES, moderate_rows
 from unsoftmax.recovery.obstacles import bends, beside_a_skip, obstacle_of
 from unsoftmax.recovery.plan import plan_for
+from unsoftmax.recovery.pooling import rows_alike
 from unsoftmax.recovery.reach import ANSWER_SHAPE, REPAIR, Asked, limited, reach, told_options
 from unsoftmax.recovery.tokens import LONGEST
 
@@ -157,7 +158,17 @@ def _checked(asked: Asked, called: object, width: int | None, input_bound: float
     asked = replace(
         asked, oracle=Logits(asked.oracle), options=(*asked.options, "--probabilities"), queries=found.queries
     )
-    return _of_logits(asked, called, width, input_bound, seed) or found
+    logits = _of_logits(asked, called, width, input_bound, seed)
+    if logits is None or logits.recoverable:
+        return logits or found
+    why = "as probabilities do, and their logits are not recovered"
+    causes = causes_of(logits.findings, None, vectors=asked.oracle.spec.outputs is not None)
+    return replace(
+        found,
+        obstacle=f"{range_of.evidence}, {why}: {logits.obstacle}",
+        advice=" ".join((_would_end(found.ending) if found.ending else found.advice, *causes)),
+        queries=logits.queries,
+    )
 
 
 def _classes(found: Check, seen: Finding) -> Check:
@@ -191,11 +202,9 @@ def _of_logits(
     )
     ledger = Ledger(asked.oracle, width=width, input_bound=rows.bound)
     found = _looked(ledger, asked, _command(called, asked, width), seed)
-    return (
-        replace(found, looks_like=f"{found.looks_like} (the logits of probabilities)")
-        if found.recoverable
-        else None
-    )
+    if not found.recoverable:
+        return replace(found, obstacle=SHORT_PROBABILITIES) if rows.short else found
+    return replace(found, looks_like=f"{found.looks_like} (the logits of probabilities)")
 
 
 def _looked(ledger: Ledger, asked: Asked, command: str, seed: int) -> Check:
@@ -281,13 +290,15 @@ def _language_model(ledger: Ledger) -> Check:
     else:
         advice = (
             f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; one layer of "
-            "Llama's shape in float64 leaks as a whole."
+            "Llama's or GPT-2's shape in float64 leaks as a whole."
         )
     return Check(True, text, "", advice, "", 0, findings=found)
 
 
 def _judged(ledger: Ledger, known: Known, look: FirstLook, command: str, rng: np.random.Generator) -> Check:
     """What `recover` would do with what the look saw, and that."""
+    if look.finds_nothing and (alike := rows_alike(ledger, rng)) is not None:
+        look = replace(look, findings=(*look.findings, alike))
     found = _foreseen(ledger, known, look, command, rng)
     refuted = found.ending is Status.OUTSIDE_CLASS
     return replace(
@@ -344,9 +355,9 @@ def _hint(asked: Asked, found: Check) -> str:
     """What was read of the answers, where that was not all."""
     if "--row last" in asked.options:
         read = "The target answers every row; its last row was read."
-        rows = "last, first or mean" if _takes_ids(asked) else "last, first, mean or all"
-        choice = f"(row: {rows}), or pass a readout that turns a vector into one number."
-        return f"{read} Say which row to read when you recover it {choice}" if found.recoverable else read
+        others = "first or mean" if _takes_ids(asked) else "first, mean or all"
+        choice = f"row='last' ({others}), or readout=WEIGHTS, which makes one number of a vector."
+        return f"{read} Say what to read when you recover it: {choice}" if found.recoverable else read
     if "--probabilities" in asked.options:
         return "The target answers with probabilities; their logits were read. Say so when you recover it."
     return ""

@@ -17,6 +17,7 @@ from unsoftmax.learners.one_head.checks import REPEAT_TEST
 from unsoftmax.ledger import Ledger
 from unsoftmax.oracles.logits import Logits
 from unsoftmax.outcomes import OutsideClass, Refutation, Status, Stop, Test, Unresolved
+from unsoftmax.recovery.pooling import rows_alike
 
 __all__ = [
     "FAMILY_TEST",
@@ -42,6 +43,8 @@ def explain(
     look = known.look if known.look is not None else first_look(ledger, rng, known.answers)
     seen = {finding.subject for finding in known.findings}
     more = tuple(finding for finding in look.findings if finding.subject not in seen)
+    if look.finds_nothing and (alike := rows_alike(ledger, rng)) is not None:
+        more = (*more, alike)
     known = replace(known, look=look, findings=(*known.findings, *more))
     if family is not None:
         return known, status, reason

@@ -12,7 +12,12 @@ from unsoftmax.errors import UsageError
 from unsoftmax.float_formats import smallest_format
 from unsoftmax.oracles.logits import Logits
 
-__all__ = ["ModerateRows", "moderate_rows"]
+__all__ = ["SHORT_PROBABILITIES", "ModerateRows", "moderate_rows"]
+
+SHORT_PROBABILITIES = (
+    "the probabilities have few digits, as in float32; behind a sigmoid one head is recovered from such, "
+    "and other models from float64 ones (torch: module.double())"
+)
 
 _SUBJECT = "norm of rows"
 _DIRECTIONS = 8  # random rows whose logits tell how far they may be
@@ -32,11 +37,13 @@ _MOST_DECIMALS, _WHOLE = (
 @dataclass(frozen=True)
 class ModerateRows:
     """bound: of the norm of rows. tolerance: how far logits may be off, where probabilities are stored in a
-    short format or told in few decimals; None where rounding of float64 alone is in them."""
+    short format or told in few decimals; None where rounding of float64 alone is in them, or where
+    probabilities add up to one, which keeps the digits of small ones. short: whether they are stored so."""
 
     bound: float
     tolerance: float | None
     finding: Finding
+    short: bool
 
     @property
     def billed(self) -> dict[str, int]:
@@ -78,9 +85,9 @@ def moderate_rows(oracle: Logits, width: int, bound: float | None, rng: np.rando
     )
     finding = Finding(_SUBJECT, f"at most {found:g}", evidence, sum(map(len, answers)))
     if short is None or oracle.adds_up:
-        return ModerateRows(found, None, finding)
+        return ModerateRows(found, None, finding, short is not None)
     most = _BEYOND * reached + float(np.abs(middle).max())
-    return ModerateRows(found, float(2.0 * short * (1.0 + np.exp(min(most, 30.0)))), finding)
+    return ModerateRows(found, float(2.0 * short * (1.0 + np.exp(min(most, 30.0)))), finding, True)
 
 
 def _rounding(probabilities: Array) -> float | None:

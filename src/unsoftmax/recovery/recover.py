@@ -29,7 +29,7 @@ from unsoftmax.recovery.inputs.own_sequences import checked_sequences
 from unsoftmax.recovery.inputs.targets import as_oracle
 from unsoftmax.recovery.inputs.token_targets import with_vocabulary
 from unsoftmax.recovery.inputs.vocabulary import vocabulary_of
-from unsoftmax.recovery.moderate_rows import ModerateRows, moderate_rows
+from unsoftmax.recovery.moderate_rows import SHORT_PROBABILITIES, ModerateRows, moderate_rows
 from unsoftmax.recovery.result import Result
 from unsoftmax.recovery.run import run
 from unsoftmax.replaced_names import replaced_names
@@ -340,6 +340,8 @@ def _recover(
             found = (*found, range_of)
             if range_of.value == Seen.CLASSES and result.status is Status.UNRESOLVED:  # not merely coarse
                 result = replace(result, reason=range_of.evidence)
+        if job.moderate is not None and job.moderate.short and result.status is Status.UNRESOLVED:
+            result = replace(result, reason=f"{SHORT_PROBABILITIES}. Read as they are: {result.reason}")
         return replace(result, findings=(*found, *result.findings))
 
 
