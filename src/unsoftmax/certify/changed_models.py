@@ -82,7 +82,11 @@ class Deviations:
         """The relative error of what single rows do not show (scores, and how heads share their readout) that
         the class of lengths needs that needs most. What single rows do show is known from them: it does not
         excuse what sequences deviate whose scores are faint."""
-        return max((_needed_together(parts) for parts in self._beyond_alone.values()), default=0.0)
+        needed = (
+            _needed_together(parts, sum(map(len, self._by_length[length])))
+            for length, parts in self._beyond_alone.items()
+        )
+        return max(needed, default=0.0)
 
     def _see_beyond_alone(self, batch: Array, left: Array, length: str) -> None:
         """left: what the error that single rows show leaves unexplained."""
@@ -112,12 +116,13 @@ class Deviations:
         return [_changed_unseen_alone(self.model, groups, rng) for _ in range(_MODELS)] if groups else []
 
 
-def _needed_together(parts: list[tuple[Array, Array]]) -> float:
-    """What these sequences need together, without the tenth that deviates most: many of them may be
-    saturated, where scores move nothing."""
+def _needed_together(parts: list[tuple[Array, Array]], n: int) -> float:
+    """What the sequences of a class need together, without the tenth that deviates most: some of them are
+    saturated, where scores move nothing. parts: the batches in which any deviates; n: all sequences of the
+    class."""
     deviations, moved = (np.concatenate(each) for each in zip(*parts, strict=True))
-    kept = np.argsort(deviations)[: int(np.ceil(_MOST * len(deviations)))]
-    return _LARGER_STEP * rms(deviations[kept]) / rms(moved[kept])
+    kept = np.argsort(deviations)[: max(0, len(deviations) - n + int(np.ceil(_MOST * n)))]
+    return _LARGER_STEP * rms(deviations[kept]) / rms(moved[kept]) if len(kept) else 0.0
 
 
 def _changed_unseen_alone(model: Model, scores: list[ParameterGroup], rng: np.random.Generator) -> Model:
