@@ -371,6 +371,9 @@ def _reached(target: object, job: Job) -> tuple[Oracle, tuple[Finding, ...]]:
 
 def _recover_ids(ledger: Ledger, job: Job) -> Result:
     """Free ids are asked: those of the vocabulary without the padding id, inside the frame."""
+    for name, given in (("learner", job.learner), ("tolerance", job.tolerance)):
+        if given is not None:
+            raise UsageError(f"{name} is for targets of rows, not of token ids; leave it out")
     frame = job.frame
     whole = ledger.width + (frame.padding is not None)
     corpus = checked_id_sequences(job.sequences, whole, ledger.max_length)
