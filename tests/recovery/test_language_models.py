@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,29 @@ def test_a_spent_budget_keeps_what_was_certified(layers: int, budget: int, parts
     result = unsoftmax.recover(random_language_model(12, 8, layers=layers, seed=3), budget=budget)
     assert result.status is Status.BUDGET_SPENT
     assert set(result.parts) == parts
+
+
+def _asked_as(model: LanguageModel, answer: Callable[[Array], Array]) -> unsoftmax.Result:
+    """The recovery of a target that answers by a function, with the width and the tokens of a model."""
+    spec = OracleSpec(width=model.width, outputs=model.outputs, log_probabilities=True)
+    return unsoftmax.recover(FunctionOracle(answer, spec))
+
+
+def test_answers_that_are_no_numbers_keep_what_was_certified() -> None:
+    """As behind norms whose eps is zero: a row of zeros is answered with NaN."""
+    model = random_language_model(8, 8, seed=3)
+    result = _asked_as(model, lambda X: np.where(np.any(X, axis=(1, 2))[:, None], model(X), np.nan))
+    assert result.status is Status.UNRESOLVED
+    assert set(result.parts) == {"unembedding"}
+    assert "NaN" in result.reason
+
+
+def test_a_target_that_cuts_long_prompts_off_is_named() -> None:
+    model = random_language_model(8, 4, heads=2, groups=1, seed=5)
+    result = _asked_as(model, lambda X: model(X[:, :16]))
+    assert result.status is Status.UNRESOLVED
+    assert "value-path" in result.parts
+    assert "cut off" in result.reason
 
 
 @pytest.mark.parametrize("layers", [1, 2])

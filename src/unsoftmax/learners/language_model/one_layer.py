@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.families import Family
 from unsoftmax.learners.language_model.after_attention import AfterAttention
 from unsoftmax.learners.language_model.attention_fit import DENSE, AttentionFit
@@ -135,6 +136,8 @@ def learn_language_model(prompts: Prompts, rng: np.random.Generator) -> Language
             model, bound = layer.learn()
     except Stop as stop:
         return LanguageModelFindings(parts, None, stop.status, stop.reason)
+    except NonFiniteAnswers as fault:  # the same prompts would end every further run
+        return LanguageModelFindings(parts, None, Status.UNRESOLVED, str(fault))
     status = Status.WITHIN_BOUND if layer.precision.short else Status.EXACT
     return LanguageModelFindings(parts, model, status, "", bound)
 

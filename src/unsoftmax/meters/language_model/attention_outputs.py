@@ -15,6 +15,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.meters.language_model.hidden_state import HiddenState
 from unsoftmax.meters.language_model.network_values import first_length
+from unsoftmax.outcomes import Unresolved
 
 __all__ = ["AttentionOutputs"]
 
@@ -49,6 +50,11 @@ class AttentionOutputs:
             c = moved
             if change <= 1e-15 * self.near:
                 break
+        if not np.isfinite(c).all():
+            raise Unresolved(
+                "large last rows of two sizes leave no streams that one output of attention explains; is the "
+                "end of long prompts cut off?"
+            )
         return c
 
     def rows_of(self, normed: Array) -> Array:
