@@ -112,7 +112,9 @@ def _advice(table: Defences) -> str:
     harmless = [row for row in rows if _harmless(row)]
     budget = _about_budgets(table)
     if not rows:
-        return f"None of these defences could be tested on this model. {budget}."
+        tried = any(row.attacked for row in table.rows)
+        what = "No change of answers or inputs was" if tried else "None of these defences could be"
+        return f"{what} tested on this model. {budget}."
     if not harmless:
         return f"No defence tried keeps honest answers within {_HARMLESS:.0%}. {budget}."
     best = max(harmless, key=lambda row: (row.leak, -row.distortion - row.refused, -len(row.parts)))

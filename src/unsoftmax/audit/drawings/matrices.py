@@ -18,14 +18,14 @@ def draw_recovery(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(11, 3.9), layout="constrained", dpi=140)
+    figure = Figure(figsize=(9, 3.2), layout="constrained", dpi=170)
     FigureCanvasAgg(figure)
     difference = recovered - true
     limit = float(np.abs(true).max()) or 1.0
     small = float(np.abs(difference).max()) or np.finfo(float).tiny
     panels = (
         (hidden, true, limit),
-        ("recovered from answers alone", recovered, limit),
+        ("recovered", recovered, limit),
         (f"difference (largest {small:.0e})", difference, small),
     )
     for axes, (name, matrix, span) in zip(figure.subplots(1, 3), panels, strict=True):
@@ -33,7 +33,8 @@ def draw_recovery(
         axes.set_title(name, fontsize=11)
         axes.set_xticks([])
         axes.set_yticks([])
-        figure.colorbar(image, ax=axes, shrink=0.85)
+        bar = figure.colorbar(image, ax=axes, shrink=0.85, ticks=[-span, 0.0, span])
+        bar.set_ticklabels([f"{-span:.1g}", "0", f"{span:.1g}"])
     if title:
         figure.suptitle(title, fontsize=12)
     target = Path(path)
