@@ -15,6 +15,7 @@ from tests.cases import (
     honesty_adverse,
     honesty_corner_families,
     honesty_corners,
+    honesty_engine_networks,
     honesty_engines,
     honesty_families,
     honesty_hostile,
@@ -386,6 +387,7 @@ KINDS: dict[str, Maker] = {
     **honesty_shapes.KINDS,
     **honesty_adverse.KINDS,
     **honesty_engines.KINDS,
+    **honesty_engine_networks.KINDS,
     **honesty_services.KINDS,
 }
 # half a second to three seconds each, where others take a tenth
@@ -401,6 +403,7 @@ SLOW = (
     | honesty_shapes.SLOW
     | honesty_adverse.SLOW
     | honesty_engines.SLOW
+    | honesty_engine_networks.SLOW
     | honesty_services.SLOW
     | {
         "outside: scale_changes_beyond_two_rows",

@@ -18,7 +18,7 @@ from unsoftmax import MultiHead, OracleSpec, SingleHead
 from unsoftmax.arrays import Array
 from unsoftmax.float_formats import FloatFormat
 
-__all__ = ["KINDS", "SLOW", "Box", "case_of", "drawn", "of_kind"]
+__all__ = ["DEPARTURES", "KINDS", "SLOW", "Box", "case_of", "drawn", "of_kind", "quantised", "ten_bits"]
 
 _PART = 83  # of the seed
 _APART = 7919  # seeds of neighbouring kinds: a prime
@@ -35,13 +35,13 @@ def _direction(rng: np.random.Generator, d: int) -> Array:
 # Scores and weights.
 
 
-def _quantised(values: Array, levels: float, axes: tuple[int, ...]) -> Array:
+def quantised(values: Array, levels: float, axes: tuple[int, ...]) -> Array:
     """So many levels on either side of zero, up to the largest."""
     step = np.maximum(np.abs(values).max(axis=axes, keepdims=True), 1e-300) / levels
     return np.asarray(np.rint(values / step) * step)
 
 
-def _ten_bits(values: Array) -> Array:
+def ten_bits(values: Array) -> Array:
     """Ten bits behind the first, as tensor cores take their operands."""
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.rint(mantissa * 2.0**11) / 2.0**11, exponent))
@@ -87,8 +87,8 @@ def _beside(rows: Array) -> Array:
 _SCORES: dict[str, _Departure] = {
     "scores within eight": lambda s, r, d: Rules(scores=lambda a, X: np.clip(a, -8.0, 8.0)),
     "scores within a size": lambda s, r, d: Rules(scores=lambda a, X: np.clip(a, -2 / s**0.3, 2 / s**0.3)),
-    "scores of 127 levels": lambda s, r, d: Rules(scores=lambda a, X: _quantised(a, 127.0 / s, (1,))),
-    "scores of ten bits": lambda s, r, d: Rules(scores=lambda a, X: _ten_bits(a)),
+    "scores of 127 levels": lambda s, r, d: Rules(scores=lambda a, X: quantised(a, 127.0 / s, (1,))),
+    "scores of ten bits": lambda s, r, d: Rules(scores=lambda a, X: ten_bits(a)),
     "a temperature by the angle": lambda s, r, d: Rules(scores=lambda a, X: a * (1.0 + s * _angle(X))),
     "a bias between neighbours": lambda s, r, d: Rules(scores=lambda a, X: a + s * _beside(X)),
     "the row before counts more": lambda s, r, d: Rules(
@@ -106,7 +106,7 @@ _SCORES: dict[str, _Departure] = {
     "chunks in float32": lambda s, r, d: Rules(weights=lambda w, X: _chunks(w, FloatFormat.FLOAT32.store)),
     "a running sum in float16": lambda s, r, d: Rules(weights=lambda w, X: _running_sum(w)),
     "weights of 255 levels": lambda s, r, d: Rules(
-        weights=lambda w, X: np.where(w < w.max(axis=1, keepdims=True), _quantised(w, 255.0 / s, (1,)), w)
+        weights=lambda w, X: np.where(w < w.max(axis=1, keepdims=True), quantised(w, 255.0 / s, (1,)), w)
     ),
     "the two largest share": lambda s, r, d: Rules(weights=lambda w, X: _shared(s, w)),
     "rows of zeros are padding": lambda s, r, d: Rules(weights=_without_zeros),
@@ -197,8 +197,8 @@ def _masked(size: float, rng: np.random.Generator, d: int) -> Rules:
 
 
 _ROWS: dict[str, _Departure] = {
-    "rows of 127 levels": lambda s, r, d: Rules(rows=lambda X: _quantised(X, 127.0 / s, (1, 2))),
-    "rows of ten bits": lambda s, r, d: Rules(rows=_ten_bits),
+    "rows of 127 levels": lambda s, r, d: Rules(rows=lambda X: quantised(X, 127.0 / s, (1, 2))),
+    "rows of ten bits": lambda s, r, d: Rules(rows=ten_bits),
     "entries within a size": lambda s, r, d: Rules(rows=lambda X: np.clip(X, -1.0 / s**0.4, 1.0 / s**0.4)),
     "pairs beyond sixteen": lambda s, r, d: Rules(rows=lambda X: _pooled_beyond(X, 16)),
     "pairs beyond sixty-four": lambda s, r, d: Rules(rows=lambda X: _pooled_beyond(X, 64)),
@@ -224,6 +224,8 @@ _ROWS: dict[str, _Departure] = {
     ),
     "a wave of the answer": lambda s, r, d: Rules(answers=lambda y, X: y + s * np.sin(10.0 * y)),
 }
+
+DEPARTURES = {**_SCORES, **_ROWS}
 
 # Families.
 
@@ -318,7 +320,6 @@ def _engine(place: int, departure: _Departure, d: int, seed: int) -> Case:
 
 
 KINDS: dict[str, Maker] = {
-    f"engine: {name}": partial(_engine, place, make)
-    for place, (name, make) in enumerate({**_SCORES, **_ROWS}.items())
+    f"engine: {name}": partial(_engine, place, make) for place, (name, make) in enumerate(DEPARTURES.items())
 }
 SLOW: frozenset[str] = frozenset(KINDS)
