@@ -10,15 +10,29 @@ from itertools import islice
 import numpy as np
 
 import unsoftmax
-from unsoftmax import BoundedInputs, Claim, Known, Learned, Model, Oracle, SingleHeadLearner, as_oracle
+from unsoftmax import (
+    BoundedInputs,
+    Claim,
+    FunctionOracle,
+    Known,
+    Learned,
+    Model,
+    Network,
+    Oracle,
+    OracleSpec,
+    SingleHeadLearner,
+    as_oracle,
+)
 from unsoftmax.arrays import Array
 from unsoftmax.families import Family
 from unsoftmax.ledger import Asker
+from unsoftmax.models.parts.activations import ACTIVATIONS
 
 __all__ = ["CLAIMS", "KINDS", "Boaster", "attacks", "targets", "wrong_models"]
 
 CLAIMS: tuple[float | None, ...] = (None, 0.0, 1e-6, 0.01, 0.02, 0.05, 0.09, 0.1)
 FAR = 0.5  # distance from which a model counts as wrong
+_OF_VECTORS = ("exact", "float32", "3 decimals")  # answers that are not of single numbers only
 
 KINDS: dict[str, Callable[[Oracle, int], tuple[Oracle, float | None]]] = {
     "exact": lambda o, s: (o, None),
@@ -73,7 +87,15 @@ def targets(width: int, seed: int) -> dict[str, Model]:
         "multi-head": unsoftmax.random_multi_head(width, 2, 2, seed=seed),
         "transformer": unsoftmax.random_transformer(width, 6, seed=seed, biases=True),
         "relu-network": unsoftmax.random_relu_network(width, 6, seed=seed, biases=True),
+        "multi-head, vectors": unsoftmax.random_multi_head(width, 2, 2, seed=seed, outputs=width),
+        "network, vectors": _network(width, seed),
     }
+
+
+def _network(width: int, seed: int) -> Network:
+    rng = np.random.default_rng([seed, width, 78])
+    shapes = ((6, width), (6, 2), (6,), (2,))
+    return Network(*(rng.standard_normal(shape) for shape in shapes), activation=ACTIVATIONS["gelu"])
 
 
 def wrong_models(truth: Model, seed: int) -> Iterator[tuple[str, Model]]:
@@ -128,6 +150,12 @@ def hides(kind: str, name: str) -> bool:
     return "labels" in kind and name.split()[-1] in ("v", "c", "u", "output_bias")
 
 
+def _oracle(truth: Model) -> Oracle:
+    if isinstance(truth, Network):
+        return FunctionOracle(truth, OracleSpec(width=truth.width, max_length=1, outputs=truth.outputs))
+    return as_oracle(truth)
+
+
 def _of_rows(oracle: Oracle, rows: Array) -> Array:
     return oracle(rows[:, None])
 
@@ -144,12 +172,14 @@ def attacks(
     """Every wrong model with every claim: its name, and whether it succeeded. some: the first that is tried,
     and how many further on the next one is."""
     truth = targets(width, seed)[family]
+    if truth.outputs is not None and kind not in _OF_VECTORS:
+        return
     for name, model in islice(wrong_models(truth, seed), some[0], None, some[1]):
         if hides(kind, name):
             continue
         for claim in claims:
             for constant in constants if kind != "exact" else (None,):
-                oracle, told = KINDS[kind](as_oracle(truth), seed)
+                oracle, told = KINDS[kind](_oracle(truth), seed)
                 learner = Boaster(model, claim, constant)
                 if isinstance(truth, unsoftmax.ReluNetwork):
                     if told is not None or oracle.spec.input_bound is not None:
