@@ -16,6 +16,7 @@ from unsoftmax.arrays import Array
 from unsoftmax.learners.claims import Size
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
+from unsoftmax.learners.encoder_block.responses import DirectionResponses
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.relu_ball.find import find_relu_network
 from unsoftmax.learners.smooth_network.asks import CountedAsks, FunctionAsks
@@ -395,6 +396,16 @@ def test_misplaced_relu_neurons_take_no_further_search(seed: int) -> None:
     assert found.network.neurons == 12
     assert found.precise
     assert asks.count < 700  # most such networks take 300 to 500
+
+
+def test_heads_of_very_different_sizes_behind_a_last_norm() -> None:
+    rng = np.random.default_rng(0)
+    outputs = np.array([1.0, 0.1, 0.01, 0.001])[:, None] * rng.standard_normal((4, 7))
+    alone, added = rng.standard_normal((40, 7)), rng.uniform(size=(40, 4)) @ outputs
+    found = (alone + added) * rng.uniform(0.5, 2.0, (40, 1))  # only directions are answered
+    responses = DirectionResponses(lambda keys, asking: found, lambda asking: alone)
+    settled = responses.settle(found, alone, 4)
+    assert np.abs(settled - added).max() < 1e-8
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
