@@ -180,10 +180,17 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
     seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
     if seen.format is None and seen.bends:
         nearby = look_nearby(asker, rng.spawn(1)[0], farthest)
+        beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
+        straight = beside is not None and beside.straight
         if nearby.format is not None:
-            beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
-            bends = beside is None or not beside.straight
-            return Identified(kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
+            return Identified(
+                kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=not straight
+            )
+        if straight and seen.stored is not None:
+            text = (
+                f"{seen.sentence}; but single rows are off lines by far more, as where heads cancel in them"
+            )
+            return Identified(kinds.Computed(seen.stored, seen.noise), text)
     if seen.format is None:
         if isinstance(found.answers, kinds.Stored) and not seen.bends:
             return found

@@ -285,7 +285,8 @@ def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Kn
                 look_nearby(asker, rng, longest),
                 look_beside_others(asker, rng.spawn(1)[0], longest),
             )
-            if nearby.format is None and beside is not None and beside.alike and seen.stored is not None:
+            cancels = beside is not None and (beside.alike or (seen.bends and beside.straight))
+            if nearby.format is None and cancels and seen.stored is not None:
                 seen = replace(seen, format=seen.stored)  # what the heads show cancels in single rows
             else:
                 seen, bends = nearby, beside is None or not beside.straight

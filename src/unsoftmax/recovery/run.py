@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unsoftmax.answers import IDENTIFY, Computed, Finding, identify
+from unsoftmax.answers import IDENTIFY, Answers, Computed, Finding, identify
 from unsoftmax.answers.cast_rows import refuse_rounded_rows
 from unsoftmax.answers.identify import identify_cast_rows
 from unsoftmax.certify.sample import length_class
@@ -107,7 +107,7 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
                 refuse_rounded_rows(ledger, found.answers, streams(7, 1))
     except Stop as stop:
         return first.ended_by(stop)
-    if found is None:
+    if found is None or _same_rounding(first.known.answers, found.answers):
         return first
     known = replace(
         first.known.with_answers(found.answers, found.finding), identified=True, bends=found.bends
@@ -115,6 +115,11 @@ def _reconsidered(ledger: Ledger, first: Outcome, family: Family | None, streams
     if known.exact:
         return replace(first, known=known)
     return Attempt(ledger, replace(known, refuted=(), look=None), family, streams, 1).run()
+
+
+def _same_rounding(before: Answers | None, found: Answers) -> bool:
+    """Whether every step was known to round, and to the format that is found again."""
+    return isinstance(before, Computed) and isinstance(found, Computed) and before.format is found.format
 
 
 def _beside_a_skip(ledger: Ledger, first: Outcome, family: Family | None, streams: Streams) -> Outcome:

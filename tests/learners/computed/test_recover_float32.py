@@ -218,6 +218,24 @@ def test_equal_or_opposite_values_end_unresolved_or_recovered(
     assert apart or "equal or opposite" in result.reason or "sum of the other" in result.reason
 
 
+def test_readouts_a_hundredth_from_opposite_in_a_wider_layer() -> None:
+    """Single rows are far off lines there, because what they show cancels."""
+    layer, readout = random_layer(16, 2, 43), np.random.default_rng(43).standard_normal(16)
+    _second_head_like_the_first(layer, -1.0, 1e-2)
+    result = unsoftmax.recover(TorchOracle(layer, readout=readout))
+    assert result.status is unsoftmax.Status.WITHIN_BOUND
+    truth = FloatLayer(layer, torch.float32, readout).truth()
+    assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
+
+
+def test_values_that_cancel_are_not_taken_for_a_block() -> None:
+    layer = random_layer(16, 2, 6)
+    _second_head_like_the_first(layer, -1.0, 0.0)
+    result = unsoftmax.recover(TorchOracle(layer))
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "equal or opposite values" in result.reason
+
+
 def test_another_function_in_float32_is_never_called_recovered() -> None:
     rng = np.random.default_rng(0)
     W, v = rng.standard_normal((8, 8)).astype(np.float32), rng.standard_normal(8).astype(np.float32)
