@@ -52,6 +52,10 @@ _FOUND = 16  # rows with small states behind everything, at most
 # the errors of a start from 1e-2 to 1e-4
 _RANK, _ROUGH_RANK = 1e-7, 1e-3
 _CHECKS = 3  # with fresh prompts, each of which doubles what is fitted where it fails
+_OTHER_MODEL = "the model may have another network, or several layers"
+_SHORT_SIGHT = (
+    "attention may not look back so far, or longer prompts may be cut off or answered in another way"
+)
 _FITTED = 1e-9  # largest misfit of a state, whose size is one; float64 leaves 1e-13
 _SETTLED = 1e-11  # misfit that only rounding leaves: 1e-14 of most states, 1e-12 of the smallest ones
 _WORST_CONDITION = 1e8  # of the unembedding
@@ -200,7 +204,9 @@ class PlainLayer(LayerStages):
     def _asked(state: SeenRows, at: PlainState, rows: Array) -> Answered:
         return Answered(rows, state(rows), float(np.exp(at.log_last_eps)))
 
-    def _refined(self, fit: LeastSquares[State], start: State, what: str) -> State:
+    def _refined(
+        self, fit: LeastSquares[State], start: State, what: str, otherwise: str = _OTHER_MODEL
+    ) -> State:
         found = start
         for options in (_OPTIONS, _STUBBORN):
             found = refine(fit, found, options).state
@@ -209,8 +215,7 @@ class PlainLayer(LayerStages):
                 break
         if not off < _FITTED:
             raise Unresolved(
-                f"the fit of {what} leaves {off:.1g} of a state, where {_FITTED:.0g} is allowed; the model "
-                "may have another network, or several layers"
+                f"the fit of {what} leaves {off:.2g} of a state, where {_FITTED:.0g} is allowed; {otherwise}"
             )
         return found
 
@@ -222,7 +227,7 @@ class PlainLayer(LayerStages):
                 rows = self.rng.standard_normal((_POSITION_PROMPTS, place + 1, state.width))
                 rows[:, -1] *= _LARGE_LAST
                 fit = LastPositionFit(shape, found, self._asked(state, found, rows))
-                position = self._refined(fit, np.zeros(state.width), f"position {place + 1}")
+                position = self._refined(fit, np.zeros(state.width), f"position {place + 1}", _SHORT_SIGHT)
                 found = fit.with_position(position)
         return found
 
