@@ -289,8 +289,8 @@ def _language_model(ledger: Ledger) -> Check:
         advice = "Recover it: hidden width and unembedding, up to an invertible matrix, leak at any depth."
     else:
         advice = (
-            f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; one layer of "
-            "Llama's or GPT-2's shape in float64 leaks as a whole."
+            f"Recover it: the unembedding leaks at any depth for {ledger.width} queries; a model "
+            "of one layer in float64 (Llama's or GPT-2's shape) usually leaks as a whole."
         )
     return Check(True, text, "", advice, "", 0, findings=found)
 
