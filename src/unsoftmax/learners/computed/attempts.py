@@ -32,10 +32,11 @@ class NotBelieved(Exception):
     """Why a fit is not believed."""
 
 
-def refuse_unexplained(left: float, coarse: bool) -> None:
-    """left: residual of a fit over the rounding of a unit row. Raises NotBelieved where that is too much."""
+def refuse_unexplained(left: float, coarse: bool, obstacle: str) -> None:
+    """left: residual of a fit over the rounding of a unit row. Raises NotBelieved where that is too much.
+    obstacle: what probably stands in the way, in brackets."""
     if left > (_EXPLAINED_COARSE if coarse else _EXPLAINED):
-        raise NotBelieved(f"the fit leaves {left:.1f} times the layer's rounding")
+        raise NotBelieved(f"the fit leaves {left:.1f} times the layer's rounding{obstacle}")
 
 
 Found = TypeVar("Found")

@@ -14,6 +14,7 @@ from unsoftmax.learners.computed.cross_rows import fit_cross_rows
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.isolated_heads import isolate_head
+from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
 from unsoftmax.learners.computed.prices import FRESH_QUERIES, first_pairs, pairs_for_all
@@ -78,7 +79,8 @@ def fit_heads(
     fit = TwoRowFit.of([baseline.block, *start.blocks, *general])
     refined = _fitted_with_rows_to_spare(fit, heads, baseline, rng)
     heads = cut_ranks(fit, refined, baseline)
-    refuse_unexplained(rms(fit.residual(heads)) / baseline.rounding_of(heads.v, bits), baseline.coarse)
+    left = rms(fit.residual(heads)) / baseline.rounding_of(heads.v, bits)
+    refuse_unexplained(left, baseline.coarse, likely_obstacle(heads.matrices, heads.v))
     many = heads.unknowns > MANY
     options = _LAST_OF_MANY if many else _LAST
     for _ in range(1 if many else 2):

@@ -11,6 +11,7 @@ from unsoftmax.learners.computed.attempts import refuse_unexplained
 from unsoftmax.learners.computed.fit_progress import MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.known_values import ROUNDING_OF_FACTORS, KnownValues
+from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.output_spaces import read_values
 from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS, price_of_vectors
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
@@ -115,7 +116,8 @@ def fit_vector_heads(
 def settled(fit: SequenceFit, heads: VectorHeads, baseline: Baseline, bits: int) -> FittedVectors:
     """The last fits, in which every block of sequences counts by what it leaves."""
     left = rms(fit.residual(heads)) * float(np.sqrt(heads.outputs))
-    refuse_unexplained(left / baseline.rounding_of(heads.values, bits), baseline.coarse)
+    left /= baseline.rounding_of(heads.values, bits)
+    refuse_unexplained(left, baseline.coarse, likely_obstacle(heads.matrices, heads.values))
     if heads.unknowns > MANY and not baseline.coarse:
         return FittedHeads(*settle_wide(fit, heads), baseline)
     for _ in range(2):
