@@ -187,6 +187,15 @@ def test_two_heads_of_one_column_are_neither_taken_for_one_nor_left_open(seed: i
     assert hidden.distance(result.model) <= (result.error_bound or 0.0) <= 1e-7
 
 
+@pytest.mark.parametrize("seed", [9125, 9149, 9157])
+def test_a_faint_head_of_one_column_is_recovered_with_the_bound_that_rounding_leaves_open(seed: int) -> None:
+    hidden = unsoftmax.random_multi_head(1, 3, seed=seed, outputs=1, biases=seed == 9157)
+    result = unsoftmax.recover(lambda X: hidden(X), width=1, outputs=1, seed=seed)
+    assert result.status.recovered, result.reason
+    assert isinstance(result.model, MultiHead)
+    assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize("bound", [1.0, 10.0, 100.0, 1000.0])
 def test_vector_answers_inside_a_limit_on_rows(bound: float) -> None:
     for seed in range(3):

@@ -63,17 +63,17 @@ def rounding_in_answers(model: Model, input_bound: float | None) -> float:
 
 
 def left_open(asker: Asker, model: Model) -> float:
-    """The relative error of the parameters that rounding leaves open because rows may be no longer; 0 where
-    that is not known, or `rounding_limit` tells it. Asks nothing."""
-    if asker.input_bound is None or not isinstance(model, MultiHead):
+    """The relative error of the parameters that rounding leaves open because heads hardly differ, as where
+    rows may be no longer; 0 where that is not known, or `rounding_limit` tells it. Asks nothing."""
+    if not isinstance(model, MultiHead):
         return 0.0
-    from unsoftmax.certify.joint_bound import open_in_short_rows
+    from unsoftmax.certify.joint_bound import left_open_by_heads
 
     if model.outputs is None:
-        return open_in_short_rows(asker, model)
+        return left_open_by_heads(asker, model)
     weights = _weights(model.outputs)
     heads = [SingleHead(head.matrix, head.v @ weights, head.w0) for head in model.heads]
-    return open_in_short_rows(asker.read(weights), MultiHead(heads))
+    return left_open_by_heads(asker.read(weights), MultiHead(heads))
 
 
 def _limit_of_heads(model: MultiHead, *, in_answers: bool = False) -> float:

@@ -12,7 +12,7 @@ from unsoftmax.meters.several_heads.excess_answers import Responses
 from unsoftmax.models import MultiHead
 from unsoftmax.solvers.head_fits.joint_heads import JointHeads, joint_step, joint_uncertainty
 
-__all__ = ["beside_bias", "joint_error_bound", "open_in_short_rows"]
+__all__ = ["beside_bias", "joint_error_bound", "left_open_by_heads"]
 
 _FACTOR = 6.0  # of the step: its own error, and chance
 _FLOOR = 16 * EPS  # rounding of the comparison itself
@@ -38,9 +38,9 @@ def joint_error_bound(asker: Asker, model: MultiHead, rng: np.random.Generator) 
     return float(_FACTOR * max(change, doubt) * beside_bias(model) + constant) + _FLOOR
 
 
-def open_in_short_rows(asker: Asker, model: MultiHead) -> float:
+def left_open_by_heads(asker: Asker, model: MultiHead) -> float:
     """The relative error of the parameters that answers with the last digit wrong leave open, on pairs whose
-    rows may be sent; 0 for large models. The shorter the rows, the less heads differ. Asks nothing."""
+    rows may be sent; 0 for large models. Heads of one column, and short rows, hardly differ. Asks nothing."""
     joint = _joint(asker, model)
     if joint is None or joint[0].unknowns > _MOST_FOR_DOUBT:
         return 0.0

@@ -129,11 +129,11 @@ def judge(
     if answers.exact and _lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
         bound = visible = None
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
-    if answers.exact:
+    if answers.exact and (visible is None or visible > exact_at):
+        # heads that hardly differ, or rows that are short, leave more open
+        left = left_open(view, learned.model)
         limits = replace(
-            limits,
-            nearly=_nearly(certificate, explained / _SLACK),
-            short_rows=_SLACK * left_open(view, learned.model),
+            limits, nearly=_nearly(certificate, max(explained / _SLACK, left)), left_open=_SLACK * left
         )
     status, reason = _status(certificate, visible, limits)
     if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
@@ -392,14 +392,15 @@ def _off(answers: Answers, tolerance: float, values: Array) -> Array:
 @dataclass(frozen=True)
 class _Limits:
     """explained: the error of parameters that the answers' own errors account for. exact: relative error up
-    to which a model is exact; 0 behind errors. short_rows: the error of parameters that rounding leaves open
-    because rows may be no longer than `input_bound`. nearly: how many times further a bound may go that only
-    says how little is known, where most fresh answers need no error of the parameters beyond rounding."""
+    to which a model is exact; 0 behind errors. left_open: the error of parameters that rounding leaves open
+    because heads hardly differ on rows that may be sent. nearly: how many times further a bound may go that
+    only says how little is known, where most fresh answers need no error of the parameters beyond
+    rounding."""
 
     explained: float
     exact: float
     input_bound: float | None
-    short_rows: float = 0.0
+    left_open: float = 0.0
     nearly: float = 1.0
 
 
@@ -412,7 +413,7 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
     known, seen = np.inf if bound is None else bound, certificate.max_relative_error
     # where rounding explains every fresh answer, nothing speaks for another function, however the bound is;
     # nor where they are as exact as can be, and the bound is near what rounding explains
-    most = max(explained, limits.short_rows)
+    most = max(explained, limits.left_open)
     more = np.inf if seen == 0.0 else limits.nearly * most if seen <= exact else explained
     useful = known <= _USEFUL and known <= (more if certificate.passed else explained)
     if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
@@ -420,7 +421,7 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(most, known))
     if certificate.failed is not None and beyond:
         return Status.OUTSIDE_CLASS, Refutation(CERTIFICATE_TEST, certificate.statement).sentence
-    if limits.short_rows > _USEFUL:
+    if limits.input_bound is not None and limits.left_open > _USEFUL:
         return Status.UNRESOLVED, (
             f"rows may be {limits.input_bound:g} long, and their scores are so small that rounding hides "
             f"what tells the heads apart; the parameters are known to a relative error of {known:.1g}; "
