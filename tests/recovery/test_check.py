@@ -308,6 +308,11 @@ def test_pooling_behind_a_softmax_is_named() -> None:
     assert "mean or a maximum over the outputs of all rows" in result.advice
 
 
+def test_one_answer_to_everything_is_not_taken_for_a_probability() -> None:
+    found = unsoftmax.check(lambda X: np.full(len(X), 0.3), width=4)
+    assert (found.ending, "probabilities" in found.obstacle) == ("NOT_IDENTIFIABLE", False)
+
+
 def test_probabilities_of_few_digits_are_what_stands_in_the_way() -> None:
     short = _classifier("last", torch.float32)
     assert "module.double()" in unsoftmax.check(short, width=12).obstacle

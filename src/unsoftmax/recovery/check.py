@@ -155,6 +155,8 @@ def _checked(asked: Asked, called: object, width: int | None, input_bound: float
         return _classes(found, range_of)
     if found.recoverable or range_of is None or isinstance(ledger.domain, TokenIds):
         return found
+    if found.ending is Status.NOT_IDENTIFIABLE:  # one answer to everything, whatever its logit
+        return found
     asked = replace(
         asked, oracle=Logits(asked.oracle), options=(*asked.options, "--probabilities"), queries=found.queries
     )

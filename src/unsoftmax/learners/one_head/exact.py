@@ -65,7 +65,7 @@ _CLAIM = Claim(
         _usual,
     ),
     recovers="W (any rank), v, w0 and c, in float64",
-    symmetry="none: all of them are unique when v is not zero",
+    symmetry="none; all of them are unique when v is not zero",
 )
 
 

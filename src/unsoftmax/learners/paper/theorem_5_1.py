@@ -61,7 +61,7 @@ class Theorem51:
                 lambda size: size.width + self.measurements(size.width),
             ),
             recovers="W and v, with high probability over the Gaussian pairs once C exceeds its threshold",
-            symmetry="none: both are unique when v is not zero",
+            symmetry="none; both are unique when v is not zero",
         )
 
     def measurements(self, width: int) -> int:
