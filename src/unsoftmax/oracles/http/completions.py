@@ -26,6 +26,8 @@ __all__ = ["CompletionsLook", "CompletionsOracle", "completions_oracle", "look_a
 _ALL = -1  # what vLLM takes for all log-probabilities
 # asked for when all are refused; 5 and 20 are the limits of public servers
 _FEWER = (100, 50, 20, 10, 5, 3, 2, 1)
+# of what probabilities add up to: rounded to one decimal, or to bfloat16, each is at most 5 % off
+_TOTAL = 0.2
 _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
 _BYTES_A_REPLY = 1 << 20  # beside its log-probabilities
@@ -193,6 +195,13 @@ def look_at_completions(dialect: CompletionsDialect, sender: Sender) -> Completi
     else:
         return CompletionsLook(0, False, None, look.said, None, look.requests)
     every = _all_told(told, logprobs, dialect.vocabulary)
+    total = float(np.exp(list(told.values())).sum())
+    if every and abs(total - 1.0) > _TOTAL:
+        said = (
+            f"the probabilities of all tokens add up to {total:.2g}, not to 1; vLLM tells log-probabilities "
+            "with --logprobs-mode raw_logprobs"
+        )
+        return CompletionsLook(0, False, None, said, None, look.requests)
     bias = None
     if not every and told:
         bias = find_bias(lambda asked: look.try_to(first, len(told), asked), told, dialect.vocabulary)
