@@ -358,6 +358,16 @@ def test_answers_that_depend_on_no_prompt_show_no_unembedding() -> None:
     assert "the same log-probabilities" in result.reason
 
 
+def test_answers_that_move_with_the_list_are_told() -> None:
+    with _Odd(DEEP) as server:
+        server.bend = lambda choices: _told_as(
+            lambda told: {name: value - 1e-6 * len(choices) for name, value in told.items()}
+        )(choices)
+        oracle = completions_oracle(server.target, QUICK)
+    assert oracle.look.lists
+    assert "moves by 1e-06 with the number of prompts" in " ".join(oracle.look.sentences)
+
+
 def test_what_an_endpoint_offers_in_words() -> None:
     with CompletionsServer(DEEP) as server:
         words = " ".join(completions_oracle(server.target, QUICK).look.sentences)

@@ -28,6 +28,7 @@ _ALL = -1  # what vLLM takes for all log-probabilities
 _FEWER = (100, 50, 20, 10, 5, 3, 2, 1)
 # of what probabilities add up to: rounded to one decimal, or to bfloat16, each is at most 5 % off
 _TOTAL = 0.2
+_DRIFT = 1e-12  # beyond the rounding of float64 in the order of sums
 _REQUESTS_A_BATCH = 16  # all of them are asked again if the run is killed meanwhile
 _BYTES_A_TOKEN = 96  # of a reply: the name of a token and its log-probability as JSON, three times over
 _BYTES_A_REPLY = 1 << 20  # beside its log-probabilities
@@ -41,7 +42,7 @@ class CompletionsLook:
     embeddings: whether prompts may be vectors (None: not tried, because the width is not known). said: why
     not, or why no log-probabilities were read. bias: what a logit bias does, where answers do not hold all
     tokens (None: nothing). requests: sent to find that out. lists: whether a request may hold several
-    prompts.
+    prompts. drift: how far an answer moves where a request holds two prompts.
     """
 
     logprobs: int
@@ -51,6 +52,7 @@ class CompletionsLook:
     bias: Bias | None = None
     requests: int = 3
     lists: bool = True
+    drift: float = 0.0
 
     @property
     def readable(self) -> bool:
@@ -95,6 +97,11 @@ class CompletionsLook:
             told.append("A logit bias is refused or does nothing, so the others stay hidden.")
         if not self.lists:
             told.append("A request takes one prompt.")
+        if self.drift > _DRIFT:
+            told.append(
+                f"An answer moves by {self.drift:.1g} with the number of prompts in a request; ask one at a "
+                "time (HttpOptions(batch=1)) where that is more than its rounding."
+            )
         return (*told, takes)
 
 
@@ -205,15 +212,23 @@ def look_at_completions(dialect: CompletionsDialect, sender: Sender) -> Completi
     bias = None
     if not every and told:
         bias = find_bias(lambda asked: look.try_to(first, len(told), asked), told, dialect.vocabulary)
-    embeddings, said, taken = None, "", first
+    embeddings, said, taken, alone = None, "", first, told
     if dialect.width is not None:
-        look.said, vectors = "", np.zeros((1, 1, check_width(dialect.width)))
-        embeddings = look.try_to(vectors, len(told)) is not None
-        said, taken = look.said, vectors if embeddings else first
+        look.said, vectors = "", np.ones((1, 1, check_width(dialect.width)))
+        answer = look.try_to(vectors, len(told))
+        embeddings, said = answer is not None, look.said
+        if answer is not None:
+            taken, alone = vectors, answer
     found = CompletionsLook(len(told), every, embeddings, said, bias)
     if found.readable:
-        found = replace(found, lists=look.try_to(np.repeat(taken, 2, axis=0), len(told)) is not None)
+        beside = look.try_to(np.repeat(taken, 2, axis=0), len(told))
+        found = replace(found, lists=beside is not None, drift=_difference(alone, beside or alone))
     return replace(found, requests=look.requests)
+
+
+def _difference(one: Told, other: Told) -> float:
+    """Of two answers, at the tokens that both tell."""
+    return max((abs(one[token] - other[token]) for token in one if token in other), default=0.0)
 
 
 def _all_told(told: Told, asked: int, vocabulary: int | None) -> bool:
