@@ -99,7 +99,10 @@ Price = Annotated[
     typer.Option("--price-per-1k", help="Price of a thousand queries.", min=0.0, show_default=False),
 ]
 Json = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object and nothing else on standard output.")
+    bool,
+    typer.Option(
+        "--json", help="Print one JSON object and nothing else on standard output.", show_default=False
+    ),
 ]
 
 
