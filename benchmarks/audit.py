@@ -139,14 +139,22 @@ def main() -> None:
         "--defences", type=int, default=16, help="width of the head that is defended; 0 for none"
     )
     options = parser.parse_args()
+    if options.boxes:
+        audit_boxes(options.first, options.boxes)
+    if options.defences:
+        defences(options.defences)
+
+
+def audit_boxes(first: int, n: int) -> None:
+    """How audits of these boxes end, and whether `recover` ends alike."""
     right, claims, wrong = 0, 0, 0
     ends: Counter[tuple[str, str]] = Counter()
     unknown: Counter[tuple[str, str]] = Counter()
     identify: list[int] = []
     started = time.perf_counter()
     differently = 0
-    both = zip(boxes(options.first, options.boxes), boxes(options.first, options.boxes), strict=True)
-    for index, (box, twin) in enumerate(both, options.first):
+    both = zip(boxes(first, n), boxes(first, n), strict=True)
+    for index, (box, twin) in enumerate(both, first):
         done = audit_target(box.target, width=box.width, seed=index)
         found = unsoftmax.recover(twin.target, width=twin.width, seed=index)
         if not alike(found, done.result):
@@ -184,8 +192,6 @@ def main() -> None:
         f"first look: {min(identify)} to {max(identify)} queries, median {int(np.median(identify))}; "
         f"{time.perf_counter() - started:.0f} s in all"
     )
-    if options.defences:
-        defences(options.defences)
 
 
 def defences(width: int) -> None:

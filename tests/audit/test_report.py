@@ -162,6 +162,16 @@ def test_page_and_data_tell_the_same(folder: Path) -> None:
     assert "The recovered model was attacked in place of the target" in words
 
 
+def test_a_model_of_an_earlier_audit_does_not_stand_beside_a_report_of_nothing(tmp_path: Path) -> None:
+    found = unsoftmax.audit_target("demo:single-head?d=3&seed=4")
+    unsoftmax.write_report(found, tmp_path)
+    nothing = unsoftmax.audit_target(lambda X: X[:, 0, 0] ** 3, width=3)
+    assert "model" not in unsoftmax.write_report(nothing, tmp_path)
+    assert not (tmp_path / "model.safetensors").exists()
+    kept = unsoftmax.load(tmp_path / "earlier-model.safetensors")
+    assert kept.distance(found.result.unwrap()) == 0.0
+
+
 @pytest.mark.filterwarnings("default")  # the driver's own, not ours
 def test_a_browser_shows_it_without_errors_requests_or_sideways_scrolling(
     folder: Path, tmp_path: Path

@@ -33,7 +33,9 @@ __all__ = ["render", "write_report"]
 
 def write_report(done: Audit, folder: str | Path, in_words: Callable[[str], str] = str) -> dict[str, str]:
     """Writes report.html, report.json, report.sarif, bom.cdx.json and, when something was recovered,
-    model.safetensors; returns their paths. in_words: how the page names arguments in its advice.
+    model.safetensors; returns their paths. A model of an earlier audit in the same folder is kept as
+    earlier-model.safetensors where this one recovered nothing. in_words: how the page names arguments in its
+    advice.
 
     >>> import tempfile, unsoftmax
     >>> done = unsoftmax.audit_target("demo:single-head?d=4")
@@ -45,8 +47,11 @@ def write_report(done: Audit, folder: str | Path, in_words: Callable[[str], str]
     place.mkdir(parents=True, exist_ok=True)
     files = {"report": "report.html", "json": "report.json", "sarif": "report.sarif", "bom": "bom.cdx.json"}
     artifacts = {name: str(place / file) for name, file in files.items()}
+    kept = place / "model.safetensors"
     if done.result.model is not None:
-        artifacts["model"] = str(done.result.model.save(place / "model.safetensors"))
+        artifacts["model"] = str(done.result.model.save(kept))
+    elif kept.exists():  # it was paid for, but does not belong beside this report
+        kept.replace(place / "earlier-model.safetensors")
     facts = facts_of(done) | {"artifacts": artifacts}
     contents = {
         "json": facts,
