@@ -26,7 +26,7 @@ from unsoftmax.models.language_model import (
 )
 from unsoftmax.models.language_model.distance import network_distance, relative
 from unsoftmax.models.parts import GELU, GELU_TANH, TANH, Activation
-from unsoftmax.outcomes import BudgetSpent, Status, Unresolved
+from unsoftmax.outcomes import Status, Unresolved
 
 transformers = pytest.importorskip("transformers")
 
@@ -195,9 +195,11 @@ def test_another_network_is_never_a_success() -> None:
     assert found.status in (Status.OUTSIDE_CLASS, Status.UNRESOLVED)
 
 
-def test_a_spent_budget_is_raised() -> None:
-    with pytest.raises(BudgetSpent):
-        learn_language_model(asked(ONE, budget=100), np.random.default_rng(0))
+def test_a_spent_budget_keeps_what_was_certified_before() -> None:
+    found = learn_language_model(asked(ONE, budget=100), np.random.default_rng(0))
+    assert found.model is None
+    assert found.status is Status.BUDGET_SPENT
+    assert "unembedding" in found.parts
 
 
 @pytest.mark.parametrize("seed", range(3))
