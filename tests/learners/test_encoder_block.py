@@ -15,6 +15,7 @@ from tests.models.test_encoder_block import torch_layer
 from unsoftmax.arrays import Array
 from unsoftmax.learners.claims import Size
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
+from unsoftmax.learners.encoder_block.heads_by_copies import values_of_heads
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
 from unsoftmax.learners.encoder_block.responses import DirectionResponses
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
@@ -406,6 +407,21 @@ def test_heads_of_very_different_sizes_behind_a_last_norm() -> None:
     responses = DirectionResponses(lambda keys, asking: found, lambda asking: alone)
     settled = responses.settle(found, alone, 4)
     assert np.abs(settled - added).max() < 1e-8
+
+
+def test_directions_along_which_heads_are_not_taken_apart_are_turned() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((3, 6, 5))
+    asked = list[Array]()
+
+    def split(a: Array) -> Array | None:
+        asked.append(a)
+        third = len(asked) > 3 and np.allclose(a, asked[3])  # the third direction, however often it is asked
+        return None if third else np.asarray((values @ a)[rng.permutation(3)])
+
+    found = values_of_heads(split, 5, 0.7, rng)
+    order = [int(np.abs(found - each).max(axis=(1, 2)).argmin()) for each in values]
+    assert np.abs(found[order] - values).max() < 1e-12
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -50,6 +50,8 @@ _NONE, _GAP = 1e-3, 0.05
 _FITS = 1e-4  # what a lifting may leave of the responses
 _MATCHES = 0.05  # of a head's output: how well outputs of a sum are the sums of outputs
 _WEIGHTS = (0.004, 0.996)  # scores of ±5.5: beyond, an error of a weight counts 250 times in its score
+# attempts at outputs along one direction, of which the first few are at the direction itself
+_ATTEMPTS, _STRAIGHT_ATTEMPTS = 16, 4
 _MOST_HEADS = 32  # a cap: so many take 840 asking rows, 1.5 (H(H + 1)/2 + H)
 _LEAST = 16  # asking rows of one lifting, where the number of heads is not known
 _LEAST_KNOWN = 10  # the same where it is: two heads have five unknowns that every asking row sees
@@ -193,32 +195,54 @@ def _liftings(
 
 
 def values_of_heads(split: Split, width: int, size: float, rng: np.random.Generator) -> Array:
-    """V_h (H, m, p): outputs along a basis, heads matched by V_h(a_0 + a_i) = V_h a_0 + V_h a_i."""
-    basis = size * np.linalg.qr(rng.standard_normal((width, width)))[0].T
-    first = _insist(split, basis[0])
-    columns = [first]
-    for a in basis[1:]:
-        for _ in range(8):
-            outputs, both = _insist(split, a), _insist(split, 0.7 * (basis[0] + a))
-            sums = 0.7 * (first[:, None] + outputs[None])  # (H, H, m)
-            gaps = np.linalg.norm(both[:, None, None] - sums[None], axis=-1).min(axis=0)
-            gaps = gaps / np.median(np.linalg.norm(both, axis=1))
-            mine, theirs = linear_sum_assignment(gaps)
-            if float(gaps[mine, theirs].max()) < _MATCHES:
-                columns.append(outputs[theirs])
-                break
-        else:
-            raise Unresolved("heads cannot be matched between directions")
-    stacked = np.stack(columns, axis=2)  # (H, m, p): V_h basisᵀ
-    return np.asarray(stacked @ np.linalg.inv(basis.T))
+    """V_h (H, m, p): outputs along p directions, heads matched by V_h(a_0 + a_i) = V_h a_0 + V_h a_i."""
+    start, first = _first(split, width, size, rng)
+    directions, columns = [start[0]], [first]
+    for a in start[1:]:
+        direction, outputs = _beside(split, (start[0], first), a, rng)
+        directions.append(direction)
+        columns.append(outputs)
+    stacked = np.stack(columns, axis=2)  # (H, m, p): V_h directionsᵀ
+    return np.asarray(stacked @ np.linalg.inv(np.array(directions).T))
 
 
-def _insist(split: Split, a: Array) -> Array:
-    for _ in range(12):
-        outputs = split(a)
+def _first(split: Split, width: int, size: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """A basis (p, p), and the outputs along its first row."""
+    for _ in range(_ATTEMPTS):
+        basis = size * np.linalg.qr(rng.standard_normal((width, width)))[0].T
+        outputs = split(basis[0])
         if outputs is not None:
-            return outputs
+            return basis, outputs
     raise Unresolved("copies of rows do not take the heads apart in one direction")
+
+
+def _beside(
+    split: Split, known: tuple[Array, Array], a: Array, rng: np.random.Generator
+) -> tuple[Array, Array]:
+    """A direction near a, and the outputs along it in the order of those of a known direction. Where outputs
+    of two heads along a are nearly parallel, or one nearly vanishes, others are taken apart."""
+    start, first = known
+    size, found = float(np.linalg.norm(a)), False
+    for attempt in range(_ATTEMPTS):
+        turned = a
+        if attempt >= _STRAIGHT_ATTEMPTS:
+            turned = size * unit_rows(unit_rows(a) + unit_rows(rng.standard_normal(len(a))))
+        outputs = split(turned)
+        both = None if outputs is None else split(0.7 * (start + turned))
+        if outputs is None or both is None:
+            continue
+        found = True
+        sums = 0.7 * (first[:, None] + outputs[None])  # (H, H, m)
+        gaps = np.linalg.norm(both[:, None, None] - sums[None], axis=-1).min(axis=0)
+        gaps = gaps / np.median(np.linalg.norm(both, axis=1))
+        mine, theirs = linear_sum_assignment(gaps)
+        if float(gaps[mine, theirs].max()) < _MATCHES:
+            return turned, outputs[theirs]
+    raise Unresolved(
+        "heads cannot be matched between directions"
+        if found
+        else "copies of rows do not take the heads apart in one direction"
+    )
 
 
 def scores_of_heads(scores_at: ScoresAt, tokens: Tokens, size: float, rng: np.random.Generator) -> Array:
