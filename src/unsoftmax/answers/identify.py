@@ -147,6 +147,8 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
             raise
         farthest = _SHORT_ROWS
         clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
+    if clip is not None:  # beyond the limits answers are off lines, whatever rounds
+        farthest = min(farthest, straight or near.size)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
     found = _short_numbers(inside) if near.repeats and len(inside) >= 4 else None
     largest_near = float(np.abs(near.all).max())
