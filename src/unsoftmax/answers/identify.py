@@ -147,8 +147,6 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
             raise
         farthest = _SHORT_ROWS
         clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
-    if clip is not None:  # beyond the limits answers are off lines, whatever rounds
-        farthest = min(farthest, straight or near.size)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
     found = _short_numbers(inside) if near.repeats and len(inside) >= 4 else None
     largest_near = float(np.abs(near.all).max())
@@ -156,13 +154,13 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         text = f"single rows are answered zero to {largest_near:.1g}, which is rounding"
         return Identified(kinds.Exact(), text)
     if found is not None:
-        return _clipped(_inside(asker, rng, farthest, found), clip)
+        return _clipped(_inside(asker, rng, farthest, found, clip is not None), clip)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
     found = _off_lines(asker, rng, near.size, straight, clip)
     largest_far = largest_near * max(1.0, straight / near.size)
     if isinstance(found.answers, kinds.Within) and found.answers.tau < _ROUNDED * largest_far:
-        found = _inside(asker, rng, farthest, found)
+        found = _inside(asker, rng, farthest, found, clip is not None)
     elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
         found = cast  # on its grid of rows, such a function is as exact as any
     return _clipped(found, clip)
@@ -175,8 +173,11 @@ def _pairs_are_short(asker: Asker, rng: np.random.Generator, farthest: float) ->
     return beside is None or beside.stored is not None
 
 
-def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Identified) -> Identified:
-    """Whether answers that are off are so because every step inside the target rounds."""
+def _inside(
+    asker: Asker, rng: np.random.Generator, farthest: float, found: Identified, clipped: bool
+) -> Identified:
+    """Whether answers that are off are so because every step inside the target rounds. clipped: long rows are
+    answered with a limit, so that they are off lines whatever rounds."""
     if isinstance(found.answers, kinds.Rounded):
         return found
     seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
@@ -188,7 +189,7 @@ def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Iden
             return Identified(
                 kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=not straight
             )
-        if straight and seen.stored is not None:
+        if straight and not clipped and seen.stored is not None:
             text = (
                 f"{seen.sentence}; but single rows are off lines by far more, as where heads cancel in them"
             )
