@@ -79,11 +79,10 @@ def test_workers_end_with_the_command(tmp_path: Path) -> None:
         while len(members(driver.pid)) < 3:  # the command, a helper of the pool, and workers
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        start = time.monotonic()
         os.killpg(driver.pid, signal.SIGINT)
-        _, said = driver.communicate(timeout=LIMIT)
-        assert time.monotonic() - start < LIMIT / 3  # an experiment that is under way is not waited for
+        _, said = driver.communicate(timeout=LIMIT)  # all experiments take several minutes
     assert "Traceback" not in said
+    assert not list((tmp_path / "o").rglob("*.html"))  # nothing that was under way is waited for
     while members(driver.pid):
         assert time.monotonic() < deadline
         time.sleep(0.02)
