@@ -256,7 +256,11 @@ def _rows_of(layer: torch.nn.TransformerEncoderLayer) -> Callable[[Array], Array
     ("answer", "outputs", "reason"),
     [
         (lambda rows, X: rows(X).mean(axis=1), 8, "the mean over rows, and a LayerNorm"),
-        (lambda rows, X: rows(X + np.arange(X.shape[1])[:, None])[:, -1], 8, "order of the rows"),
+        (
+            lambda rows, X: rows(X * (1.0 + 0.1 * np.arange(X.shape[1])[:, None]))[:, -1],
+            8,
+            "order of the rows",
+        ),
         (lambda rows, X: rows(X)[:, -1, :3], 3, "a LayerNorm follows the attention"),
     ],
 )
@@ -267,7 +271,7 @@ def test_what_stands_in_the_way_is_named(
     result = unsoftmax.recover(lambda X: answer(rows, X), width=8, outputs=outputs, family="encoder-block")
     assert not result.status.recovered
     assert reason in result.reason
-    assert result.queries.total < 1000
+    assert result.queries.total < 1500
 
 
 def test_a_causal_mask_does_not_matter_to_the_last_row() -> None:

@@ -14,8 +14,15 @@ from unsoftmax.learners.claims import Assumption, Claim, QueryCount, Size
 from unsoftmax.learners.encoder_block.asking import AsksSequences, sequences_of, within
 from unsoftmax.learners.encoder_block.kind_of_block import BehindNorm, Starts, bounded_start, start_of
 from unsoftmax.learners.encoder_block.mean_heads import LONGEST_MEAN
+from unsoftmax.learners.encoder_block.positions import (
+    BEHIND_POSITIONS,
+    PLACES,
+    find_positions,
+    norm_comes_last,
+    positions_part,
+)
 from unsoftmax.learners.encoder_block.refine_block import parameter_error, refine_block
-from unsoftmax.learners.encoder_block.row_roles import row_roles
+from unsoftmax.learners.encoder_block.row_roles import OrderMatters, row_roles
 from unsoftmax.learners.encoder_block.single_row_parts import (
     block_part,
     one_row_parts,
@@ -36,6 +43,10 @@ _USEFUL = 0.1  # error of the parameters from which a fit is none, and another s
 _FITS = 1e-9
 _ROUNDED = 1e-12  # the same where nothing but rounding is left, with room for the largest of all answers
 _OPEN = 1.0  # relative error of an eps that may be anything
+_POSITIONS = (
+    "positions are added to rows, which no model here holds; what each of the first places adds is a part of "
+    "the result, and, where a norm comes last, the block behind them too"
+)
 _BENT = 1e-10  # of what a neuron adds: how far one that is taken for straight may bend where few rows lead
 _STRAIGHT = 1e-13  # the same where smooth neurons stand for a linear part: one that bends leaves more
 
@@ -54,6 +65,15 @@ def _queries(size: Size) -> int:
 def _usual(size: Size) -> int:
     """Measured: 1.8 to 2.4 times the parameters at width 16, 1.5 to 1.9 at width 32, 2,700 in all at 8."""
     return int(1.5 * _parameters(size)) + 1600
+
+
+@dataclass(frozen=True)
+class _Found:
+    """error: of all parameters; weights_error: of those but both eps."""
+
+    model: EncoderBlock
+    error: float
+    weights_error: float
 
 
 @dataclass(frozen=True)
@@ -99,15 +119,60 @@ class EncoderBlockLearner:
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
+        bound = asker.input_bound
         with asker.phase("order of norms"):
             check_asker(asker)
-            bound = asker.input_bound
             asks = sequences_of(asker) if bound is None else within(sequences_of(asker), bound)
-            roles = row_roles(asks, asker.width, rng, bound=bound)
-            _check_length(asker, roles.asking)
-            asks = roles.last_asks(asks)
+        try:
+            with asker.phase("order of norms"):
+                roles = row_roles(asks, asker.width, rng, bound=bound)
+        except OrderMatters as stop:
+            parts = self._behind_positions(asks, asker, rng)
+            raise (Unresolved(_POSITIONS).with_parts(parts) if parts else stop) from None
+        asks = roles.last_asks(asks)
+        found = self._recovered(asks, asker, roles.asking, rng)
+        if roles.skips_zeros:
+            raise _padded(asks, found.model, found.error, rng)
+        model = found.model.asked_by(roles.asking)
+        by_eps = found.error > max(found.weights_error, EncoderBlock.exact_at)
+        note = _note_on_eps(found.error, found.weights_error) if by_eps else ""
+        return Learned(
+            model, self.claim, error_bound=found.error, answers_bound=found.weights_error, note=note
+        )
+
+    def _behind_positions(
+        self, asks: AsksSequences, asker: Asker, rng: np.random.Generator
+    ) -> Mapping[str, Any]:
+        """Positions and, where a norm comes last, the block behind them; empty where there are none."""
+        longest = asker.max_length
+        if asker.outputs != asker.width or asker.input_bound is not None:
+            return {}
+        if longest is not None and longest <= PLACES:
+            return {}
+        with asker.phase("positions"):
             try:
-                starts = _starts(asks, asker, roles.asking, rng)
+                positions = find_positions(asks, asker.width, rng)
+            except Unresolved:
+                return {}
+            plain = positions.taken_off(asks)
+            parts = positions_part(plain, positions, rng)
+            if not parts or not norm_comes_last(asks, asker.width, rng):
+                return parts
+        try:
+            found = self._recovered(plain, asker, AskingRow.LAST, rng)
+        except (Unresolved, OutsideClass):
+            return parts
+        return {**parts, **block_part(plain, found.model, found.error, BEHIND_POSITIONS, rng)}
+
+    def _recovered(
+        self, asks: AsksSequences, asker: Asker, asking: AskingRow, rng: np.random.Generator
+    ) -> _Found:
+        """The block that answers these sequences, whose last row asks."""
+        bound = asker.input_bound
+        with asker.phase("order of norms"):
+            _check_length(asker, asking)
+            try:
+                starts = _starts(asks, asker, asking, rng)
             except BehindNorm as stop:
                 raise stop.with_parts(path_parts(asks, asker.width, rng)) from None
         reasons: list[str] = []
@@ -139,13 +204,7 @@ class EncoderBlockLearner:
             if weights_error > _USEFUL:
                 reasons.append("the joint fit leaves some parameters open")
                 continue
-            model = state.model(shape).canonical()
-            if roles.skips_zeros:
-                raise _padded(asks, model, error, rng)
-            model = model.asked_by(roles.asking)
-            by_eps = error > max(weights_error, EncoderBlock.exact_at)
-            note = _note_on_eps(error, weights_error) if by_eps else ""
-            return Learned(model, self.claim, error_bound=error, answers_bound=weights_error, note=note)
+            return _Found(state.model(shape).canonical(), error, weights_error)
         if isinstance(start, tuple) and start[0].norm_first and bound is None:
             with asker.phase("parts"):
                 parts = one_row_parts(asks, start[0], with_one_head(start[1]), rng)

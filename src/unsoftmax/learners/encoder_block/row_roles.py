@@ -12,10 +12,14 @@ from unsoftmax.learners.encoder_block.asking import AsksSequences
 from unsoftmax.models import AskingRow
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["RowRoles", "row_roles"]
+__all__ = ["OrderMatters", "RowRoles", "row_roles"]
 
 # of the answers: sums over rows in another order are off by 1e-15 in float64, by 1e-6 in float32
 _SAME, _SAME_SHORT = 1e-9, 1e-5
+
+
+class OrderMatters(Unresolved):
+    """The order of the rows matters beside the one that asks."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def row_roles(
             "(torch: module.eval())"
         )
     if middle or (first and last):
-        raise Unresolved(
+        raise OrderMatters(
             "the order of the rows matters beside the one that asks, as with positions that are added to "
             "rows, with windows, or with a second layer behind a causal mask: such a block is not recovered; "
             "take positions out, or subtract them from the rows that you send"

@@ -4,6 +4,7 @@ step."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Generic, Self, TypeVar
 
 import numpy as np
@@ -162,15 +163,23 @@ class ProjectedJacobian:
             (gram.reshape(J, width, J, width) * weights[:, None, :, None]).reshape(J * width, -1)
         )
 
+    @cached_property
+    def _blocks(self) -> Array:
+        """(J, k + 1, k + 1): the blocks of JᵀJ, one a neuron at a time; all columns at once are J times the
+        points."""
+        J, width = self.slopes.shape[1], self.points.shape[1]
+        blocks = np.empty((J, width, width))
+        for j, power in enumerate((self.outer**2).sum(axis=1)):
+            columns = self._beside(self.slopes[:, j, None] * self.points)
+            blocks[j] = power * (columns.T @ columns)
+        return blocks
+
     def diagonal(self) -> Array:
-        squares = np.einsum("np,np->p", *(2 * (self._columns(),))).reshape(self.slopes.shape[1], -1)
-        return np.asarray((squares * (self.outer**2).sum(axis=1)[:, None]).ravel())
+        return np.asarray(np.einsum("jaa->ja", self._blocks).ravel())
 
     def preconditioner(self, damping: Array, /) -> Inverse | None:
         """One block a neuron."""
-        J, width = self.slopes.shape[1], self.points.shape[1]
-        columns = self._columns().reshape(len(self.points), J, width).transpose(1, 0, 2)
-        blocks = columns.transpose(0, 2, 1) @ columns * (self.outer**2).sum(axis=1)[:, None, None]
+        J, width, blocks = self.slopes.shape[1], self.points.shape[1], self._blocks
         blocks = blocks + (damping.reshape(J, width) + 1e-14 * np.einsum("jaa->ja", blocks))[
             :, :, None
         ] * np.eye(width)
