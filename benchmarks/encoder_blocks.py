@@ -7,6 +7,7 @@ relu|gelu] [--first seed]
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 
@@ -57,14 +58,19 @@ def measure(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    arguments = sys.argv[1:] if arguments is None else arguments
-    cases = [(16, 2, 32, 2)] if "--quick" in arguments else CASES
-    if len(arguments) >= 4 and arguments[0].isdigit():
-        d, heads, neurons, seeds = (int(part) for part in arguments[:4])
-        cases = [(d, heads, neurons, seeds)]
-    orders = [_option(arguments, "--order")] if "--order" in arguments else ["pre", "post"]
-    activations = [_option(arguments, "--activation")] if "--activation" in arguments else ["relu", "gelu"]
-    first = int(_option(arguments, "--first")) if "--first" in arguments else 0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two layers of width 16 of every kind")
+    parser.add_argument("size", nargs="*", type=int, help="width, heads, neurons, seeds")
+    parser.add_argument("--order", choices=("pre", "post"))
+    parser.add_argument("--activation", choices=("relu", "gelu"))
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    options = parser.parse_args(arguments)
+    if len(options.size) not in (0, 4):
+        parser.error("a size is four numbers: width, heads, neurons, seeds")
+    cases = [tuple(options.size)] if options.size else [(16, 2, 32, 2)] if options.quick else CASES
+    orders = [options.order] if options.order else ["pre", "post"]
+    activations = [options.activation] if options.activation else ["relu", "gelu"]
+    first = options.first
     torch.set_num_threads(1)
     print(
         "| d, H, ff | norms | activation | right | queries / parameters | worst parameter | deviation | "
@@ -92,10 +98,6 @@ def main(arguments: list[str] | None = None) -> None:
                     f"{float(np.median([r[4] for r in rows])):.0f} |",
                     flush=True,
                 )
-
-
-def _option(arguments: list[str], name: str) -> str:
-    return arguments[arguments.index(name) + 1]
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ class Listener(ThreadingHTTPServer):
                 self._open.discard(idle)
             if not full or idle is not None:
                 self._open.add(request)
+                self._waiting[request] = None  # from the first moment, before its thread says so
         if idle is not None:
             with suppress(OSError):
                 idle.shutdown(socket.SHUT_RDWR)  # its thread reads the end and leaves
