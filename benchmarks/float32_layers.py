@@ -4,7 +4,8 @@
     python -m benchmarks.float32_layers --fast     # a few seeds
 
 own: deviation (root mean square) of the layer from its float64 copy on sequences of 2 to 64 Gaussian rows.
-p: degrees of freedom; m: outputs.
+p: degrees of freedom; m: outputs. error: the largest relative one of any W, w0 (against W), v or c, so that
+of W is no larger.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ GRID = (
     Case(16, 2, True, 100),
     Case(32, 4, True, 20),
     Case(64, 4, True, 5),
-    Case(64, 1, False, 2),
+    Case(64, 1, False, 5),
     Case(16, 2, False, 25, torch.bfloat16),
     Case(16, 2, True, 25, torch.bfloat16),
     Case(16, 2, False, 25, torch.float16),

@@ -12,7 +12,7 @@ from unsoftmax.learners.computed.several_heads import recover_heads
 from unsoftmax.outcomes import Unresolved
 
 
-@pytest.mark.parametrize(("d", "heads", "seed"), [(16, 2, 0), (16, 2, 1), (16, 4, 3), (12, 6, 1)])
+@pytest.mark.parametrize(("d", "heads", "seed"), [(16, 2, 0), (16, 2, 1), (16, 4, 3), (12, 6, 1), (24, 3, 5)])
 def test_a_float32_layer_is_recovered_up_to_its_own_rounding(d: int, heads: int, seed: int) -> None:
     target = FloatLayer.scalar(random_layer(d, heads, seed), seed)
     found = recover_heads(target, 24, np.random.default_rng(seed))

@@ -10,7 +10,7 @@ import numpy as np
 from unsoftmax.arrays import Array
 from unsoftmax.solvers.head_fits.head_factors import HeadFactors
 from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit
-from unsoftmax.solvers.head_fits.two_row_preconditioner import WideHead
+from unsoftmax.solvers.head_fits.two_row_preconditioner import HeadSides
 from unsoftmax.solvers.least_squares.joint_refinement import (
     Inverse,
     Linearisation,
@@ -53,7 +53,7 @@ class _CrossRows:
                 heads.split(whole.backward(residual))[0] @ self.others.transpose(0, 2, 1)
             ).ravel()
 
-        sides = [_sides(head, others) for head, others in zip(whole.wide_heads, self.others, strict=True)]
+        sides = [_sides(head, others) for head, others in zip(whole.sides, self.others, strict=True)]
         squares = np.array([np.outer(np.diag(ranks), np.diag(rows)) for ranks, rows in sides])
         return Products(squares.size, forward, backward, squares.ravel(), lambda _: _inverse(sides, shape))
 
@@ -62,7 +62,7 @@ class _CrossRows:
         return replace(heads, K=heads.K + changes @ self.others)
 
 
-def _sides(head: WideHead, others: Array) -> tuple[Array, Array]:
+def _sides(head: HeadSides, others: Array) -> tuple[Array, Array]:
     """JᵀJ of one head's unknowns, nearly, on the side of ranks and on that of the other readouts."""
     return head.queries / max(head.mass, 1e-300), others @ head.first @ others.T
 

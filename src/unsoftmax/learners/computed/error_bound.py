@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.learners.computed.fit_progress import MANY
+from unsoftmax.learners.computed.fit_progress import DENSE, MANY
 from unsoftmax.solvers.head_fits.head_factors import HeadFactors
 from unsoftmax.solvers.head_fits.two_row_fit import TwoRowFit
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
@@ -27,7 +27,7 @@ _DRAWS = 400  # four draws lie beyond the 99 % quantile
 # where every draw is a system of equations: errors of thousands of parameters have nearly one size, and with
 # many every system takes half a minute
 _FEW_DRAWS, _FEWEST_DRAWS = 4, 2
-_DRAWN = RefinementOptions(inner_iterations=60, inner_tolerance=1e-2)
+_DRAWN = RefinementOptions(dense_limit=DENSE, inner_iterations=60, inner_tolerance=1e-2)
 
 
 def few_draws(unknowns: int) -> int:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.fit_progress import DENSE
 from unsoftmax.learners.computed.two_row_queries import Baseline
 from unsoftmax.solvers.head_fits.head_factors import HeadFactors
 from unsoftmax.solvers.head_fits.two_row_fit import AnswerBlock, TwoRowFit, predict_block
@@ -21,7 +22,7 @@ _OWN_ROUNDING = 10.0  # below it a singular value is the rounding of W itself
 _WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
 _SETTLED = 0.003  # of the squared residual: what a fit that has stopped may still miss
 _SHORT = RefinementOptions(
-    iterations=8, damping=1e-5, improvement=1e-2, inner_iterations=60, inner_tolerance=1e-2
+    iterations=8, damping=1e-5, improvement=1e-2, dense_limit=DENSE, inner_iterations=60, inner_tolerance=1e-2
 )
 
 

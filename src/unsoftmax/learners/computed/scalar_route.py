@@ -11,7 +11,7 @@ import numpy as np
 from unsoftmax.arrays import Array, rms
 from unsoftmax.learners.computed.attempts import refuse_unexplained
 from unsoftmax.learners.computed.cross_rows import fit_cross_rows
-from unsoftmax.learners.computed.fit_progress import MANY, report_steps
+from unsoftmax.learners.computed.fit_progress import DENSE, MANY, report_steps
 from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
@@ -38,9 +38,16 @@ _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more row
 # deviated by more than its own rounding (1.08)
 _COARSE_PAIRS = 6.0
 _FIRST = RefinementOptions(
-    iterations=25, damping=1e-5, improvement=2e-2, inner_iterations=60, inner_tolerance=1e-2
+    iterations=25,
+    damping=1e-5,
+    improvement=2e-2,
+    dense_limit=DENSE,
+    inner_iterations=60,
+    inner_tolerance=1e-2,
 )
-_LAST = RefinementOptions(damping=1e-7, improvement=3e-3, inner_iterations=60, inner_tolerance=1e-2)
+_LAST = RefinementOptions(
+    damping=1e-7, improvement=3e-3, dense_limit=DENSE, inner_iterations=60, inner_tolerance=1e-2
+)
 # the same with many unknowns, where a step takes half a minute: d = 384 with twelve heads is at its rounding
 # after three steps of the first fit and two of the last; further ones change W by a hundredth of its error
 _FIRST_OF_MANY = replace(_FIRST, iterations=6, improvement=0.3)

@@ -18,19 +18,11 @@ from numpy.typing import DTypeLike
 from unsoftmax.arrays import Array, expit
 from unsoftmax.solvers.head_fits.head_factors import HeadFactors, with_one
 from unsoftmax.solvers.head_fits.two_row_normal import HeadAt, head_products
-from unsoftmax.solvers.head_fits.two_row_preconditioner import (
-    SharedReadouts,
-    WideHead,
-    inverse_of_blocks,
-    inverse_of_wide_heads,
-)
+from unsoftmax.solvers.head_fits.two_row_preconditioner import HeadSides, SharedReadouts, inverse_of_heads
 from unsoftmax.solvers.least_squares.joint_refinement import Inverse
 
 __all__ = ["AnswerBlock", "TwoRowFit", "TwoRowLinearisation", "predict_block"]
 
-# rows of a list; more change a head's block by less than conjugate gradients notice
-_ENOUGH_FOR_A_PRECONDITIONER = 1500
-_WIDE = 3000  # unknowns of a head from which its block is not held: 70 MB, and seconds to factorise
 # unknowns from which products with J are computed in float32: steps need three digits, and take half the time
 _SHORT_PRODUCTS = 20_000
 # cosine of a readout and a row, in such products: usual ones are 1/√d, and a start of a readout that is off
@@ -80,17 +72,6 @@ class AnswerBlock:
         """The same rows and weights in another format."""
         A, B, weights = (part.astype(dtype, copy=False) for part in (self.A, self.B, self.weights))
         return replace(self, A=A, B=B, weights=weights)
-
-    def every(self, step: int) -> Self:
-        """Every step-th pair of a list, weighted so that sums keep their size."""
-        factor = np.sqrt(len(self.A) / len(self.A[::step]))
-        return replace(
-            self,
-            A=self.A[::step],
-            B=self.B[::step],
-            answers=self.answers[::step],
-            weights=self.weights[::step] * factor,
-        )
 
 
 def predict_block(heads: HeadFactors, block: AnswerBlock) -> Array:
@@ -228,38 +209,20 @@ class TwoRowLinearisation:
         return total
 
     def diagonal(self) -> Array:
-        if self._wide:
-            parts = [head.diagonal() for head in self.wide_heads]
-            K, Q = (np.array([part[i] for part in parts]) for i in range(2))
-            v = np.diag(self._shared_readouts.normal).reshape(self.heads.v.shape)
-            return self.heads.joined(K, Q, v, self._constant)
-        return np.concatenate([*(np.diag(block) for block in self._head_blocks), [self._constant]])
+        """Nearly."""
+        parts = [head.diagonal() for head in self.sides]
+        K, Q = (np.array([part[i] for part in parts]) for i in range(2))
+        v = np.diag(self._shared_readouts.normal).reshape(self.heads.v.shape)
+        return self.heads.joined(K, Q, v, self._constant)
 
     @cached_property
     def _constant(self) -> float:
         return sum(float((block.weights**2).sum()) for block in self.blocks)
 
     @cached_property
-    def _head_blocks(self) -> list[Array]:
-        """JᵀJ of every head by itself; long lists are sampled."""
-        size = self.heads.per_head
-        found = [np.zeros((size, size)) for _ in range(self.heads.heads)]
-        for block, at in zip(self.blocks, self.at, strict=True):
-            step = 1 if block.grid else max(1, len(block.A) // _ENOUGH_FOR_A_PRECONDITIONER)
-            part = block if step == 1 else block.every(step)
-            for h, state in enumerate(at.heads):
-                thinned = state if step == 1 else state.every(step)
-                found[h] += head_products(part.A, part.B, part.weights, thinned, thinned, part.grid)
-        return found
-
-    @property
-    def _wide(self) -> bool:
-        return self.heads.per_head > _WIDE
-
-    @cached_property
-    def wide_heads(self) -> list[WideHead]:
+    def sides(self) -> list[HeadSides]:
         """JᵀJ of every head by itself, nearly."""
-        found = [WideHead.empty(self.heads) for _ in range(self.heads.heads)]
+        found = [HeadSides.empty(self.heads) for _ in range(self.heads.heads)]
         for block, at in zip(self.blocks, self.at, strict=True):
             asking = block.asking.T @ block.asking / max(len(block.B), 1)
             for h in at.moving:
@@ -275,10 +238,5 @@ class TwoRowLinearisation:
         return found
 
     def preconditioner(self, damping: Array) -> Inverse | None:
-        """Exact but for what heads share where heads are narrow, and nearly so where they are wide."""
-        if not self._wide:
-            return inverse_of_blocks(self._head_blocks, self._constant, damping)
         relative = float(np.median(damping / np.maximum(self.diagonal(), 1e-300)))
-        return inverse_of_wide_heads(
-            self.heads, self.wide_heads, self._shared_readouts, self._constant, relative
-        )
+        return inverse_of_heads(self.heads, self.sides, self._shared_readouts, self._constant, relative)

@@ -5,7 +5,6 @@ instead of n·(r·d)².
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -25,10 +24,6 @@ class HeadAt:
     queries: Array
     share: Array
     slope: Array
-
-    def every(self, step: int) -> Self:
-        """Every step-th pair of a list."""
-        return type(self)(self.keys[::step], self.queries[::step], self.share[::step], self.slope[::step])
 
 
 def head_products(A: Array, B: Array, weights: Array, one: HeadAt, two: HeadAt, grid: bool) -> Array:

@@ -1,14 +1,13 @@
-"""Approximate inverses of JᵀJ for heads with scalar answers.
+"""An approximate inverse of JᵀJ for heads with scalar answers.
 
-A narrow head's block is held and factorised, and what heads share is left out. A wide head's block, of 2 r d
-unknowns, would fill gigabytes; its parts for K and Q are nearly Kronecker products of a side of ranks and a
-side of rows, and are held as these. Readouts of wide heads are held together: the asking row shows their sum
-alone, so that without what they share conjugate gradients take four times as many steps.
+A head's block has 2 r d unknowns, and is not held: with four heads of width 64 that took longer than all
+else, and in wide layers it fills gigabytes. Its parts for K and Q are nearly Kronecker products of a side of
+ranks and a side of rows, and are held as these. Readouts of all heads are held together: the asking row shows
+their sum alone, so that without what they share conjugate gradients take four times as many steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
@@ -21,35 +20,14 @@ from unsoftmax.solvers.head_fits.head_factors import HeadFactors
 from unsoftmax.solvers.head_fits.two_row_normal import HeadAt
 from unsoftmax.solvers.least_squares.joint_refinement import Inverse
 
-__all__ = ["SharedReadouts", "WideHead", "inverse_of_blocks", "inverse_of_wide_heads"]
+__all__ = ["HeadSides", "SharedReadouts", "inverse_of_heads"]
 
-_SMALLEST_PIVOT = 1e-9  # relative ridge that makes a head's block, singular along its gauge, invertible
-# the same of all readouts, whose normal matrix is only nearly right
-_SMALLEST_SHARED = 1e-6
+_SMALLEST_SHARED = 1e-6  # relative ridge of all readouts, whose normal matrix is only nearly right
 _RIDGE = 1e-4  # relative: what the Kronecker form leaves out makes smaller eigenvalues meaningless
 
 
-def inverse_of_blocks(blocks: Iterable[Array], constant: float, damping: Array) -> Inverse:
-    """Of JᵀJ of every head by itself, and of the constant."""
-    factors, start = [], 0
-    for block in blocks:
-        part = slice(start, start + len(block))
-        diagonal = np.maximum(np.diag(block), 1e-12 * np.diag(block).max())
-        factors.append((part, _factorised(block, _SMALLEST_PIVOT + damping[part] / diagonal)))
-        start += len(block)
-
-    def inverse(vector: Array) -> Array:
-        out = np.empty_like(vector)
-        for part, solve in factors:
-            out[part] = solve(vector[part])
-        out[-1] = vector[-1] / (constant + damping[-1])
-        return out
-
-    return inverse
-
-
 @dataclass(frozen=True)
-class WideHead:
+class HeadSides:
     """Sums over answers, weighted by the squared slopes, whose sum is `mass`: queries, keys (r, r) of Q [b;
     1] and K a; first (d, d) of a and asking (d+1, d+1) of [b; 1].
     """
@@ -149,8 +127,8 @@ class SharedReadouts:
         return np.asarray(np.asarray(total, dtype=np.float64).transpose(0, 2, 1, 3).reshape(H * d, H * d))
 
 
-def inverse_of_wide_heads(
-    heads: HeadFactors, parts: list[WideHead], readouts: SharedReadouts, constant: float, damping: float
+def inverse_of_heads(
+    heads: HeadFactors, parts: list[HeadSides], readouts: SharedReadouts, constant: float, damping: float
 ) -> Inverse:
     """damping: relative to the diagonal of JᵀJ."""
     sides = [
