@@ -15,7 +15,7 @@ import numpy as np
 
 def main() -> None:
     from art.attacks.extraction import FunctionallyEquivalentExtraction  # type: ignore[import-not-found]
-    from art.estimators.classification import BlackBoxClassifierNeuralNetwork  # type: ignore[import-not-found]
+    from art.estimators import classification  # type: ignore[import-not-found]
 
     path, seed, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     parts = np.load(path)
@@ -28,7 +28,7 @@ def main() -> None:
         answer = np.maximum(rows @ A.T + b, 0.0) @ u + c
         return np.stack([answer, -answer], axis=1)  # the toolbox wants two outputs at least
 
-    class Counted(BlackBoxClassifierNeuralNetwork):  # type: ignore[misc]
+    class Counted(classification.BlackBoxClassifierNeuralNetwork):  # type: ignore[misc]
         """float64 answers, every row counted."""
 
         def predict(self, x: Any, batch_size: int = 128, training_mode: bool = False, **_: Any) -> Any:

@@ -216,7 +216,9 @@ def defences(width: int) -> None:
     bound = next(float(value) for row in table.rows for kind, value in row.parts if kind == "input-bound")
     box = unsoftmax.BoundedInputs(unsoftmax.Rounded(unsoftmax.as_oracle(head), 2), bound)
     one_pass = unsoftmax.recover(box, learner=unsoftmax.within_tolerance(0.005))
-    off = "nothing" if one_pass.model is None else f"{head.distance(one_pass.model):.0e}"  # type: ignore[arg-type]
+    off = "nothing"
+    if one_pass.model is not None:
+        off = f"{head.distance(one_pass.model):.0e}"  # type: ignore[arg-type]
     print(
         f"2 decimals and rows of norm ≤ {bound:g}, one pass only: {off} after {one_pass.queries.total:,} "
         "queries"

@@ -34,7 +34,8 @@ TERMS = (  # one paragraph
 def ours(d: int, seed: int) -> dict[str, Any]:
     head = unsoftmax.random_single_head(d, seed=seed)
     result = unsoftmax.recover(head, seed=seed)
-    return {"queries": result.queries.learning, "error": head.distance(result.unwrap())}  # type: ignore[arg-type]
+    error = head.distance(result.unwrap())  # type: ignore[arg-type]
+    return {"queries": result.queries.learning, "error": error}
 
 
 def distil(method: str, d: int, seed: int, n_queries: int, starts: int) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.cases.honesty import KINDS, LIARS, SLOW, lying_on_a_share
@@ -69,7 +70,8 @@ def run(job: Job) -> Outcome:
             case, lies = lying_on_a_share(kind.removeprefix("liar: "), width, seed)
         else:
             case = KINDS[kind](width, seed)
-        result = unsoftmax.recover(case.box, width=case.width, seed=seed, budget=BUDGET, **case.options)  # type: ignore[arg-type]
+        options: dict[str, Any] = {"width": case.width, **case.options}
+        result = unsoftmax.recover(case.box, seed=seed, budget=BUDGET, **options)
         share = share_beyond(case, result, seed) if result.status.recovered else lies
         wrong = what_is_wrong(case, result, share)
     except Exception:

@@ -44,6 +44,7 @@ from unsoftmax.oracles.domain import TokenIds
 from unsoftmax.oracles.http.completions import completions_oracle
 from unsoftmax.oracles.http.logit_bias import BiasShows
 from unsoftmax.oracles.transformers_model import TransformersOracle
+from unsoftmax.recovery.result import Result
 from unsoftmax.serve.completions import CompletionsServer
 
 SHAPES: dict[str, Callable[..., LanguageModel]] = {"llama": random_language_model, "gpt2": random_gpt2}
@@ -224,10 +225,15 @@ def gpt2(sizes: list[str], seeds: range) -> None:
             _whole_row(f"{d}, {m}, {heads}", random_gpt2(d, m, heads=heads, seed=seed), seed)
 
 
+def _distance(model: LanguageModel, result: Result) -> str:
+    """From the model to what was recovered."""
+    return "-" if result.model is None else f"{model.distance(result.model):.1e}"  # type: ignore[arg-type]
+
+
 def _whole_row(shape: str, model: LanguageModel, seed: int) -> None:
     began = time.perf_counter()
     result = unsoftmax.recover(model, seed=seed)
-    distance = "-" if result.model is None else f"{model.distance(result.model):.1e}"  # type: ignore[arg-type]
+    distance = _distance(model, result)
     bound = "-" if result.error_bound is None else f"{result.error_bound:.1e}"
     ratio = result.queries.total / (model.parameters / model.width)
     print(
@@ -257,7 +263,7 @@ def float32(sizes: list[str], seeds: range) -> None:
                 f"{errors[name]:.1e}" if name in errors else "-"
                 for name in ("value-path", "network", "heads")
             )
-            distance = "-" if result.model is None else f"{truth.distance(result.model):.1e}"  # type: ignore[arg-type]
+            distance = _distance(truth, result)
             bound = "-" if result.model is None else f"{result.error_bound:.1e}"
             ratio = result.queries.total / (truth.parameters / d)
             print(

@@ -245,7 +245,9 @@ def judge(model: MultiHead, seed: int) -> tuple[str, float, float, str]:
     expected = model.canonical()
     error = np.inf
     if result.model is not None:
-        found = result.model if isinstance(result.model, MultiHead) else MultiHead([result.model])  # type: ignore[list-item]
+        found = result.model
+        if not isinstance(found, MultiHead):
+            found = MultiHead([found])  # type: ignore[list-item]
         error = expected.distance(found)
     ratio = result.queries.learning / expected.parameters
     if not result.status.recovered:

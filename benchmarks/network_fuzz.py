@@ -60,7 +60,8 @@ def attack(kind: str, decades: float, seeds: int, show: bool) -> Counter[str]:
             if result.model is None:
                 continue
             bound = result.error_bound or 0.0
-            distance = hidden.distance(result.model) if type(result.model) is type(hidden) else np.inf  # type: ignore[arg-type]
+            alike = type(result.model) is type(hidden)
+            distance = hidden.distance(result.model) if alike else np.inf  # type: ignore[arg-type]
             beyond, untrue = (
                 distance > bound,
                 result.status is Status.EXACT and distance > result.model.exact_at,

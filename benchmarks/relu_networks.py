@@ -10,6 +10,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from tests.cases.networks import HARD, gaussian, with_bump
@@ -18,6 +19,7 @@ import unsoftmax
 from unsoftmax import ReluNetwork, ReluNetworkLearner
 
 GRID = [(d, m) for d in (8, 16, 32, 64) for m in (5, 16, 64, 256)]
+Maker = Callable[[int, int, np.random.Generator, bool], ReluNetwork]
 HARD_SIZES = ((8, 12), (16, 64), (64, 96), (1, 6), (2, 5), (8, 1))
 
 
@@ -66,18 +68,20 @@ def heading() -> None:
     print("|---|---|---|---|---|---|---|---|---|---|---|")
 
 
+def _random(d: int, m: int, biased: bool, seed: int) -> ReluNetwork:
+    return gaussian(d, m, np.random.default_rng([1, seed, d, m]), biased)
+
+
 def grid(seeds: int) -> None:
     heading()
     for biased in (False, True):
         for d, m in GRID:
             name = f"d={d} m={m}{' biases' if biased else ''}"
-            measure(
-                name,
-                lambda seed, d=d, m=m, biased=biased: gaussian(  # type: ignore[misc]
-                    d, m, np.random.default_rng([1, seed, d, m]), biased
-                ),
-                seeds,
-            )
+            measure(name, partial(_random, d, m, biased), seeds)
+
+
+def _hard(maker: Maker, d: int, m: int, biased: bool, seed: int) -> ReluNetwork:
+    return maker(d, m, np.random.default_rng([2, seed]), biased)
 
 
 def hard(seeds: int) -> None:
@@ -86,11 +90,7 @@ def hard(seeds: int) -> None:
         for d, m in HARD_SIZES:
             for name, maker in HARD.items():
                 label = f"{name}, d={d} m={m}{' biases' if biased else ''}"
-                measure(
-                    label,
-                    lambda seed, d=d, m=m, b=biased, f=maker: f(d, m, np.random.default_rng([2, seed]), b),  # type: ignore[misc]
-                    seeds,
-                )
+                measure(label, partial(_hard, maker, d, m, biased), seeds)
 
 
 def bumps(seeds: int) -> None:
@@ -133,12 +133,7 @@ def polish(seeds: int) -> None:
         for share, goal in ((0.0, 1e-10), (0.03, 1e-10), (0.1, 1e-12), (0.3, 1e-13), (1.0, 1e-15)):
             learner = ReluNetworkLearner(polish=share, goal=goal)
             name = f"d={d} m={m} biases, polish={share:g}"
-            measure(
-                name,
-                lambda seed, d=d, m=m: gaussian(d, m, np.random.default_rng([1, seed, d, m]), True),  # type: ignore[misc]
-                seeds,
-                learner,
-            )
+            measure(name, partial(_random, d, m, True), seeds, learner)
 
 
 def main() -> None:

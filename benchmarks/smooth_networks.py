@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -60,10 +61,10 @@ def cases(quick: bool) -> dict[str, tuple[str, Callable[[int], Network | GatedNe
     made: dict[str, tuple[str, Callable[[int], Network | GatedNetwork], int]] = {}
     for name in ("gelu", "silu", "tanh"):
         label = f"{name}, d={d}, J={J}, one number"
-        made[name] = (label, lambda seed, name=name: plain(d, J, None, name, seed), J * (d + 2))  # type: ignore[misc]
+        made[name] = (label, partial(plain, d, J, None, name), J * (d + 2))
     for name in ("gelu", "softplus"):
         label = f"{name}, d={d}, J={J}, {d} outputs"
-        made[f"{name}-vector"] = (label, lambda seed, name=name: plain(d, J, d, name, seed), J * (d + 2))  # type: ignore[misc]
+        made[f"{name}-vector"] = (label, partial(plain, d, J, d, name), J * (d + 2))
     w, units = (16, 20) if quick else (64, 128)
     for biased in (False, True):
         label = f"SwiGLU, d={w}, J={units}, {w} outputs, {'with' if biased else 'without'} biases"

@@ -10,6 +10,7 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from tests.cases.networks import no_linear_part
@@ -105,7 +106,7 @@ def main() -> None:
     heading()
     for kind, make in KINDS.items():
         for d, m in SIZES:
-            measure(f"{kind}, d={d} m={m}", lambda seed, d=d, m=m, make=make: make(d, m, seed), options.seeds)  # type: ignore[misc]
+            measure(f"{kind}, d={d} m={m}", partial(make, d, m), options.seeds)
     print("\nThe paper's antisymmetric pair (two queries a measurement) and the cone (one)\n")
     heading()
     for meter in ("antisymmetric", "cone"):

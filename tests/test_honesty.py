@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -348,7 +349,8 @@ def test_bounds_see_how_close_heads_share_their_readouts_and_w_beside_a_large_bi
     ):
         case = KINDS[kind](d, seed)
         assert case.truth is not None
-        result = unsoftmax.recover(case.box, width=case.width, seed=seed, **case.options)  # type: ignore[arg-type]
+        told: dict[str, Any] = {"width": case.width, "seed": seed, **case.options}
+        result = unsoftmax.recover(case.box, **told)
         assert result.status is Status.EXACT, result.reason
         assert result.error_bound is not None
         assert case.truth.distance(result.unwrap()) <= result.error_bound

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -54,10 +55,10 @@ class Bill:
     target: object
     learner: Learner
     seed: int = 0
-    options: dict[str, float | int] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     def paid(self) -> Result:
-        return unsoftmax.recover(self.target, learner=self.learner, seed=self.seed, **self.options)  # type: ignore[arg-type]
+        return unsoftmax.recover(self.target, learner=self.learner, seed=self.seed, **self.options)
 
 
 def learning(result: Result) -> int:
@@ -136,7 +137,7 @@ def of_answers_with_errors(
                 continue  # refused by name
             for bound in bounds:
                 target = answers.ANSWERS[kind](as_oracle(head), seed)
-                options: dict[str, float | int] = {} if bound is None else {"input_bound": bound}
+                options: dict[str, Any] = {} if bound is None else {"input_bound": bound}
                 yield Bill(f"{kind} d={d} r={r} bias={bias} R={bound}", target, learner, seed, options)
 
 

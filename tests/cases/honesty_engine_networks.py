@@ -21,6 +21,8 @@ __all__ = ["KINDS", "SLOW"]
 _PART = 101  # of the seed
 _WIDTH = 6  # of blocks
 _EPS = 1e-5  # of their norms, as torch has it
+# a neuron that is bent goes on along a line from here, so that rows of any size get finite answers
+_FAR = 1e6
 
 _Hidden = Callable[[Array], Array]
 
@@ -59,7 +61,7 @@ _DEPARTURES: dict[str, Callable[[float], tuple[_Hidden, _Hidden]]] = {
     "sparse": lambda s: (lambda z: z, partial(_sparse, s)),
     "whole steps": lambda s: (lambda z: np.rint(z / s) * s, lambda h: h),
     "a leak": lambda s: (lambda z: z, lambda h: h + s * np.minimum(h, 0.0) + s * (h == 0.0)),
-    "bent": lambda s: (lambda z: z + s * z * np.abs(z), lambda h: h),
+    "bent": lambda s: (lambda z: z + s * z * np.minimum(np.abs(z), _FAR), lambda h: h),
     "normalised a little": lambda s: (
         lambda z: z,
         lambda h: h / (1.0 + s * np.linalg.norm(h, axis=1, keepdims=True)),

@@ -57,6 +57,16 @@ def test_every_kind_is_told(kind: str) -> None:
         assert found.queries <= (115 + inside + rows if "labels" not in kind else 300)
 
 
+def test_limits_make_no_stored_answers_look_computed() -> None:
+    """Rows beyond the limits are off lines, whatever rounds."""
+    for seed in range(3):
+        hidden = unsoftmax.random_multi_head(6, 2, seed=seed)
+        found = unsoftmax.identify(
+            Ledger(Clipped(LowPrecision(as_oracle(hidden), "float32"), 2.0)), np.random.default_rng(seed)
+        )
+        assert found.answers.name == "clipped float32", found
+
+
 def test_an_exact_curved_function_is_exact() -> None:
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((9, 6)), rng.standard_normal(9)

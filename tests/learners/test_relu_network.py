@@ -25,7 +25,7 @@ def _function_error(hidden: ReluNetwork, found: object) -> float:
 def test_random_networks(d: int, m: int, biased: bool) -> None:
     for seed in range(3):
         hidden = gaussian(d, m, np.random.default_rng([seed, d, m]), biased)
-        result = unsoftmax.recover_network(lambda X, hidden=hidden: hidden(X), width=d, seed=seed)  # type: ignore[misc]
+        result = unsoftmax.recover_network(hidden.__call__, width=d, seed=seed)
         assert result.status is Status.EXACT, result.reason
         model = result.unwrap()
         assert isinstance(model, ReluNetwork)

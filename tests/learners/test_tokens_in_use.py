@@ -87,9 +87,10 @@ def test_wrong_usage_is_told() -> None:
         unsoftmax.recover(unsoftmax.random_single_head(4), vocabulary=9)
     with pytest.raises(UsageError, match="takes rows"):
         unsoftmax.recover(unsoftmax.random_single_head(4), family="tokens")
-    for name, given in (("learner", unsoftmax.SingleHeadLearner()), ("tolerance", 1e-3)):
+    told: dict[str, Any] = {"learner": unsoftmax.SingleHeadLearner(), "tolerance": 1e-3}
+    for name, given in told.items():
         with pytest.raises(UsageError, match=f"{name} is for targets of rows"):
-            unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, **{name: given})  # type: ignore[arg-type]
+            unsoftmax.recover(lambda ids: MODEL(ids), vocabulary=80, **{name: given})
     with pytest.raises(UsageError, match="leave the family out"):
         unsoftmax.recover(MODEL, family="multi-head")
     with pytest.raises(UsageError, match="at most"):

@@ -179,6 +179,7 @@ def test_wrong_shapes_are_said() -> None:
     with pytest.raises(UsageError, match="takes"):
         random_relu_network(3, 2)(np.zeros((2, 4)))
     with pytest.raises(UsageError, match="ReluNetwork"):
-        Transformer(np.eye(2), CanonicalNetwork(np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(2)))  # type: ignore[arg-type]
+        folds = CanonicalNetwork(np.zeros((0, 2)), np.zeros(0), np.zeros(0), np.zeros(2))
+        Transformer(np.eye(2), folds)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="residual"):
         Transformer(np.eye(2), random_relu_network(2, 2), residual=-1.0)

@@ -12,6 +12,7 @@ import unsoftmax
 from tests.cases import heads
 from tests.cases.reference import torch_single_head
 from unsoftmax import SingleHead, UsageError
+from unsoftmax.models.matrices import Factors
 
 
 @pytest.mark.parametrize("kind", sorted(heads.ALL))
@@ -113,7 +114,10 @@ def test_canonical_forgets_what_cannot_be_seen() -> None:
         SingleHead((left @ gauge, right @ np.linalg.inv(gauge).T), np.ones(5)),
     )
     assert first.distance(second) < 1e-14
-    np.testing.assert_allclose(first.canonical().matrix.left, second.canonical().matrix.left, atol=1e-12)  # type: ignore[union-attr]
+    one, other = first.canonical().matrix, second.canonical().matrix
+    assert isinstance(one, Factors)
+    assert isinstance(other, Factors)
+    np.testing.assert_allclose(one.left, other.left, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", sorted(heads.ALL))

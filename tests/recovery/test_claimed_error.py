@@ -61,7 +61,10 @@ def _digits(rows: Array) -> Array:
 def test_another_temperature_of_longer_sequences_is_inside_the_bound(width: int, seed: int) -> None:
     """Rounded rows make a bound wide; what longer sequences need is inside it."""
     drawn = unsoftmax.random_multi_head(width, 2, seed=seed, biases=True)
-    warm = [SingleHead(1.001 * head.W, head.v, 1.001 * head.w0) for head in drawn.heads]  # type: ignore[operator]
+    warm = [
+        SingleHead(1.001 * head.W, head.v, None if head.w0 is None else 1.001 * head.w0)
+        for head in drawn.heads
+    ]
     model, other = drawn, unsoftmax.MultiHead(warm, drawn.c)
     result = unsoftmax.recover(
         lambda X: (model if X.shape[1] < 6 else other)(_digits(X)), width=width, seed=seed, budget=20_000

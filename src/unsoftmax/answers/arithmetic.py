@@ -132,9 +132,10 @@ def nearby_rows(width: int, rng: np.random.Generator, longest: float = np.inf) -
     return np.asarray(rows * 2.0 ** -np.ceil(np.log2(beyond)) if beyond > 1.0 else rows)
 
 
-def judge_nearby(answers: Array) -> Arithmetic:
-    """answers: (n,) or (n, m), to `nearby_rows`. Whether every step of a function that bends rounds to
-    float32.
+def judge_nearby(answers: Array, cancelled: float = 0.0) -> Arithmetic:
+    """answers: (n,) or (n, m), to `nearby_rows`. Whether every step of a function that bends, or whose parts
+    cancel, rounds to float32. cancelled: how far off answers may be where parts cancel; else rounding is
+    relative to the answers.
 
     >>> rng = np.random.default_rng(0)
     >>> rows, A, v = nearby_rows(8, rng), rng.standard_normal((8, 16)), rng.standard_normal(16)
@@ -156,6 +157,6 @@ def judge_nearby(answers: Array) -> Arithmetic:
         return Arithmetic(stored, None, unit)
     ratios = np.sort((seconds**2 / expected).mean(axis=1)[told])[: max(1, int(_KINKS * told.sum()))]
     sizes = np.sort((seconds**2).mean(axis=1))[: int(_KINKS * _PLACES)]
-    noise = float(np.sqrt(sizes.mean() / 6.0)) / max(rms(values), 1e-300)
-    computed = float(ratios.mean()) > _ONE_ROUNDING and noise < MOST_UNITS * unit
-    return Arithmetic(stored, stored if computed else None, max(noise, unit))
+    off, size = float(np.sqrt(sizes.mean() / 6.0)), max(rms(values), 1e-300)
+    computed = float(ratios.mean()) > _ONE_ROUNDING and off < max(MOST_UNITS * unit * size, cancelled)
+    return Arithmetic(stored, stored if computed else None, max(off / size, unit))

@@ -18,31 +18,17 @@ from unsoftmax.answers.along_rays import (
     random_rows,
     rounding_of,
 )
-from unsoftmax.answers.arithmetic import (
-    MOST_UNITS,
-    Arithmetic,
-    arithmetic_rows,
-    judge_arithmetic,
-    judge_nearby,
-    nearby_rows,
-)
+from unsoftmax.answers.arithmetic import MOST_UNITS
 from unsoftmax.answers.cast_rows import cast_format, cast_noise, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
+from unsoftmax.answers.looks_computed import look_at_arithmetic, look_beside_others, look_closer
 from unsoftmax.answers.looks_exact import CANCELS
-from unsoftmax.arrays import EPS, Array, rms
+from unsoftmax.arrays import EPS, Array
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, decimals_of, smallest_format
 from unsoftmax.ledger import Asker
 
-__all__ = [
-    "BesideOthers",
-    "Identified",
-    "identify",
-    "identify_cast_rows",
-    "look_at_arithmetic",
-    "look_beside_others",
-    "look_nearby",
-]
+__all__ = ["Identified", "identify", "identify_cast_rows"]
 
 # of a format, that affine answers of opposite rows may leave; attention in bfloat16 left two
 _EVEN_UNITS = 16.0
@@ -59,9 +45,6 @@ _SAME_RAY = 90
 _CURVED = 6.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
-_LINES_BESIDE = 6  # single rows on so many lines are compared with pairs of rows
-# of what another row changes: opposite readouts in float32 leave 1e-6, functions that bend more than 1e-2
-_CANCELLED = 1e-4
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 # norm of rows where longer ones overflow: scores of the usual size are then far below 65504
 _SHORT_ROWS = 64.0
@@ -154,13 +137,13 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         text = f"single rows are answered zero to {largest_near:.1g}, which is rounding"
         return Identified(kinds.Exact(), text)
     if found is not None:
-        return _clipped(_inside(asker, rng, farthest, found, clip is not None), clip)
+        return _clipped(_inside(asker, rng, farthest, found), clip)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
     found = _off_lines(asker, rng, near.size, straight, clip)
     largest_far = largest_near * max(1.0, straight / near.size)
     if isinstance(found.answers, kinds.Within) and found.answers.tau < _ROUNDED * largest_far:
-        found = _inside(asker, rng, farthest, found, clip is not None)
+        found = _inside(asker, rng, farthest, found)
     elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
         found = cast  # on its grid of rows, such a function is as exact as any
     return _clipped(found, clip)
@@ -173,27 +156,16 @@ def _pairs_are_short(asker: Asker, rng: np.random.Generator, farthest: float) ->
     return beside is None or beside.stored is not None
 
 
-def _inside(
-    asker: Asker, rng: np.random.Generator, farthest: float, found: Identified, clipped: bool
-) -> Identified:
-    """Whether answers that are off are so because every step inside the target rounds. clipped: long rows are
-    answered with a limit, so that they are off lines whatever rounds."""
+def _inside(asker: Asker, rng: np.random.Generator, farthest: float, found: Identified) -> Identified:
+    """Whether answers that are off are so because every step inside the target rounds."""
     if isinstance(found.answers, kinds.Rounded):
         return found
     seen = look_at_arithmetic(asker, rng.spawn(1)[0], farthest)
     if seen.format is None and seen.bends:
-        nearby = look_nearby(asker, rng.spawn(1)[0], farthest)
-        beside = look_beside_others(asker, rng.spawn(1)[0], farthest)
-        straight = beside is not None and beside.straight
+        nearby, beside = look_closer(asker, rng, farthest)
         if nearby.format is not None:
-            return Identified(
-                kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=not straight
-            )
-        if straight and not clipped and seen.stored is not None:
-            text = (
-                f"{seen.sentence}; but single rows are off lines by far more, as where heads cancel in them"
-            )
-            return Identified(kinds.Computed(seen.stored, seen.noise), text)
+            bends = beside is None or not beside.straight
+            return Identified(kinds.Computed(nearby.format, nearby.noise), nearby.sentence, bends=bends)
     if seen.format is None:
         if isinstance(found.answers, kinds.Stored) and not seen.bends:
             return found
@@ -225,62 +197,6 @@ def identify_cast_rows(asker: Asker, rng: np.random.Generator) -> Identified | N
     bends = noise > MOST_UNITS * short.unit or even > _EVEN_UNITS * short.unit
     return Identified(
         kinds.Computed(short, short.unit if bends else noise), text, asker.bill.total - before, bends
-    )
-
-
-def look_at_arithmetic(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
-    """Whether every step inside the target rounds, from 60 single rows; shorter ones where those overflow
-    inside it.
-    """
-    try:
-        return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, longest)))
-    except NonFiniteAnswers:
-        shorter = 4.0 * float(np.sqrt(asker.width))
-        if longest <= shorter:
-            raise
-    return judge_arithmetic(asker.ask(arithmetic_rows(asker.width, rng, shorter)))
-
-
-def look_nearby(asker: Asker, rng: np.random.Generator, longest: float) -> Arithmetic:
-    """Whether every step inside a target rounds whose single rows are not answered affinely, from 60 rows."""
-    return judge_nearby(asker.ask(nearby_rows(asker.width, rng, longest)))
-
-
-@dataclass(frozen=True)
-class BesideOthers:
-    """Single rows beside pairs: by how much they are off lines, by how much they differ, and by how much a
-    further row changes answers (root mean squares). stored: the format of the pairs' answers."""
-
-    off: float
-    differ: float
-    change: float
-    stored: FloatFormat | None
-
-    @property
-    def straight(self) -> bool:
-        """Single rows are off lines only because what they show cancels, as behind heads with opposite
-        readouts."""
-        return self.off < _CANCELLED * self.change
-
-    @property
-    def alike(self) -> bool:
-        """All single rows get one answer, up to a small part of what a further row changes."""
-        return self.differ < _CANCELLED * self.change
-
-
-def look_beside_others(asker: Asker, rng: np.random.Generator, longest: float) -> BesideOthers | None:
-    """30 queries; None where rows are asked alone."""
-    if asker.max_length == 1:
-        return None
-    rows = arithmetic_rows(asker.width, rng, longest)[: 3 * _LINES_BESIDE]  # the short ones
-    singles = asker.ask(rows).reshape(_LINES_BESIDE, 3, -1)
-    beside = np.pi / 4.0 * rows[1::3]  # with all digits: sums of short numbers are short in any arithmetic
-    pairs = asker.ask(np.concatenate([beside, rows[::3]], axis=1)).reshape(_LINES_BESIDE, -1)
-    return BesideOthers(
-        rms(np.diff(singles, 2, axis=1)),
-        rms(singles - singles.mean(axis=(0, 1))),
-        rms(pairs - singles[:, 0]),
-        smallest_format(pairs),
     )
 
 

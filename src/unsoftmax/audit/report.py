@@ -72,7 +72,8 @@ def render(done: Audit, facts: dict[str, Any] | None = None) -> str:
     from markupsafe import Markup
 
     told = facts_of(done) if facts is None else facts
-    pictures = {name: Markup(figure) for name, figure in _figures(done, told).items()}  # noqa: S704 - drawn here, from numbers
+    drawn = _figures(done, told).items()
+    pictures = {name: Markup(figure) for name, figure in drawn}  # noqa: S704 - drawn here, from numbers
     ranked = [] if done.defences is None else done.defences.ranked
     return _template().render(facts=told, figures=pictures, ranked=ranked, margin=_margin)
 

@@ -142,6 +142,8 @@ class FirstLookAsker:
             off += 2.0 * self.inner.format.unit * size
             if isinstance(self.inner, Computed) or self.inner.format is FloatFormat.FLOAT32:
                 per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
+                if isinstance(self.inner, Computed):  # what heads show may cancel in single rows
+                    per_row = max(per_row, _SPREAD * self.inner.noise)
                 off += float(per_row * self._steepest * longest)
         return off
 

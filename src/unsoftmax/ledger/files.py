@@ -149,8 +149,11 @@ def verify(db: sqlite3.Connection, path: Path) -> tuple[int, bytes]:
         if problem != "ok":
             raise _damaged(path, problem.splitlines()[-1])
         head = chain_seed(dict(db.execute("SELECT name, value FROM binding")))
-        columns = "position, phase, n, length, width, outputs, projection, norm, retries, answers, digest"
-        for position, row in enumerate(db.execute(f"SELECT {columns} FROM batches ORDER BY position")):  # noqa: S608 - a constant
+        batches = db.execute(
+            "SELECT position, phase, n, length, width, outputs, projection, norm, retries, answers, digest "
+            "FROM batches ORDER BY position"
+        )
+        for position, row in enumerate(batches):
             head = chain(head, row[:-1])
             if row[0] != position or row[-1] != head or len(row[9]) != 8 * row[2] * (row[5] or 1):
                 raise _damaged(path, f"call {position} is not what was written")

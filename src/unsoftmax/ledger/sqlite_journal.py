@@ -95,9 +95,12 @@ class SqliteJournal(Closing):
         return self._length
 
     def recall(self, position: int) -> Entry | None:
-        columns = "phase, n, length, width, outputs, projection, norm, retries, answers"
         try:
-            found = self._db.execute(f"SELECT {columns} FROM batches WHERE position = ?", (position,))  # noqa: S608
+            found = self._db.execute(
+                "SELECT phase, n, length, width, outputs, projection, norm, retries, answers FROM batches "
+                "WHERE position = ?",
+                (position,),
+            )
             row = found.fetchone()
         except sqlite3.Error as error:
             raise LedgerFault(

@@ -38,7 +38,8 @@ class SeparateProcess(Closing):
     """
 
     def __init__(self, target: str) -> None:
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - a pipe would fill and stop a target that prints much
+        # a pipe would fill and stop a target that prints much
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115
         with undisturbed_children():
             self._child = subprocess.Popen(
                 [sys.executable, "-m", "unsoftmax.oracles.separate_process", target],

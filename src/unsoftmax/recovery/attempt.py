@@ -21,7 +21,7 @@ from unsoftmax.answers import (
 )
 from unsoftmax.answers.along_rays import random_rows
 from unsoftmax.answers.cast_rows import refuse_rounded_rows
-from unsoftmax.answers.identify import look_at_arithmetic, look_beside_others, look_nearby
+from unsoftmax.answers.looks_computed import look_at_arithmetic, look_closer
 from unsoftmax.certify import REPLAY_TEST, confirm_target
 from unsoftmax.errors import NonFiniteAnswers, UsageError
 from unsoftmax.families import Family
@@ -281,12 +281,9 @@ def _look_at_vectors(asker: Asker, known: Known, rng: np.random.Generator) -> Kn
             return known
         seen, bends = look_at_arithmetic(asker, rng, longest), False
         if seen.format is None:
-            nearby, beside = (
-                look_nearby(asker, rng, longest),
-                look_beside_others(asker, rng.spawn(1)[0], longest),
-            )
-            cancels = beside is not None and (beside.alike or (seen.bends and beside.straight))
-            if nearby.format is None and cancels and seen.stored is not None:
+            nearby, beside = look_closer(asker, rng, longest)
+            alike = beside is not None and beside.alike
+            if nearby.format is None and alike and seen.stored is not None:
                 seen = replace(seen, format=seen.stored)  # what the heads show cancels in single rows
             else:
                 seen, bends = nearby, beside is None or not beside.straight

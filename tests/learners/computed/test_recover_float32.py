@@ -228,6 +228,38 @@ def test_readouts_a_hundredth_from_opposite_in_a_wider_layer() -> None:
     assert result.unwrap().distance(truth) <= (result.error_bound or 0.0)
 
 
+@pytest.mark.parametrize("limit", [0.5, 2.0])
+def test_readouts_that_nearly_cancel_behind_limits_are_told_as_heads(limit: float) -> None:
+    """Single rows are off lines by rounding, and by the limits: neither is a network on top."""
+    layer, readout = random_layer(16, 2, 43), np.random.default_rng(43).standard_normal(16)
+    _second_head_like_the_first(layer, -1.0, 1e-2)
+    result = unsoftmax.recover(unsoftmax.Clipped(TorchOracle(layer, readout=readout), limit))
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "looks like several heads (answers: clipped computed in float32" in result.reason
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_weights_of_heads_that_nearly_cancel_are_not_held_against_every_family(seed: int) -> None:
+    """Behind a limit, their rounding makes the weights of opposite rows add up to one only roughly."""
+    rng = np.random.default_rng(seed)
+    W, v = (rng.standard_normal((2, 8, 8)) / np.sqrt(8.0)).astype(np.float32), rng.standard_normal((2, 8))
+    v[1] = -v[0] + 1e-3 * rng.standard_normal(8)
+    readouts = v.astype(np.float32)
+
+    def answer(X: Array) -> Array:
+        rows, total = X.astype(np.float32), np.float32(0.0)
+        for form, readout in zip(W, readouts, strict=True):
+            scores = np.einsum("bnd,de,be->bn", rows, form, rows[:, -1])
+            shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+            shares /= shares.sum(axis=1, keepdims=True)
+            total = total + np.einsum("bn,bn->b", shares, rows @ readout)
+        return np.clip(np.asarray(total, dtype=np.float64), -1.0, 1.0)
+
+    result = unsoftmax.recover(answer, width=8)
+    assert result.status is unsoftmax.Status.UNRESOLVED
+    assert "several heads" in result.reason
+
+
 def test_values_that_cancel_are_not_taken_for_a_block() -> None:
     layer = random_layer(16, 2, 6)
     _second_head_like_the_first(layer, -1.0, 0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_all_parameters_of_one_layer(
     assert set(found.parts) == {"unembedding", "heads", "network", "eps", "positions"}
 
 
-def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_a_model_of_transformers_is_recovered_and_loads_again(tmp_path: Path) -> None:
     config = transformers.GPT2Config(
         vocab_size=16, n_positions=16, n_embd=8, n_layer=1, n_head=2, n_inner=8, initializer_range=0.3
     )

@@ -212,7 +212,8 @@ def _label_groups(figure: Figure, axes: Axes, groups: list[tuple[list[int], floa
     """The numbers of each point, beside it, where nothing else is; a thin line leads to those further out."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]  # only then are the places of points known
+    # only once it is drawn are the places of points known
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     axes.set_ylim(axes.get_ylim())
     frame = axes.get_window_extent()
     texts = [_numbers(numbers) for numbers, *_ in groups]

@@ -96,7 +96,8 @@ def _orthogonal(sizes: tuple[int, ...], seed: list[int]) -> tuple[MultiHead, lis
 
 
 def _distance(model: MultiHead, found: object) -> float:
-    return model.distance(found if isinstance(found, MultiHead) else MultiHead([found]))  # type: ignore[list-item]
+    heads = found if isinstance(found, MultiHead) else MultiHead([found])  # type: ignore[list-item]
+    return model.distance(heads)
 
 
 EXPERIMENT = Experiment(

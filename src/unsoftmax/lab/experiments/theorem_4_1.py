@@ -5,8 +5,9 @@ from __future__ import annotations
 from unsoftmax.lab.experiments.base import Chart, Check, Experiment, Findings, Line, Table, learn_raw
 from unsoftmax.learners.one_head.exact import SingleHeadLearner
 from unsoftmax.learners.paper.theorem_4_1 import theorem_4_1
-from unsoftmax.models import random_single_head
+from unsoftmax.models import SingleHead, random_single_head
 from unsoftmax.recovery.recover import recover
+from unsoftmax.recovery.result import Result
 
 __all__ = ["EXPERIMENT"]
 
@@ -73,6 +74,11 @@ def _run(fast: bool, seed: int) -> Findings:
     )
 
 
+def _distance(head: SingleHead, result: Result) -> float | None:
+    """From the head to what was recovered; None without a model."""
+    return None if result.model is None else head.distance(result.model)  # type: ignore[arg-type]
+
+
 def _saturation(fast: bool, seed: int) -> tuple[Table, str, bool]:
     """Errors as the scores grow: the literal probes have scores of every size, ours are kept near 1."""
     d, n_seeds = (12, 5) if fast else (32, 10)
@@ -85,9 +91,10 @@ def _saturation(fast: bool, seed: int) -> tuple[Table, str, bool]:
             literal.append(1.0 if found is None else min(1.0, head.distance(found)))
             failed += found is None
             result = recover(head, learner=theorem_4_1(), seed=s)
-            safe &= result.model is None or head.distance(result.model) <= (result.error_bound or 0.0)  # type: ignore[arg-type]
-            default = recover(head, learner=SingleHeadLearner(), seed=s)
-            ours.append(1.0 if default.model is None else head.distance(default.model))  # type: ignore[arg-type]
+            off = _distance(head, result)
+            safe &= off is None or off <= (result.error_bound or 0.0)
+            off = _distance(head, recover(head, learner=SingleHeadLearner(), seed=s))
+            ours.append(1.0 if off is None else off)
         if failed and first_failure is None:
             first_failure = (scale, failed)
         middle = n_seeds // 2

@@ -119,14 +119,15 @@ def load(path: str | Path) -> Model:
             family = _FAMILIES.get(metadata.get("family", ""))
             if family is None:
                 raise ModelFileError(f"{source} holds the unknown family {metadata.get('family')!r}")
-            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+            names = list(file.keys())  # an open file is no dict, and does not list them by itself
+            parts = {name: file.get_slice(name) for name in names}
             if strange := [name for name, part in parts.items() if part.get_dtype() != "F64"]:
                 raise ModelFileError(
                     f"{source}: tensor {strange[0]!r} is "
                     f"{_TYPES.get(kind := parts[strange[0]].get_dtype(), kind)}, not float64"
                 )
             family.check_shapes({name: tuple(part.get_shape()) for name, part in parts.items()})
-            tensors = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118 - not a dict
+            tensors = {name: np.asarray(file.get_tensor(name)) for name in names}
     except UsageError as error:
         raise (
             error
