@@ -12,6 +12,7 @@ from unsoftmax.arrays import Array
 __all__ = ["BatchMemory"]
 
 _PAGE = 4096  # bytes, of the processors that numpy runs on
+_HUGE_PAGE = 2 << 20  # numpy asks for them from 4 MB on; to clear one costs a quarter of its small ones
 _OWN_REFERENCES = 2  # our attribute, and getrefcount's argument
 
 
@@ -40,10 +41,12 @@ class BatchMemory:
         """An array of that shape with no particular content."""
         array = self.left(shape)
         if array is None:
-            self._block = np.empty(8 * prod(shape) + _PAGE, np.uint8)
+            size = 8 * prod(shape)
+            page = _PAGE if size < _HUGE_PAGE else _HUGE_PAGE
+            self._block = np.empty(size + page, np.uint8)
             # Batches lie half a page away from what is copied into them: copying between almost equal places
             # of two pages stalls the processor.
-            self._start = (self._place - self._block.ctypes.data) % _PAGE
+            self._start = (self._place - self._block.ctypes.data) % page
             array = self._view(shape)
         return array
 
@@ -52,7 +55,7 @@ class BatchMemory:
         when it is too small."""
         # every view of the block, and every view of a view, refers to the block itself
         held = getrefcount(self._block) > _OWN_REFERENCES
-        if held or len(self._block) < 8 * prod(shape) + _PAGE:
+        if held or len(self._block) - self._start < 8 * prod(shape):
             return None
         return self._view(shape)
 

@@ -10,6 +10,10 @@ from unsoftmax.arrays import Array
 
 __all__ = ["FacingBasis", "RandomBasis"]
 
+# columns computed together: at d = 1536 what they need stays in the processor's cache; 85 at once took five
+# times as long
+_AT_ONCE = 16
+
 
 class RandomBasis:
     """G = H₁ D F H₂: two random reflections around sign flips and a fast transform. O(d log d) a vector, O(d)
@@ -36,9 +40,7 @@ class RandomBasis:
 
     def columns(self, start: int, stop: int) -> Array:
         """Columns start..stop as a (d, stop - start) array."""
-        rows = self._cosines.columns(start, stop, self._signs)
-        rows -= self._shares[start:stop] @ self._added
-        return rows.T
+        return self._cosines.columns(start, stop, self._signs, self._shares[start:stop], self._added).T
 
     def apply(self, rows: Array) -> Array:
         """G x for every row x."""
@@ -63,14 +65,16 @@ class _CosineTransform:
         self._circle = np.cos(0.5 * np.pi / width * np.arange(4 * width))
         self._steps = np.empty((2, 0, width))
 
-    def columns(self, start: int, stop: int, factors: Array) -> Array:
-        """The transforms of unit vectors start..stop, entry by entry times `factors`, as rows.
+    def columns(self, start: int, stop: int, factors: Array, shares: Array, added: Array) -> Array:
+        """The transforms of unit vectors start..stop, entry by entry times `factors`, less shares @ added, as
+        rows.
 
         Entry k of the transform of e_j is the cosine of (2j + 1)k steps around a circle of 4d. Those of the
         first vector and 2k steps for every other one, which serve again, make all of them.
 
         >>> transform = _CosineTransform(5)
-        >>> bool(np.allclose(transform.columns(1, 4, np.ones(5)), transform(np.eye(5))[1:4]))
+        >>> nothing = np.zeros((3, 1)), np.zeros((1, 5))
+        >>> bool(np.allclose(transform.columns(1, 4, np.ones(5), *nothing), transform(np.eye(5))[1:4]))
         True
         """
         width, n = len(self._order), stop - start
@@ -79,9 +83,14 @@ class _CosineTransform:
         scale = np.full(width, np.sqrt(2.0 / width))
         scale[0] *= np.sqrt(0.5)
         cosines, sines = self._round((2 * start + 1) * np.arange(width)) * (factors * scale)
-        rows = self._steps[0, :n] * cosines
-        rows -= self._steps[1, :n] * sines
-        return np.asarray(rows)
+        rows, other = np.empty((n, width)), np.empty((min(n, _AT_ONCE), width))
+        for first in range(0, n, _AT_ONCE):
+            part = slice(first, min(first + _AT_ONCE, n))
+            here, taken = rows[part], other[: part.stop - first]
+            np.multiply(self._steps[0, part], cosines, out=here)
+            here -= np.multiply(self._steps[1, part], sines, out=taken)
+            here -= np.matmul(shares[part], added, out=taken)
+        return rows
 
     def _round(self, steps: NDArray[np.int64]) -> Array:
         """Cosines and sines of these numbers of steps."""

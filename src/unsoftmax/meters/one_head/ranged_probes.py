@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, logit, rms
+from unsoftmax.arrays import EPS, Array, expit, logit, rms
 from unsoftmax.families import Family
 from unsoftmax.meters.base import Answers
 from unsoftmax.meters.probes.balanced_probes import Indices, Probes
@@ -16,6 +16,7 @@ __all__ = ["LARGEST_SCORE", "SIGMOID_TEST", "UNREADABLE", "RangedProbes", "TwoRo
 SIGMOID_TEST = Test("two-row answers follow a sigmoid", frozenset({Family.SINGLE_HEAD}))
 
 LARGEST_SCORE = 5.5  # dσ/dt = 0.004 there: the inverse sigmoid loses more than two digits beyond
+_LEAST_WEIGHT = float(expit(-LARGEST_SCORE))
 UNREADABLE = 25.0  # 1 - σ(25) = 1e-11: such a score is an order of magnitude at best
 _LARGEST_SIZE = 2.0**60  # of a probe without any score until now
 _LARGEST_RATIO = 8.0  # a probe whose scores were small may be sent so many times longer than the average
@@ -112,22 +113,36 @@ class RangedProbes:
         """Forms of the chosen probes with every asking row, and their ratios, each asked at a size that does
         not saturate when forms are about as large as `scores`."""
         n, k = len(asking), len(chosen)
-        forms, ratios = np.empty((n, k)), np.empty((n, k))
         if n == 0 or k == 0:
-            return forms, ratios
-        probes = self.probes
+            return np.empty((n, k)), np.empty((n, k))
+        which = np.arange(chosen.start, chosen.stop)
         gamma, share = self._sizes(scores[chosen.start : chosen.stop], asking)
+        signals = self.probes.readouts(which, gamma, np.full(k, share))
+        base = self._answers.constant_part(asking)[:, None]
+        weights, ratios = np.empty((n, k)), np.tile(share / gamma, (n, 1))
+        again: list[tuple[Indices, Indices, Array]] = []
         size = self._answers.asker.batch_size(2)
         for j in range(0, n, size):
             block = slice(j, min(j + size, n))
             rows = asking[block]
-            base = self._answers.constant_part(rows)
             step = max(1, size // len(rows))
             for i in range(0, k, step):  # the same rows with other probes: most of the next batch is written
                 part = slice(i, min(i + step, k))
-                which = np.arange(chosen.start + i, chosen.start + part.stop)
-                probes.begin(int(which[0]), gamma[part])
-                forms[block, part], ratios[block, part] = self._grid(which, gamma[part], share, rows, base)
+                self.probes.begin(int(which[i]), gamma[part])
+                answers = self._answers.asker.ask(self.probes.batch(rows, share)).reshape(len(rows), -1)
+                seen = (answers - base[block]) / signals[part]
+                weights[block, part] = seen
+                if seen.min() > _LEAST_WEIGHT and seen.max() < 1.0 - _LEAST_WEIGHT:
+                    continue  # not so when one is not a number
+                at, of = np.nonzero(~(np.abs(logit(seen)) <= LARGEST_SCORE))
+                at, of = at + block.start, of + part.start
+                found, ratios[at, of] = self._again(
+                    which[of], gamma[of], np.full(len(of), share), asking[at], weights[at, of]
+                )
+                again.append((at, of, found))
+        forms = logit(weights) / gamma
+        for at, of, found in again:
+            forms[at, of] = found
         return forms, ratios
 
     def _sizes(self, scores: Array, asking: Array) -> tuple[Array, float]:
@@ -147,34 +162,11 @@ class RangedProbes:
         longest = float(np.sqrt(np.einsum("nd,nd->n", asking, asking).max()))
         return max(bound - longest, 0.0) / self.probes.longest
 
-    def _grid(
-        self, which: Indices, gamma: Array, share: float, asking: Array, base: Array
-    ) -> tuple[Array, Array]:
-        """Every probe begun with and every asking row, in one batch; then the saturated ones again until none
-        is left. base: the constant part of every asking row.
-
-        The forms (n, k), and the ratios, one row for all where none was asked again.
-        """
-        n, k = len(asking), len(which)
-        answers = self._answers.asker.ask(self.probes.batch(asking, share)).reshape(n, k)
-        weights = (answers - base[:, None]) / self.probes.readouts(which, gamma, np.full(k, share))
-        scores = logit(weights)
-        forms = scores / gamma
-        ratios = share / gamma
-        if np.abs(scores).max() <= LARGEST_SCORE:  # not so when one is not a number
-            return forms, ratios
-        ratios = np.tile(ratios, (n, 1))
-        j, i = np.nonzero(~(np.abs(scores) <= LARGEST_SCORE))
-        forms[j, i], ratios[j, i] = self._again(
-            which[i], gamma[i], np.full(len(i), share), asking[j], weights[j, i]
-        )
-        return forms, ratios
-
     def _again(
         self, which: Indices, gamma: Array, shares: Array, asking: Array, weights: Array
     ) -> tuple[Array, Array]:
-        """Saturated probes, asked again at smaller and smaller sizes: all of a batch together, each as often
-        as it needs."""
+        """Forms and ratios of saturated probes, asked at smaller and smaller sizes: all of a batch together,
+        each as often as it needs."""
         probes, answers = self.probes, self._answers
         forms = np.empty(len(which))
         base = answers.constant_part(asking)
