@@ -38,9 +38,10 @@ from unsoftmax.oracles import identity, pins_content
 from unsoftmax.oracles.domain import Space
 from unsoftmax.outcomes import OutsideClass, Status, Stop, Unresolved
 from unsoftmax.recovery.choose import choose
-from unsoftmax.recovery.judge import Verdict, judge, tolerance_of
+from unsoftmax.recovery.judge import Verdict, judge
 from unsoftmax.recovery.plan import usual_size
 from unsoftmax.recovery.skip import look_for_skip, with_skip
+from unsoftmax.recovery.stated_bound import tolerance_of
 
 if TYPE_CHECKING:
     from unsoftmax.learners.language_model.parts import RecoveredPart

@@ -10,48 +10,43 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unsoftmax.answers import Answers, Clipped, Computed, Labels, Noisy, Rounded, Stored, Within
+from unsoftmax.answers import Answers, Clipped, Computed, Stored
 from unsoftmax.arrays import Array
 from unsoftmax.certify import (
     AnswersOff,
     Certificate,
     Shown,
     certify,
-    check_claim,
-    check_fresh_sequences,
-    check_sharp_sequences,
     error_bound,
     left_open,
     rounding_in_answers,
     rounding_limit,
     usual_chances,
 )
-from unsoftmax.certify.fresh_sequences import Explained
-from unsoftmax.certify.sample import OwnSequences, length_class
+from unsoftmax.certify.sample import OwnSequences
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.learners import Learned
-from unsoftmax.ledger import VERIFICATION, Asker
+from unsoftmax.ledger import Asker
 from unsoftmax.models import Model, MultiHead, SingleHead
 from unsoftmax.outcomes import Refutation, Status, Test, Unresolved
+from unsoftmax.recovery.evidence import PARTS, SLACK, Evidence, lengths_disagree, smaller
+from unsoftmax.recovery.stated_bound import (
+    USEFUL,
+    beside_constant,
+    check_stated_bound,
+    check_stated_groups,
+    stated_bound,
+    tolerance_of,
+)
 
-__all__ = ["Verdict", "judge", "tolerance_of"]
+__all__ = ["Verdict", "judge"]
 
 CERTIFICATE_TEST = Test("fresh sequences are answered as the model predicts")
-_SLACK = 100.0  # how far beyond the usual rounding a float64 computation may go
-_NEARLY = 10.0  # times what rounding explains: estimates of it, and bounds, vary by so much
-# classes of lengths of one model needed errors within a factor of 10 to 30 of each other
-_DISAGREE, _LEAST = 300.0, 1e-13
-_PARTS = 2.0  # errors of W and of v, each within the bound, add up
 _ALIKE = 1e-6  # distance of heads, relative to W, down to which they are told apart
-_USEFUL = 0.1  # relative error from which a recovery is none
 _SHORTER = 0.01  # of the longest rows inside the limits: a constant near a limit leaves so much, hardly less
 _NOT_OVER = 0.25  # of the same, where the learner says nothing: a readout of half its size does not overflow
 _ROUGH = 0.01  # relative error from which a bound is raised to what fresh answers could have shown
 _TOKENS = 4.0  # rows over √d: no certificate of a layer looks at tokens alone
-_ROWS = 8  # single rows that measure v
-_LONG = 1e3  # norm of these rows where there is no bound
-_FEW = 2.0  # eight random rows see an error of v at half its usual size once in 10^4 times (d = 4 and more)
-_USUAL_NOISE = 2.0 / 6.0  # of the most that a Gaussian error reaches, what is usual: two standard deviations
 
 
 @dataclass(frozen=True)
@@ -79,31 +74,31 @@ def judge(
     view = _view(asker, learned, answers)
     sharp, claimed = 0.0, Shown()
     _refuse_without_readout(learned.model)
-    if not answers.exact and _own_bound(learned) is None:
+    if not answers.exact and stated_bound(learned) is None:
         learned = replace(learned, error_bound=_bound(view, learned, answers, checking))
-    own = _own_bound(learned)
+    own = stated_bound(learned)
     if own is not None and not answers.exact:
-        sharp = _check_bound(view, learned, own, answers, learning)
-    if own is not None and own <= _USEFUL and not (answers.exact and own <= learned.model.exact_at):
-        claimed = _check_claim(view, learned, own, answers, learning)
+        sharp = check_stated_bound(view, learned, own, answers, learning)
+    if own is not None and own <= USEFUL and not (answers.exact and own <= learned.model.exact_at):
+        claimed = check_stated_groups(view, learned, own, answers, learning)
     shown = sharp if sharp > 0.0 else claimed.could  # sharp sequences tell more, where there are any
     exact_at = learned.model.exact_at
     certificate = certify(
         view,
         learned.model,
         checking,
-        allowed=max(exact_at if own is None else max(exact_at, 2.0 * min(own, _USEFUL)), answers.rounding),
+        allowed=max(exact_at if own is None else max(exact_at, 2.0 * min(own, USEFUL)), answers.rounding),
         answers_off=AnswersOff(
             tolerance_of(answers, learned),
             answers.deviation,
             answers.repeats,
             shown,
-            _beside_constant(answers, learned.model),
+            beside_constant(answers, learned.model),
         ),
         caveat=learned.caveat,
         own=None if sequences is None else OwnSequences(sequences),
     )
-    wrong = not certificate.passed and certificate.max_relative_error > _USEFUL
+    wrong = not certificate.passed and certificate.max_relative_error > USEFUL
     bound = None if wrong else _bound(view, learned, answers, checking)
     if bound is not None and own is not None and not answers.exact:
         # no bound is below what the answers could have shown
@@ -113,27 +108,27 @@ def judge(
     explained = in_answers = np.inf
     if own is None and answers.exact:
         explained, in_answers = (
-            max(_SLACK * limit, learned.bound_at_least)
+            max(SLACK * limit, learned.bound_at_least)
             for limit in (
                 rounding_limit(learned.model, view.input_bound),
                 rounding_in_answers(learned.model, view.input_bound),
             )
         )
     elif own is not None:
-        explained = max(exact_at if answers.exact else 0.0, _SLACK * max(own, bound or 0.0))
+        explained = max(exact_at if answers.exact else 0.0, SLACK * max(own, bound or 0.0))
     usual, by_chance = usual_chances(learned.model)
     measured = bound
-    evidence = _Evidence(certificate, explained, in_answers, usual, by_chance, answers.exact)
-    visible = evidence.raises(_smaller(bound, learned.answers_bound))
+    evidence = Evidence(certificate, explained, in_answers, usual, by_chance, answers.exact)
+    visible = evidence.raises(smaller(bound, learned.answers_bound))
     bound = evidence.raises(bound)
-    if answers.exact and _lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
+    if answers.exact and lengths_disagree(certificate, explained, min(usual * (measured or 0.0), exact_at)):
         bound = visible = None
     limits = _Limits(explained, exact_at if answers.exact else 0.0, view.input_bound)
     if answers.exact and (visible is None or visible > exact_at):
         # heads that hardly differ, or rows that are short, leave more open
         left = left_open(view, learned.model)
         limits = replace(
-            limits, nearly=_nearly(certificate, max(explained / _SLACK, left)), left_open=_SLACK * left
+            limits, nearly=_nearly(certificate, max(explained / SLACK, left)), left_open=SLACK * left
         )
     status, reason = _status(certificate, visible, limits)
     if status is Status.WITHIN_BOUND and bound is not None and visible is not None:
@@ -158,18 +153,7 @@ def _nearly(certificate: Certificate, rounding: float) -> float:
     need none. rounding: the error that it usually accounts for."""
     if max(certificate.usually_off.values()) > rounding:
         return 1.0
-    return np.inf if max(certificate.parameters_off, certificate.scores_off) <= rounding else _SLACK
-
-
-def _smaller(bound: float | None, other: float | None) -> float | None:
-    """The smaller of two bounds, where there is a first one."""
-    return bound if bound is None or other is None else min(bound, other)
-
-
-def _own_bound(learned: Learned) -> float | None:
-    """What the learner says of the parameters that move answers."""
-    said = [each for each in (learned.error_bound, learned.answers_bound) if each is not None]
-    return min(said, default=None)
+    return np.inf if max(certificate.parameters_off, certificate.scores_off) <= rounding else SLACK
 
 
 def _view(asker: Asker, learned: Learned, answers: Answers) -> Asker:
@@ -207,64 +191,6 @@ def _readouts(model: Model) -> list[Array]:
             return []
 
 
-@dataclass(frozen=True)
-class _Evidence:
-    """Fresh answers, against which a bound is held. explained: the error of the parameters that the answers'
-    own errors account for. in_answers: what of that shows in answers. usual, by_chance: how many times
-    further than a random one an error may move most sequences, and a few."""
-
-    certificate: Certificate
-    explained: float
-    in_answers: float
-    usual: float
-    by_chance: float
-    exact: bool
-
-    def raises(self, bound: float | None) -> float | None:
-        """The bound that explains all fresh answers; None where no error of the parameters does."""
-        seen, most = self.certificate, self.by_chance * self.explained
-        raised = [
-            _explaining(bound, seen.parameters_off, self.by_chance, most),
-            _explaining(bound, max(seen.usually_off.values()), self.usual, most),
-        ]
-        if self.exact:
-            raised.append(_raised(bound, seen.max_relative_error, self.explained, self.in_answers))
-            raised.append(_explaining(bound, seen.scores_off, self.usual, most))
-        known = [each for each in raised if each is not None]
-        return max(known) if len(known) == len(raised) else None
-
-
-def _raised(bound: float | None, seen: float, explained: float, in_answers: float) -> float | None:
-    """What fresh answers say of the bound: where they deviate more than it explains, and rounding could be
-    the reason, the bound was too small; where rounding cannot, there is none. in_answers: what of an error
-    `explained` of the parameters shows in answers, which is less where a head is faint."""
-    if bound is None or seen <= _PARTS * bound:
-        return bound
-    if seen > in_answers:
-        return None
-    return max(bound, seen * explained / in_answers if np.isfinite(in_answers) else seen)
-
-
-def _explaining(bound: float | None, needed: float, chance: float, most: float) -> float | None:
-    """The bound, or the error of the parameters that fresh deviations need at most, where the bound explains
-    them by no chance; None where the answers' own errors do not account for such an error either. chance: how
-    many times further than usual, or less far, an error may move answers. most: what those errors account
-    for, by chance."""
-    if bound is None or needed <= chance * bound:
-        return bound
-    return chance * needed if needed <= most else None
-
-
-def _lengths_disagree(certificate: Certificate, explained: float, measured: float) -> bool:
-    """Whether one class of lengths needs an error of the parameters far beyond rounding, and another one of
-    several rows none that is nearly so large: then it is another function there. explained: the error that
-    rounding accounts for, at most. measured: what the error that probes show accounts for, no more than an
-    exact model may be off by; in a few columns, it moves classes differently."""
-    several = [needed for length, needed in certificate.usually_off.items() if length != length_class(1)]
-    usual = explained / _SLACK if np.isfinite(explained) else np.inf
-    return bool(several) and max(several) > max(_DISAGREE * min(several), _NEARLY * usual, _LEAST, measured)
-
-
 def _could_be_more_heads(model: Model, answers: Answers, certificate: Certificate) -> bool:
     """Whether heads so close that no learner tells them apart explain what is wrong."""
     return isinstance(model, MultiHead) and answers.exact and certificate.max_relative_error <= _ALIKE
@@ -272,29 +198,8 @@ def _could_be_more_heads(model: Model, answers: Answers, certificate: Certificat
 
 def _restated(certificate: Certificate, bound: float) -> Certificate:
     """What the certificate says of a model whose parameters are known to this bound only."""
-    allowed = max(certificate.allowed, _PARTS * bound)
+    allowed = max(certificate.allowed, PARTS * bound)
     return replace(certificate, allowed=allowed, passed=True, failed=None)
-
-
-def tolerance_of(answers: Answers, learned: Learned) -> float:
-    """How far an answer may be off by itself. A constant that the answers' errors hide is in every answer,
-    and adds as much again at most."""
-    if isinstance(answers, Computed):
-        # c comes out of answers to rows as long as tokens, and no better than those are rounded; and it is
-        # itself a sum of rounded parts inside the target, which rows of zeros show alone
-        tokens = np.random.default_rng(0).standard_normal((_ROWS, 1, learned.model.width))
-        usual = float(np.abs(learned.model(tokens)).max())
-        return min((learned.constant_bound or 0.0) + answers.noise * usual, answers.rounding * usual)
-    hidden = 0.0 if learned.constant_bound is None else learned.constant_bound / 2
-    return min(max(answers.tolerance, hidden), 2.0 * answers.tolerance)
-
-
-def _beside_constant(answers: Answers, model: Model) -> float:
-    """How far a stored number may be off that is as large as the model's constant."""
-    ruler = answers.inner if isinstance(answers, Clipped) else answers
-    if not isinstance(ruler, Stored):
-        return 0.0
-    return float(np.max(ruler.off(model(np.zeros((1, 1, model.width))))))
 
 
 def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Generator) -> float | None:
@@ -305,88 +210,11 @@ def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Gene
     return max(*known, learned.bound_at_least) if known else None
 
 
-def _check_bound(
-    asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
-) -> float:
-    """Fresh sequences against a head whose parameters are said to be known so well; how well, at best, they
-    could have told."""
-    head = learned.model
-    if own > _USEFUL or not isinstance(head, SingleHead) or head.outputs is not None:
-        return 0.0
-    if isinstance(answers, Computed):  # sharper sequences round more, and are judged by the certificate
-        return 0.0
-    if head.matrix.norm() == 0.0:
-        raise Unresolved(
-            "no score is told from zero through these answers, so W has no relative error; either W = 0, or "
-            "longer rows (input_bound) or finer answers are needed"
-        )
-    v_error = min(
-        own, own if learned.v_bound is None else learned.v_bound, _error_of_v(asker, head, answers, rng)
-    )
-    constant = min(learned.constant_bound or 0.0, 2.0 * answers.tolerance)
-    shown = check_sharp_sequences(asker, head, answers, own, rng, v_error=v_error, constant=constant)
-    if answers.repeats > 1:
-        return shown
-    ruler = answers.inner if isinstance(answers, Clipped) else answers
-    check_fresh_sequences(
-        asker,
-        head,
-        own,
-        Explained(
-            lambda values: _off(ruler, tolerance_of(ruler, learned), values),
-            usual=_USUAL_NOISE if isinstance(ruler, Noisy) else 1.0,
-            deviation=ruler.deviation if isinstance(ruler, Labels) else None,
-        ),
-        rng,
-        v_error=v_error,
-    )
-    return shown
-
-
-def _check_claim(
-    asker: Asker, learned: Learned, own: float, answers: Answers, rng: np.random.Generator
-) -> Shown:
-    """Fresh sequences against every group of parameters that the model has, as well as it is said to be
-    known; how well, at best, they could have told."""
-    ruler = answers.inner if isinstance(answers, Clipped) else answers
-    constant = min(learned.constant_bound or 0.0, 2.0 * ruler.tolerance)
-    return check_claim(asker, learned.model, own, ruler, rng, constant=constant)
-
-
 def _refuse_without_readout(model: Model) -> None:
     if any(not part.any() for part in _readouts(model)):
         raise Unresolved(
             "the model has a readout of zeros, and no answer tells anything of its other parameters"
         )
-
-
-def _error_of_v(asker: Asker, head: SingleHead, answers: Answers, rng: np.random.Generator) -> float:
-    """How far v may be off, as single rows show, which no score moves; nothing is asked of labels."""
-    ruler = answers.inner if isinstance(answers, Clipped) else answers
-    if isinstance(ruler, Labels):
-        return np.inf
-    size = _LONG if asker.input_bound is None else asker.input_bound
-    rows = rng.standard_normal((_ROWS, 1, head.width))
-    rows *= size / np.linalg.norm(rows, axis=2, keepdims=True)
-    with asker.phase(VERIFICATION):
-        given = asker.ask(rows)
-    values = head(rows)
-    seen = np.abs(given - values) + _off(ruler, ruler.tolerance, values)
-    return float(_FEW * np.sqrt(head.width) * seen.max() / (size * float(np.linalg.norm(head.v))))
-
-
-def _off(answers: Answers, tolerance: float, values: Array) -> Array:
-    """How far answers may be from these values by themselves, with a little room for the tolerance's own
-    error."""
-    match answers:
-        case Stored():
-            return answers.off(values)
-        case Rounded():
-            return np.full(len(values), 1.0002 * tolerance)
-        case Within() | Noisy():
-            return np.full(len(values), 1.05 * tolerance)
-        case _:
-            return np.zeros(len(values))
 
 
 @dataclass(frozen=True)
@@ -415,13 +243,13 @@ def _status(certificate: Certificate, bound: float | None, limits: _Limits) -> t
     # nor where they are as exact as can be, and the bound is near what rounding explains
     most = max(explained, limits.left_open)
     more = np.inf if seen == 0.0 else limits.nearly * most if seen <= exact else explained
-    useful = known <= _USEFUL and known <= (more if certificate.passed else explained)
-    if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, _PARTS * known):
+    useful = known <= USEFUL and known <= (more if certificate.passed else explained)
+    if useful and seen <= max(certificate.allowed if exact == 0.0 else 0.0, PARTS * known):
         return Status.WITHIN_BOUND, certificate.statement
     beyond = certificate.max_relative_error > max(exact, 10.0 * min(most, known))
     if certificate.failed is not None and beyond:
         return Status.OUTSIDE_CLASS, Refutation(CERTIFICATE_TEST, certificate.statement).sentence
-    if limits.input_bound is not None and limits.left_open > _USEFUL:
+    if limits.input_bound is not None and limits.left_open > USEFUL:
         return Status.UNRESOLVED, (
             f"rows may be {limits.input_bound:g} long, and their scores are so small that rounding hides "
             f"what tells the heads apart; the parameters are known to a relative error of {known:.1g}; "
