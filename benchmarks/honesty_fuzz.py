@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.cases.honesty import KINDS, LIARS, SLOW, lying_on_a_share
+from tests.cases.honesty import KINDS, SLOW
+from tests.cases.honesty_liars import LIARS, lying_on_a_share
 
 import unsoftmax
 from benchmarks._honesty_score import share_beyond, what_is_wrong

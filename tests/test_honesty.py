@@ -12,7 +12,8 @@ from benchmarks.honesty_fuzz import run
 
 import unsoftmax
 from tests.cases.answers import ANSWERS
-from tests.cases.honesty import KINDS, LIARS
+from tests.cases.honesty import KINDS
+from tests.cases.honesty_liars import LIARS
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from unsoftmax import EncoderBlock, MultiHead, SingleHead, Status
 from unsoftmax.arrays import Array

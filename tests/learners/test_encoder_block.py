@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,90 +13,10 @@ import unsoftmax
 from tests.models.test_encoder_block import torch_layer
 from unsoftmax.arrays import Array
 from unsoftmax.learners.claims import Size
-from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
-from unsoftmax.learners.encoder_block.heads_by_copies import values_of_heads
 from unsoftmax.learners.encoder_block.learner import EncoderBlockLearner
-from unsoftmax.learners.encoder_block.responses import DirectionResponses
-from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
-from unsoftmax.learners.relu_ball.find import find_relu_network
-from unsoftmax.learners.smooth_network.asks import CountedAsks, FunctionAsks
 from unsoftmax.models import EncoderBlock, Network, block_from_torch
-from unsoftmax.models.parts import GELU, RELU, SILU, Activation, LayerNorm, RMSNorm
+from unsoftmax.models.parts import SILU, LayerNorm, RMSNorm
 from unsoftmax.outcomes import Status
-
-
-def random_state(
-    shape: BlockShape, heads: int, rank: int, neurons: int, seed: int, answers: int = 0
-) -> BlockState:
-    rng, d, k = np.random.default_rng(seed), shape.width, shape.basis.shape[1]
-    p, m = (k, d) if shape.norm_first else (d, k)
-
-    def draw(*sizes: int) -> Array:
-        return np.asarray(rng.standard_normal(sizes) / np.sqrt(sizes[-1]))
-
-    gains = (
-        np.empty((3, 0))
-        if shape.norm_first
-        else np.array([[1.0], [1.0], [0.0]]) + 0.2 * rng.standard_normal((3, d))
-    )
-    heads_of = (
-        draw(heads, rank, p + 1),
-        draw(heads, rank, p),
-        draw(heads, rank, p),
-        draw(m, heads * rank + 1),
-    )
-    outer, readout = draw(answers or m, neurons + 1), draw(answers, d)
-    return BlockState(*heads_of, draw(neurons, k + 1), outer, np.log([1e-3, 2e-3]), gains, readout)
-
-
-_SHAPES = [
-    *(BlockShape(first, centred, GELU, 6) for first in (True, False) for centred in (True, False)),
-    BlockShape(True, False, GELU, 6, normed=False),
-    BlockShape(True, False, GELU, 6, normed=False, skip=False),
-    BlockShape(True, True, GELU, 6, pooled=True),
-]
-
-
-@pytest.mark.parametrize("activation", [GELU, RELU])
-@pytest.mark.parametrize(
-    ("shape", "answers"),
-    [*((shape, 0) for shape in _SHAPES), (_SHAPES[0], 3), (_SHAPES[-2], 7), (_SHAPES[-1], 3)],
-)
-def test_the_fit_predicts_as_the_model_does_and_knows_its_derivatives(
-    shape: BlockShape, answers: int, activation: Activation
-) -> None:
-    shape = replace(shape, activation=activation)
-    state, rng = random_state(shape, 2, 3, 5, 0, answers), np.random.default_rng(1)
-    groups = [rng.standard_normal((4, length, 6)) for length in (1, 3)]
-    data = tuple(Sequences(rows, np.zeros((4, answers or 6)), np.full(4, 0.7)) for rows in groups)
-    fit = BlockFit(shape, data)
-    np.testing.assert_allclose(state.model(shape)(groups[1]), fit.predict(state, groups[1]), atol=1e-12)
-    jacobian = fit.linearise(state)
-    step = rng.standard_normal(state.unknowns)
-    numeric = (fit.residual(state.moved(1e-6 * step)) - fit.residual(state.moved(-1e-6 * step))) / 2e-6
-    forward = jacobian.forward(step)
-    np.testing.assert_allclose(forward, numeric, atol=1e-7 * np.abs(numeric).max())
-    other = rng.standard_normal(len(forward))
-    assert other @ forward == pytest.approx(jacobian.backward(other) @ step, rel=1e-10)
-    np.testing.assert_allclose(jacobian.normal() @ step, jacobian.backward(forward), rtol=1e-9, atol=1e-9)
-    np.testing.assert_allclose(np.diag(jacobian.normal()), jacobian.diagonal(), rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_relu_network_inside_a_ball(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    A, U = rng.uniform(-1, 1, (14, 9)) / 3.0, rng.uniform(-1, 1, (14, 10)) / 4.0
-    hidden = Network(A, U, 0.2 * rng.standard_normal(14), rng.standard_normal(10), activation=RELU)
-
-    def bounded(x: Array) -> Array:
-        assert float(np.linalg.norm(x, axis=1).max()) < 3.0
-        return hidden(x)
-
-    found = find_relu_network(FunctionAsks(bounded, 9, 10, 3.0), 1e-14, rng).network
-    assert hidden.within(3.0).distance(found) < 1e-5
-    inside = rng.standard_normal((100, 9))
-    inside *= 2.7 / np.linalg.norm(inside, axis=1, keepdims=True)
-    assert np.abs(hidden(inside) - found(inside)).max() < 1e-6
 
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
@@ -380,52 +299,6 @@ def test_a_post_norm_block_with_the_eps_of_bert(activation: str, seed: int) -> N
     assert result.error_bound is not None
     assert block_from_torch(layer).distance(result.model) <= result.error_bound < 0.3
     assert "eps of norms are known to" in result.reason
-
-
-def test_relu_neurons_far_from_the_middle_of_the_ball() -> None:
-    rng = np.random.default_rng(5)
-    A, U, b = rng.standard_normal((12, 10)), rng.standard_normal((12, 10)), 0.3 * rng.standard_normal(12)
-    A /= np.linalg.norm(A, axis=1, keepdims=True)
-    b[:3] = -2.1  # of a radius of three: one point of the shell in two hundred lies beyond
-    hidden = Network(A, U, b, rng.standard_normal(10), activation=RELU)
-    found = find_relu_network(FunctionAsks(hidden, 10, 10, 3.0), 1e-14, rng).network
-    assert hidden.within(3.0).distance(found) < 1e-5
-
-
-@pytest.mark.parametrize("seed", [48, 128])
-def test_misplaced_relu_neurons_take_no_further_search(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    A, b, U, linear = (rng.standard_normal(size) for size in ((12, 6), 12, (12, 6), (6, 6)))
-    asks = CountedAsks(FunctionAsks(lambda u: np.maximum(u @ A.T + 0.5 * b, 0.0) @ U + u @ linear, 6, 6, 2.5))
-    found = find_relu_network(asks, 1e-11, rng)
-    assert found.network.neurons == 12
-    assert found.precise
-    assert asks.count < 700  # most such networks take 300 to 500
-
-
-def test_heads_of_very_different_sizes_behind_a_last_norm() -> None:
-    rng = np.random.default_rng(0)
-    outputs = np.array([1.0, 0.1, 0.01, 0.001])[:, None] * rng.standard_normal((4, 7))
-    alone, added = rng.standard_normal((40, 7)), rng.uniform(size=(40, 4)) @ outputs
-    found = (alone + added) * rng.uniform(0.5, 2.0, (40, 1))  # only directions are answered
-    responses = DirectionResponses(lambda keys, asking: found, lambda asking: alone)
-    settled = responses.settle(found, alone, 4)
-    assert np.abs(settled - added).max() < 1e-8
-
-
-def test_directions_along_which_heads_are_not_taken_apart_are_turned() -> None:
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal((3, 6, 5))
-    asked = list[Array]()
-
-    def split(a: Array) -> Array | None:
-        asked.append(a)
-        third = len(asked) > 3 and np.allclose(a, asked[3])  # the third direction, however often it is asked
-        return None if third else np.asarray((values @ a)[rng.permutation(3)])
-
-    found = values_of_heads(split, 5, 0.7, rng)
-    order = [int(np.abs(found - each).max(axis=(1, 2)).argmin()) for each in values]
-    assert np.abs(found[order] - values).max() < 1e-12
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
