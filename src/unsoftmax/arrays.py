@@ -95,7 +95,8 @@ def rms(values: Array) -> float:
     >>> rms(np.array([3.0, -3.0]))
     3.0
     """
-    return float(np.sqrt(np.mean(np.square(values))))
+    squares = np.square(values)
+    return float(np.sqrt(squares.sum() / squares.size))
 
 
 def complement(taken: Array) -> Array:

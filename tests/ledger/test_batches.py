@@ -53,7 +53,7 @@ def test_batches_grow_with_the_width_up_to_a_limit() -> None:
         d: Ledger(FunctionOracle(lambda X: X[:, -1, 0], OracleSpec(width=d))).batch_size(2)
         for d in (64, 4096, 8192, 65536)
     }
-    assert sizes == {64: 4096, 4096: 128, 8192: 128, 65536: 32}
+    assert sizes == {64: 6144, 4096: 128, 8192: 128, 65536: 32}
 
 
 def test_a_debugger_that_looks_at_everything_changes_nothing() -> None:

@@ -232,7 +232,7 @@ def _directions(
     kinds = [_INDEX[name] for name in ("rows with a common part", "collinear rows", "unit rows")]
     for i in np.flatnonzero(np.isin(shape, kinds)):
         block = rows[first[i] : first[i + 1]]
-        signs = rng.choice([-1.0, 1.0], len(block))
+        signs = 2.0 * rng.integers(0, 2, len(block)) - 1.0
         if shape[i] == kinds[0]:
             common = rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
             block += common

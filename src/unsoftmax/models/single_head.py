@@ -191,8 +191,12 @@ class SingleHead(WithConstant):
         X = as_batch(batch, self.width)
         longest = longest_rows(X)
         against = self.matrix.apply(X[:, -1]) + (0.0 if self.w0 is None else self.w0)
-        visible = longest * np.linalg.norm(self.v)
-        return np.asarray(visible * (1.0 + longest * np.linalg.norm(against, axis=1)))
+        scored = np.sqrt(np.einsum("bd,bd->b", against, against))
+        return np.asarray(longest * self._size * (1.0 + longest * scored))
+
+    @cached_property
+    def _size(self) -> float:
+        return float(np.linalg.norm(self.v))
 
     def score_strength(self) -> float:
         """Where a query bias alone makes the scores: that of a W with which rows of its usual size score as

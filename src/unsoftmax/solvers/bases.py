@@ -62,7 +62,8 @@ class _CosineTransform:
         self._order = np.concatenate([np.arange(0, width, 2), np.arange(1, width, 2)[::-1]])
         self._turns = np.sqrt(2.0 / width) * np.exp(-0.5j * np.pi / width * np.arange(width // 2 + 1))
         self._turns[0] *= np.sqrt(0.5)
-        self._circle = np.cos(0.5 * np.pi / width * np.arange(4 * width))
+        around = np.cos(0.5 * np.pi / width * np.arange(4 * width))
+        self._circle = np.stack([around, np.roll(around, width)])  # cosines, and sines
         self._steps = np.empty((2, 0, width))
 
     def columns(self, start: int, stop: int, factors: Array, shares: Array, added: Array) -> Array:
@@ -94,12 +95,7 @@ class _CosineTransform:
 
     def _round(self, steps: NDArray[np.int64]) -> Array:
         """Cosines and sines of these numbers of steps."""
-        return np.stack(
-            [
-                self._circle[steps % len(self._circle)],
-                self._circle[(steps - len(self._order)) % len(self._circle)],
-            ]
-        )
+        return np.asarray(np.take(self._circle, steps % self._circle.shape[1], axis=1))
 
     def __call__(self, rows: Array) -> Array:
         width, half = len(self._order), len(self._turns)

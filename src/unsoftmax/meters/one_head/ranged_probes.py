@@ -94,15 +94,16 @@ class RangedProbes:
         k, pilot = self.probes.count, min(_PILOT, self.probes.count)
         before = self._scores
         scores = np.full(k, typical) if before is None else before
-        parts = [self._functionals(scores, asking, range(pilot))]
-        seen, expected = rms(parts[0][0]), rms(scores[:pilot])
-        rest = scores
-        if before is None:
-            rest = np.full(k, seen or typical)
-        elif seen > 2.0 * expected > 0.0:
-            rest = scores * (seen / expected)
-        parts.append(self._functionals(rest, asking, range(pilot, k)))
-        forms, ratios = (np.concatenate([part[i] for part in parts], axis=1) for i in range(2))
+        forms, ratios = self._functionals(scores, asking, range(pilot))
+        if pilot < k:
+            seen, expected = rms(forms), rms(scores[:pilot])
+            rest = scores
+            if before is None:
+                rest = np.full(k, seen or typical)
+            elif seen > 2.0 * expected > 0.0:
+                rest = scores * (seen / expected)
+            parts = (forms, ratios), self._functionals(rest, asking, range(pilot, k))
+            forms, ratios = (np.concatenate(both, axis=1) for both in zip(*parts, strict=True))
         if before is None:
             scores = np.full(k, rms(forms) or typical)
             if self.span_all and well_known:  # one column alone may be far from it
@@ -147,7 +148,7 @@ class RangedProbes:
 
     def _sizes(self, scores: Array, asking: Array) -> tuple[Array, float]:
         """A size for every probe, and the share that all have in common."""
-        average = float(np.sqrt(np.mean(scores**2)))
+        average = rms(scores)
         largest = self._largest_gamma(asking)
         if average <= 0.0:
             return np.full(len(scores), min(_LARGEST_SIZE, largest)), min(_LARGEST_SIZE, largest)
