@@ -62,9 +62,7 @@ SETTERS = {"setattr", "delattr", "__setattr__"}
 SENTENCES = {"reason", "evidence", "sentence", "statement"}  # what is told to people
 ERRORS = {"error", "fault", "reason", "stop", "exception", "cause"}
 SEARCHES = {"startswith", "endswith", "find", "index", "count"}
-WIDEST = 110
-MOST_BRANCHES = 15
-MOST_PARAMETERS = 7
+WIDEST, MOST_BRANCHES, MOST_PARAMETERS = 110, 15, 7
 Nodes = tuple[ast.AST, ...]
 Guard = Callable[[Nodes], Iterator[ast.AST]]
 
