@@ -79,6 +79,6 @@ class KnownValues:
 
     @property
     def parameters(self) -> int:
-        """Of a layer whose scores have the ranks of its values."""
+        """How many parameters a layer has whose scores have the ranks of its values."""
         _, d, m = self.matrices.shape
         return int(m + sum(r * (2 * d + 1 - r) + r * (d + m - r) for r in self.ranks))

@@ -197,7 +197,7 @@ def _steady(jumps: Array) -> NDArray[np.bool_]:
 
 
 def _ranks(rows: Array, jumps: Array, noise: float) -> list[int]:
-    """Of every head's jumps, over what the noise makes of zero ones."""
+    """The rank of every head's jumps, beyond what noise alone would show."""
     limit = 4.0 * noise * (np.sqrt(len(rows)) + 1.0)
     return [int((np.linalg.svd(jumps[:, h], compute_uv=False) > limit).sum()) for h in range(jumps.shape[1])]
 

@@ -65,8 +65,8 @@ class PlateauLine:
         return self.ask(angles, np.broadcast_to(self.a, (len(angles), len(self.a))))[1]
 
     def noise(self, rng: np.random.Generator, count: int = 12) -> float:
-        """Of a level. Near-equal rows share their rounding, so differences alone would tell too little: the
-        baseline's is a floor.
+        """The rounding of a level. Near-equal rows share theirs, so differences alone would tell too little:
+        the baseline's is a floor.
         """
         angles = rng.uniform(-1.3, 1.3, count)
         moved = sizes_of(self.levels(angles) - self.levels(angles + 1e-4))

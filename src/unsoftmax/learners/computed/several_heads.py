@@ -33,7 +33,7 @@ class RecoveredHeads:
     noise: float
 
     def believed(self) -> RecoveredHeads:
-        """Itself. Raises NotBelieved where fresh queries or the bounds speak against it."""
+        """Returns itself, or raises NotBelieved where fresh queries or the bounds speak against it."""
         if self.check.passed and self.errors.overall < _USELESS:
             return self
         raise NotBelieved(

@@ -93,7 +93,7 @@ def unit(rows: Array) -> Array:
 
 
 def sizes_of(levels: Array) -> Array:
-    """Of every number, or of every vector."""
+    """The size of every number, or of every vector."""
     return np.abs(levels) if levels.ndim == 1 else np.asarray(np.linalg.norm(levels, axis=1))
 
 
@@ -196,7 +196,7 @@ class Baseline:
 
     @property
     def largest(self) -> float:
-        """Of the readouts' entries, or of the rows of their matrix."""
+        """The largest entry of the readouts, or row of their matrix."""
         return float(sizes_of(self.v_sum).max())
 
 

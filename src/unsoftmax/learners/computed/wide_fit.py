@@ -20,8 +20,8 @@ from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, 
 __all__ = ["WIDE_GAP", "fit_wide", "settle_wide"]
 
 WIDE_GAP = 20.0  # between neighbouring singular values; random and trained factors have none above 5
-# median residuals by which a sequence counts at most: in a loud head a score may be off by so much that its
-# weights go elsewhere, and one sequence in a hundred left 0.84 of all squares
+# median residuals by which a sequence counts at most: in a head with large scores one may be off by so much
+# that its weights go elsewhere, and one sequence in a hundred left 0.84 of all squares
 _OUTLIER = 3.0
 # roundings of a unit row that a fit with even weights leaves when full weights take over. Four heads of a
 # trained layer leave 1.3, and one step with full weights gains most of the rest; twelve that leave 5.6 still

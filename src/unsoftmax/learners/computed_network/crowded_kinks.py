@@ -81,7 +81,7 @@ def _unit(inner: Array) -> tuple[Array, Array]:
 
 
 def _sizes(fit: NetworkFit, inner: Array, rows: Array) -> Array:
-    """Of what the neurons add up at rows (…, d), which rounds by as much."""
+    """The size of what neurons add up at rows (…, d), whose rounding is proportional to it."""
     outer = np.abs(fit.weights(inner)[: len(inner), 0])
     return np.asarray((np.abs(rows) @ np.abs(inner[:, :-1]).T + np.abs(inner[:, -1])) @ outer)
 

@@ -35,7 +35,7 @@ class _Turns:
         return cls(np.cos(angles), np.sin(angles), -angles * np.arange(0, width, 2) / width)
 
     def last(self) -> _Turns:
-        """Of the last row alone."""
+        """The turn of the last row alone."""
         return _Turns(self.cos[-1:], self.sin[-1:], self.by_theta[-1:])
 
     def turned(self, x: Array, back: bool = False) -> Array:

@@ -104,8 +104,9 @@ def neuron_spaces(
 
 
 def _most_directions(d: int) -> int:
-    """Of which 0.15·d² gated neurons can be told. The more of them, the fewer outputs are left at a point: at
-    width 64, 60 directions tell 1.4 times as many neurons as 51 and take eight times the queries."""
+    """How many directions tell 0.15·d² gated neurons. The more of them, the fewer outputs are
+    left at a point: at width 64, 60 directions tell 1.4 times as many neurons as 51 and take eight times the
+    queries."""
     q = d - _BASE
     while q > 2 and (q - 1) * q / 2.0 - _GATED_ROOM * (q - 1) - 1.0 >= 2.0 * _CAPACITY * d * d:
         q -= 1

@@ -54,7 +54,7 @@ class NeuronLimit:
 
     @property
     def queries(self) -> int:
-        """Of one count."""
+        """What one count costs."""
         rows = self.most + _BEYOND + _AGAIN
         return rows * (self.directions * (self.directions + 1) + 1)
 

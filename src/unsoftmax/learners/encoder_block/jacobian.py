@@ -52,7 +52,7 @@ class GroupJacobian:
         return np.asarray(total - np.triu(total, 1) + lower.T)
 
     def diagonal(self) -> Array:
-        """Of JᵀJ."""
+        """The diagonal of JᵀJ."""
         return np.concatenate([factor.squares() for factor in self.factors()])
 
     def means(self) -> list[Means]:
@@ -195,7 +195,7 @@ class PooledJacobian:
         return np.asarray(self._dense.T @ self._dense)
 
     def diagonal(self) -> Array:
-        """Of JᵀJ."""
+        """The diagonal of JᵀJ."""
         return np.asarray(np.einsum("np,np->p", self._dense, self._dense))
 
     def means(self) -> list[Means]:

@@ -52,7 +52,7 @@ _STRAIGHT = 1e-13  # the same where smooth neurons stand for a linear part: one 
 
 
 def _parameters(size: Size) -> int:
-    """Of a layer, as torch counts them."""
+    """How many parameters a layer has, as torch counts them."""
     d = size.width
     return 4 * d * d + 2 * size.neurons * d + 9 * d + size.neurons
 

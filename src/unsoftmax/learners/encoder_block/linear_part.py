@@ -56,9 +56,9 @@ def column_gains(basis: Array) -> Array:
 def oriented_neurons(
     activation: Activation, inner: Array, weights: Array, gains: Array, radius: float, exact: float
 ) -> Oriented:
-    """Of neurons inner (J, k + 1) on a ball or sphere of this radius. weights (J + k + 1, m): of the neurons,
-    of the linear part beside them, and the constant. gains: (k, m, d), what else may be linear. exact: of the
-    linear part, what the right parts leave."""
+    """Neurons inner (J, k + 1) on a ball or sphere of this radius, each turned the right way. weights
+    (J + k + 1, m): those of the neurons, of the linear part beside them, and the constant. gains: (k, m, d),
+    what else may be linear. exact: what the right parts leave of the linear part."""
     J, k = len(inner), inner.shape[1] - 1
     outer, linear, constant = weights[:J], weights[J:-1], weights[-1]
     reflection = activation.reflection

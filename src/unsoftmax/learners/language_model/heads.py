@@ -245,7 +245,7 @@ class _WrittenFit:
 
     @property
     def misfit(self) -> float:
-        """Of the derivatives, in all."""
+        """The misfit of all derivatives together."""
         return self._solved[1]
 
 

@@ -385,5 +385,5 @@ class _OneLayer(LayerStages):
         return max(_FITTED, _FITTED_NOISE * self.precision.noise)
 
     def _bound(self, difference: float) -> float:
-        """Of the difference of two fits, and of the error of the unembedding, which both share."""
+        """A bound from the difference of two fits and the error of the unembedding, which both share."""
         return _SAFETY * max(difference, EPS) + self.first.certificate.relative

@@ -67,7 +67,7 @@ class ScoreMetric:
         return np.outer(np.diag(self.keys), np.diag(self.queries)).ravel()
 
     def inverse(self, damping: float) -> Callable[[Array, Array], tuple[Array, Array]]:
-        """Of queries and key together."""
+        """The inverse for queries and key together."""
         added = self.floor + damping
         coupled = cho_factor(self.coupled + added * np.eye(len(self.coupled)))
         outside = [np.linalg.inv(each + added * np.eye(self.width)) for each in (*self.asked, self.offered)]
@@ -86,7 +86,7 @@ class ScoreMetric:
         return solve
 
     def drift_inverse(self, damping: float) -> Callable[[Array], Array]:
-        """Of the drift alone."""
+        """The inverse for the drift alone."""
         (left, u), (right, v) = np.linalg.eigh(self.keys), np.linalg.eigh(self.queries)
         values = np.outer(left, right)
         values = values + damping + (_FLOOR * float(values.mean()) or 1.0)

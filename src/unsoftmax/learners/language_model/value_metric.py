@@ -36,7 +36,7 @@ class ValueMetric:
         self.inside = left * sizes
 
     def inverse(self, of_value: float, of_output: float) -> Callable[[Array, Array], tuple[Array, Array]]:
-        """Of value and outputs together. What is added to either is the damping of its own part."""
+        """The inverse for value and outputs together. Each is damped by its own amount."""
         d, heads, width = self.shape
         scale = float(np.trace(self.reach @ self.reach.T)) / d  # at least a floor
         by_value, turn = np.linalg.eigh(self.inside.T @ self.inside)

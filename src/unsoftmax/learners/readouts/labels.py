@@ -80,7 +80,7 @@ def smallest_margin(holds: Callable[[float], bool], start: float) -> float:
 
 
 def _size(asker: Asker) -> float:
-    """Of rows, two of which may be added."""
+    """Norm of rows of which two may be added."""
     return 1.0 if asker.input_bound is None else min(1.0, asker.input_bound / 2)
 
 

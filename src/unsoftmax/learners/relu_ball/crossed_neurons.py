@@ -45,7 +45,7 @@ class Chord:
 
     @cached_property
     def ends(self) -> Array:
-        """Of the cells."""
+        """Where cells begin and end."""
         return np.concatenate([[-self.reach], self.kinks, [self.reach]])
 
     @cached_property

@@ -140,8 +140,7 @@ class _Pair:
 def _best_pair(
     respond: Responses, circle: Circle, saturation: float, size: float, rng: np.random.Generator
 ) -> _Pair:
-    """Of some random asking rows the one whose scores are best apart, among those that show the most
-    heads."""
+    """The asking row whose scores are best apart, out of some random ones that show the most heads."""
     found: list[tuple[int, float, Array, Array, Array, Array]] = []
     everything = list(range(len(PATTERNS)))
     length = float(np.linalg.norm(circle.a))

@@ -13,7 +13,7 @@ _SIZE = 2.0**12  # of rows: a constant a thousand times V costs them three digit
 
 
 def read_vector_values(asker: Asker) -> tuple[Array, Array]:
-    """(V̄, c) with V̄ (d, m) from d + 1 one-row queries; rows are large, so that a constant does not drown
+    """(V̄, c) with V̄ (d, m) from d + 1 one-row queries; rows are large, so that a constant does not hide
     the readout."""
     d = asker.width
     size = _SIZE if asker.input_bound is None else min(_SIZE, asker.input_bound)

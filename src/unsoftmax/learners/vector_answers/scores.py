@@ -196,7 +196,7 @@ def _first_round(pages: list[_Page]) -> int:
 
 
 def _sizes(respond: VectorResponses, unmixing: Unmixing, rng: np.random.Generator) -> tuple[float, float]:
-    """Size of the asking rows at which the query biases do not drown W, and a first size of the rows a."""
+    """Size of the asking rows at which the query biases do not hide W, and a first size of the rows a."""
     d = respond.width
     a, b = (x / np.linalg.norm(x) for x in rng.standard_normal((2, d)))
     bound = respond.asker.input_bound

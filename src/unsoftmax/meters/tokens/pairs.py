@@ -162,7 +162,7 @@ class TokenPairMeter:
         return np.asarray(np.abs(self.sequences.ask(ids) - predicted))
 
     def farther_extreme(self, asking: Ids) -> Ids:
-        """Of the two tokens with extreme values the one whose value is farther from the asking token's."""
+        """The one of the two tokens with extreme values whose value is farther from the asking token's."""
         high, low = self.extremes
         middle = (self.values[high] + self.values[low]) / 2.0
         return np.where(self.values[asking] < middle, high, low)

@@ -93,7 +93,7 @@ class HeadsPreconditioner:
         return self.asking / max(float(self.asking.mean()), 1e-300)
 
     def diagonal(self) -> Array:
-        """Of JᵀJ, nearly."""
+        """The diagonal of JᵀJ, nearly."""
         K, Q, U, T = (np.diag(side) for side in self._sides())
         H, d, m = self.heads.heads, self.heads.width, self.heads.outputs
 

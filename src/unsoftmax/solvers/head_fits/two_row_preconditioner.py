@@ -59,7 +59,7 @@ class HeadSides:
         )
 
     def diagonal(self) -> tuple[Array, Array]:
-        """Of JᵀJ for K (r, d) and Q (r, d+1), nearly."""
+        """The diagonal of JᵀJ for K (r, d) and Q (r, d+1), nearly."""
         mass = max(self.mass, 1e-300)
         return (
             np.outer(np.diag(self.queries), np.diag(self.first)) / mass,
@@ -121,7 +121,7 @@ class SharedReadouts:
 
     @cached_property
     def normal(self) -> Array:
-        """Of what was added until now."""
+        """The normal matrix of all that was added until now."""
         total = sum(group.normal for group in self._groups.values())
         H, _, d, _ = np.shape(total)
         return np.asarray(np.asarray(total, dtype=np.float64).transpose(0, 2, 1, 3).reshape(H * d, H * d))

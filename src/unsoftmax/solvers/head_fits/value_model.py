@@ -46,7 +46,7 @@ class ValueModel:
 
     @staticmethod
     def blocks(heads: VectorHeads, mixed: Array) -> tuple[Array, Array]:
-        """Of U and of T, on the side of heads and ranks."""
+        """The blocks of U and of T, on the side of heads and ranks."""
         s = heads.U.shape[1]
         shared = np.kron(mixed, np.ones((s, s)))
         U, T = (part.reshape(-1, part.shape[2]).astype(np.float64) for part in (heads.U, heads.T))
@@ -95,7 +95,8 @@ def _product(one: list[Array], two: list[Array]) -> float:
 
 
 def damped_inverse(side: Array, damping: float) -> Array:
-    """Of the symmetric part, damped relative to its diagonal; rows of zeros beyond a rank stay zero."""
+    """The inverse of the symmetric part, damped relative to its diagonal; rows of zeros beyond a rank stay
+    zero."""
     strength = np.diag(side)
     used = strength > 1e-12 * strength.max(initial=0.0)
     scale = np.where(used, 1.0 / np.sqrt(np.where(used, strength, 1.0)), 0.0)

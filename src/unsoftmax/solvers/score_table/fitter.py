@@ -90,6 +90,6 @@ class Fitter(ABC):
 
 
 def worst_of(losses: Array, directions: Array) -> tuple[Array, Array]:
-    """Of several losses (n, k) of each fit the largest, and its direction out of (n, k, r)."""
+    """The largest of several losses (n, k) of each fit, and its direction out of (n, k, r)."""
     worst, at = losses.argmax(axis=1), np.arange(len(losses))
     return losses[at, worst], directions[at, worst]

@@ -21,7 +21,8 @@ __all__ = ["HeadProducts", "TokenProducts"]
 
 @dataclass(frozen=True, eq=False)
 class HeadProducts:
-    """Of one head: moves and weights, sparse (n, V); the query (n, k) of every sequence; m·keys, (n, k)."""
+    """Products of one head: moves and weights, sparse (n, V); the query of every sequence, and m·keys: (n, k)
+    each."""
 
     moves: Any
     weights: Any
@@ -88,7 +89,7 @@ class TokenProducts:
         return np.concatenate([*parts, queries.ravel()])
 
     def diagonal(self) -> Array:
-        """Of JᵀJ."""
+        """The diagonal of JᵀJ."""
         parts: list[Array] = []
         for head in self.heads:
             parts.append((head.moves.multiply(head.moves).T @ head.queries**2).ravel())

@@ -56,7 +56,7 @@ class TokenFit:
     noise: float
 
     def residual(self, state: TokenState) -> Array:
-        """Of every answer."""
+        """What is left of every answer."""
         predicted = sum(self._parts(head)[1] for head in state)
         return np.asarray((predicted - self.answers) / self.noise)
 
@@ -189,7 +189,7 @@ class _TokenJacobian:
         return np.concatenate([self.outer.T @ residual, queries.ravel()])
 
     def diagonal(self) -> Array:
-        """Of JᵀJ."""
+        """The diagonal of JᵀJ."""
         queries = np.zeros((self.vocabulary, self.inner.shape[1]))
         np.add.at(queries, self.asking, self.inner**2)
         squared = self.outer.multiply(self.outer).sum(axis=0)
