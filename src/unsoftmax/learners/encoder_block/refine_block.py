@@ -24,7 +24,10 @@ _SURPLUS = 1.7  # answers over unknowns
 _LENGTHS = (1, 2, 4, 8)  # one row shows norms and network, two the scores, four and eight how heads share
 _POOL = 8  # sequences drawn for each that is asked
 _ALIKE = 1e-6  # one less the cosine of what they add: differences that give it are good to this
-_SAFETY = 60.0  # the step's own error, and that of the fresh answers: an error was 18 steps in one of 30 runs
+# the step's own error, and that of the fresh answers; the largest of four steps is below a twentieth of an
+# error in about one of 1e5 blocks, one step alone was in one of 30
+_SAFETY = 20.0
+_DRAWS = 3  # steps beside the one of the residual, which is small where its errors happen to cancel
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
 # products 1 s
@@ -190,13 +193,15 @@ def parameter_error(
         weakest=_FAINT,
     )
     fit = BlockFit(shape, data)
-    moved = fit.moved(state, likely_errors(fit, state, rng, step, 0)[0])
+    steps = [fit.moved(state, each) for each in likely_errors(fit, state, rng, step, _DRAWS)]
     if _only_product_of_eps(fit, state):
         second = Held(BlockFit(shape, usual), _entry_of_eps(state, 1, others=True))
-        ratio = second.moved(state, likely_errors(second, state, rng, step, 0)[0]).log_eps[1]
-        moved = replace(moved, log_eps=moved.log_eps + (ratio - state.log_eps[1]) * np.array([-1.0, 1.0]))
-    model, same_eps = state.model(shape), replace(moved, log_eps=state.log_eps)
-    whole, weights = (model.distance(there.model(shape)) for there in (moved, same_eps))
+        ratios = [second.moved(state, each) for each in likely_errors(second, state, rng, step, _DRAWS)]
+        turns = [(ratio.log_eps[1] - state.log_eps[1]) * np.array([-1.0, 1.0]) for ratio in ratios]
+        steps = [replace(m, log_eps=m.log_eps + turn) for m, turn in zip(steps, turns, strict=True)]
+    model = state.model(shape)
+    whole = max(model.distance(moved.model(shape)) for moved in steps)
+    weights = max(model.distance(replace(moved, log_eps=state.log_eps).model(shape)) for moved in steps)
     return float(_SAFETY * max(whole, EPS)), float(_SAFETY * max(weights, EPS))
 
 

@@ -302,12 +302,13 @@ def likely_errors(
     draws: int,
 ) -> list[Array]:
     """Errors that the parameters may have, by answers to which they were not fitted: the step that the
-    residual asks for, whether or not rounding lets it lower the residual, and those that noise of the same
-    size would ask for. One of them may be small by chance, but hardly all."""
+    residual asks for, whether or not rounding lets it lower the residual, and those that it would ask for
+    with signs drawn anew (the wild bootstrap): answers whose rounding is small keep it small. One of the
+    steps may be small by chance, but hardly all."""
     residual, linear = problem.residual(state), problem.linearise(state)
     factored = _Factored(linear, _inverses(linear, options)(options.damping))
-    noise = [_rms(residual) * rng.standard_normal(len(residual)) for _ in range(draws)]
-    return [factored.step(each) for each in (residual, *noise)]
+    redrawn = [residual * rng.choice((-1.0, 1.0), len(residual)) for _ in range(draws)]
+    return [factored.step(each) for each in (residual, *redrawn)]
 
 
 @dataclass(frozen=True)
