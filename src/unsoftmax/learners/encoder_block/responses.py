@@ -109,6 +109,6 @@ def _lengths_by_planes(found: Array, alone: Array, heads: int) -> Array | None:
     forms = np.zeros((free, k, k))
     forms[:, first, second] = np.linalg.svd(planes)[2][-free:]
     forms -= forms.transpose(0, 2, 1)
-    beside = np.linalg.svd(forms.transpose(1, 0, 2).reshape(k, -1))[0][:, : k - heads]
+    beside = np.linalg.svd(forms.transpose(1, 0, 2).reshape(k, -1), full_matrices=False)[0][:, : k - heads]
     seen, wanted = found @ beside, alone @ beside
     return np.asarray((seen * wanted).sum(axis=1) / (seen**2).sum(axis=1))
