@@ -43,6 +43,7 @@ _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as on
 # right ones are 1e-7 off
 _APART = 1e-5
 _SPECK = 3e-3  # weight of a neuron, over the median's, that counts as what another one's error leaves
+_AS_GOOD = 3.0  # residual of a fit without specks, over that with them
 _OPTIONS = RefinementOptions(
     iterations=30, damping=1e-8, least_damping=1e-15, improvement=1e-3, dense_limit=5200
 )
@@ -307,6 +308,14 @@ def _along_chord(
 
 
 def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork[Network]:
-    """Orientation by the affine part, then a joint fit of all neurons."""
+    """Orientation by the affine part, then a joint fit of all neurons; without those that add next to nothing
+    in it, unless the fit needs them: hyperplanes that are none, which an error of a known neuron left."""
     fit = NetworkFit(RELU, sample.points, sample.answers, skip=True)
-    return fit_network(fit, neurons.inner, noise, _OPTIONS)
+    found = fit_network(fit, neurons.inner, noise, _OPTIONS)
+    network = found.network
+    sizes = np.linalg.norm(network.A, axis=1) * np.linalg.norm(network.U, axis=1)
+    kept = sizes > _SPECK * float(np.median(sizes))
+    if kept.all():
+        return found
+    fewer = fit_network(fit, fit.state(network)[kept], noise, _OPTIONS)
+    return fewer if fewer.precise or fewer.residual <= _AS_GOOD * found.residual else found
