@@ -156,6 +156,16 @@ def test_bounds_of_small_networks_cover(seed: int) -> None:
     assert hidden.distance(result.model) <= (result.error_bound or 0.0)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_neurons_that_fill_the_width_are_found_or_named(seed: int) -> None:
+    """Seven neurons at width 4: the span of their second derivatives holds an eighth rank-one form."""
+    hidden = random_network(4, 7, 4, 1000 + seed, "gelu")
+    result = unsoftmax.recover_network(hidden, seed=seed)
+    assert result.status in (Status.EXACT, Status.UNRESOLVED), result.reason
+    if isinstance(result.model, Network):
+        assert hidden.distance(result.model) <= (result.error_bound or 0.0)
+
+
 @pytest.mark.parametrize(("name", "outputs"), [("gelu", None), ("tanh", None), ("silu", 6)])
 def test_recover_network(name: str, outputs: int | None) -> None:
     hidden = random_network(9, 10, outputs or 1, 11, name)

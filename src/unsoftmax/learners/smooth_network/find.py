@@ -70,6 +70,12 @@ def find_network(
                 "fit of as many neurons explains the answers; two neurons may be too nearly parallel"
             )
     if isinstance(found, OutsideClass):
+        forms = len(table.space)
+        if table.rank > _FILLED[0] * forms:  # from forms - width + 1 on the span holds further rank-one forms
+            raise Unresolved(
+                f"second derivatives span {table.rank} of {forms} dimensions, where neurons cannot be told "
+                "apart surely, and no fit explains the answers; a wider input would help"
+            )
         raise found
     return found
 
