@@ -10,6 +10,7 @@ import pytest
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.heads_by_copies import values_of_heads
+from unsoftmax.learners.encoder_block.refine_block import parameter_error
 from unsoftmax.learners.encoder_block.responses import DirectionResponses
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
 from unsoftmax.learners.relu_ball.find import find_relu_network
@@ -48,6 +49,22 @@ _SHAPES = [
     BlockShape(True, False, GELU, 6, normed=False, skip=False),
     BlockShape(True, True, GELU, 6, pooled=True),
 ]
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_neuron_that_the_target_may_lack_leaves_no_bound(norm_first: bool) -> None:
+    """One more hyperplane, with a weight of the size of rounding: the function is right, the block is not."""
+    shape, rng = BlockShape(norm_first, True, RELU, 6), np.random.default_rng(3)
+    state = random_state(shape, 2, 3, 5, 11)
+    none = replace(
+        state,
+        inner=np.vstack([state.inner, rng.standard_normal(state.inner.shape[1])]),
+        outer=np.insert(state.outer, 0, 1e-16 * rng.standard_normal(len(state.outer)), axis=1),
+    )
+    none = replace(none, inner=np.roll(none.inner, 1, axis=0))
+    target = state.model(shape)
+    assert parameter_error(target, shape, state, rng)[0] < 1e-9
+    assert parameter_error(target, shape, none, rng) == (np.inf, np.inf)
 
 
 @pytest.mark.parametrize("activation", [GELU, RELU])

@@ -27,6 +27,7 @@ _ALIKE = 1e-6  # one less the cosine of what they add: differences that give it 
 # the step's own error, and that of the fresh answers; the largest of four steps is below a twentieth of an
 # error in about one of 1e5 blocks, one step alone was in one of 30
 _SAFETY = 20.0
+_OPEN = 0.05  # of a neuron: a step as large, times the safety, is the whole of it
 _DRAWS = 3  # steps beside the one of the residual, which is small where its errors happen to cancel
 _NEAR = 1e-4  # of the answers: a start this good needs no first round
 # unknowns up to which the normal matrix is solved whole; at width 32 (8,300 unknowns) that takes 8 s a step,
@@ -199,10 +200,19 @@ def parameter_error(
         ratios = [second.moved(state, each) for each in likely_errors(second, state, rng, step, _DRAWS)]
         turns = [(ratio.log_eps[1] - state.log_eps[1]) * np.array([-1.0, 1.0]) for ratio in ratios]
         steps = [replace(m, log_eps=m.log_eps + turn) for m, turn in zip(steps, turns, strict=True)]
+    if _unseen_neuron(shape, state, steps):
+        return np.inf, np.inf
     model = state.model(shape)
     whole = max(model.distance(moved.model(shape)) for moved in steps)
     weights = max(model.distance(replace(moved, log_eps=state.log_eps).model(shape)) for moved in steps)
     return float(_SAFETY * max(whole, EPS)), float(_SAFETY * max(weights, EPS))
+
+
+def _unseen_neuron(shape: BlockShape, state: BlockState, steps: list[BlockState]) -> bool:
+    """Whether a neuron that bends adds no more than the error of what it adds: the target may lack it, and no
+    distance of two blocks of as many neurons tells."""
+    bends, added = ~state.always_on(shape), state.added()
+    return any(bool((np.abs(moved.added() - added) > _OPEN * added)[bends].any()) for moved in steps)
 
 
 def _only_product_of_eps(fit: BlockFit, state: BlockState) -> bool:

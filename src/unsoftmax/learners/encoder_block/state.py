@@ -139,15 +139,18 @@ class BlockState:
         on = self.inner[:, -1] >= reach + shape.activation.straight
         return np.asarray(on & shape.normed)
 
+    def added(self) -> Array:
+        """(J,) how much each neuron adds: its weights in and out, of which one factor is free."""
+        return np.asarray(np.linalg.norm(self.outer[:, :-1], axis=0) * np.linalg.norm(self.inner, axis=1))
+
     def spare_neurons(self, shape: BlockShape) -> bool:
         """Whether a neuron that bends adds nothing, or an affine function, or two are one: then its weights
         are not fixed by any answers."""
         bends = ~self.always_on(shape)
-        inner, outer = self.inner[bends], self.outer[:, :-1][:, bends]
+        inner, added = self.inner[bends], self.added()[bends]
         if len(inner) == 0:
             return False
         rows = inner / np.linalg.norm(inner, axis=1, keepdims=True)
-        added = np.linalg.norm(outer, axis=0) * np.linalg.norm(inner, axis=1)
         apart = 1.0 - np.abs(rows @ rows.T) + np.eye(len(rows))
         usual = float(np.median(added))
         extreme = float(added.min()) < _SPARE * usual or float(added.max()) > usual / _SPARE
