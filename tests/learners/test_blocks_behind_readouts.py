@@ -132,7 +132,7 @@ def test_what_stands_in_the_way_is_named() -> None:
     places = torch.randn(64, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     shaking = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, dtype=torch.float64).train()
     named = {
-        "positions that are added": _reason(lambda X: layer(X + places[: X.shape[1]])[:, -1], 8),
+        "positions are added to rows": _reason(lambda X: layer(X + places[: X.shape[1]])[:, -1], 8),
         "dropout that is on": _reason(lambda X: shaking(X)[:, -1], 8),
         "as probabilities do": _reason(lambda X: layer(X)[:, -1, :3].sigmoid(), 3),
     }
