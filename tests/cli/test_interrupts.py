@@ -65,6 +65,34 @@ def test_no_moment_gives_a_traceback(command: str, delay: float, tmp_path: Path)
     assert status == 130
 
 
+SWALLOWS = """
+import os, signal, time
+
+class Finalized:
+    interrupted = False
+
+    def __del__(self):
+        if not Finalized.interrupted:
+            Finalized.interrupted = True
+            os.kill(os.getpid(), signal.SIGINT)
+
+def target(X):
+    Finalized()
+    time.sleep(0.05)
+    return X.sum(axis=(1, 2))
+"""
+
+
+def test_an_interrupt_in_a_finalizer_ends_the_command(tmp_path: Path) -> None:
+    """Python prints what a finalizer raises, and goes on."""
+    (tmp_path / "box.py").write_text(SWALLOWS)
+    command = [sys.executable, "-m", "unsoftmax", "recover", "box:target", "--width", "4"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert ended.stderr.startswith("unsoftmax: interrupted; ")
+    assert ended.returncode == 130
+
+
 def test_workers_end_with_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-c", START, "reproduce", "--workers", "2", "--out", "o"]
     with subprocess.Popen(

@@ -6,7 +6,6 @@ import functools
 import importlib
 import inspect
 import logging
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,6 +17,7 @@ import typer
 from unsoftmax.cli.config import Config
 from unsoftmax.cli.failures import NOT_RECOVERED, Failure, failure_of
 from unsoftmax.cli.flags import with_flags
+from unsoftmax.cli.interrupts import allow_interrupts
 from unsoftmax.cli.output import print_json, say
 from unsoftmax.replaced_names import replaced_names
 
@@ -49,7 +49,7 @@ def command(*needs: str, interrupted: str = "") -> Callable[[Function], Function
                 _start_logging(verbose, debug)
                 for module in needs:
                     importlib.import_module(module)
-                _allow_interrupts()
+                allow_interrupts()
                 for name, (kind, names) in groups.items():
                     options[name] = kind(**{part: options.pop(part) for part in names})
                 with replaced_names():
@@ -143,9 +143,3 @@ def _start_logging(verbose: bool, debug: bool) -> None:
     if verbose or debug:
         logging.basicConfig(format="%(asctime)s %(name)s: %(message)s", datefmt="%H:%M:%S")
         logging.getLogger("unsoftmax").setLevel(logging.DEBUG if debug else logging.INFO)
-
-
-def _allow_interrupts() -> None:
-    """From now on an interrupt is an error like others, so that what was paid is kept and told."""
-    if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, None):
-        signal.signal(signal.SIGINT, signal.default_int_handler)
