@@ -9,6 +9,7 @@ import pytest
 
 from unsoftmax.arrays import Array
 from unsoftmax.models import MultiHead, SingleHead
+from unsoftmax.solvers.head_fits import sequence_fit
 from unsoftmax.solvers.head_fits.sequence_fit import SequenceBlock, SequenceFit, predict_sequences
 from unsoftmax.solvers.head_fits.vector_heads import VectorHeads
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, refine
@@ -48,6 +49,21 @@ def test_products_agree_with_differences_and_with_each_other(seed: int) -> None:
     y = rng.standard_normal(len(jacobian))
     np.testing.assert_allclose(linear.backward(y), jacobian.T @ y, atol=1e-12)
     np.testing.assert_allclose(linear.normal(), jacobian.T @ jacobian, atol=1e-11)
+
+
+def test_products_do_not_depend_on_what_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    heads, fit = _heads(rng), SequenceFit.of([_block(rng), _block(rng, length=2), _block(rng, length=3)])
+    whole = fit.linearise(heads)
+    assert len(whole.kept) == 3
+    monkeypatch.setattr(sequence_fit, "_KEPT", 0)
+    little = fit.linearise(heads)
+    direction = rng.standard_normal(heads.unknowns)
+    y = whole.forward(direction)
+    np.testing.assert_array_equal(little.forward(direction), y)
+    np.testing.assert_array_equal(little.backward(y), whole.backward(y))
+    np.testing.assert_array_equal(little.shares(), whole.shares())
+    assert len(little.kept) == 1
 
 
 def test_a_fit_with_even_weights_arrives_where_a_few_sequences_show_nearly_everything() -> None:

@@ -23,7 +23,10 @@ from unsoftmax.solvers.least_squares.linearisation import Inverse
 
 __all__ = ["SequenceBlock", "SequenceFit", "predict_sequences"]
 
-_CHUNK = 1024  # sequences at a time: what passes through the heads stays within some tens of megabytes
+_CHUNK = 1024  # sequences at a time: at width 384 with twelve heads and 16 rows, 100 MB pass through them
+# bytes of keys and values that are kept between products; those of further sequences are computed for each,
+# which takes about as long as the product itself. A step holds two states.
+_KEPT = 1.5e9
 # unknowns from which products with J are computed in float32: steps need three digits, and take half the time
 _SHORT_PRODUCTS = 20_000
 # sequences that a preconditioner is built from, over the size of its matrices: with fewer they are singular
@@ -99,6 +102,10 @@ class _Chunk:
     values: Array
     mixed: Array
     shown: Array
+
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in (self.keys, self.values, self.mixed, self.shown))
 
     @classmethod
     def of(cls, heads: VectorHeads, block: SequenceBlock) -> Self:
@@ -227,8 +234,8 @@ class SequenceFit:
     def linearise(self, heads: VectorHeads) -> _SequenceLinearisation:
         dtype = np.float32 if heads.unknowns > _SHORT_PRODUCTS else np.float64
         cast = heads.cast(dtype)
-        parts = (part.cast(dtype) for block in self.blocks for part in block.chunks())
-        return _SequenceLinearisation(tuple(_Chunk.of(cast, part) for part in parts), cast)
+        parts = tuple(part.cast(dtype) for block in self.blocks for part in block.chunks())
+        return _SequenceLinearisation(parts, cast)
 
     def moved(self, heads: VectorHeads, step: Array) -> VectorHeads:
         return heads.moved(step).balanced()
@@ -238,8 +245,26 @@ class SequenceFit:
 class _SequenceLinearisation:
     """Products with the Jacobian at one state, chunk by chunk, in the format of `heads`."""
 
-    chunks: tuple[_Chunk, ...]
+    blocks: tuple[SequenceBlock, ...]
     heads: VectorHeads
+
+    @cached_property
+    def kept(self) -> tuple[_Chunk, ...]:
+        """The first blocks, as many as memory may hold, with what every product needs."""
+        found, held = [], 0
+        for block in self.blocks:
+            found.append(_Chunk.of(self.heads, block))
+            held += found[-1].nbytes
+            if held > _KEPT:
+                break
+        return tuple(found)
+
+    @property
+    def chunks(self) -> Iterator[_Chunk]:
+        """All blocks, in their order."""
+        yield from self.kept
+        for block in self.blocks[len(self.kept) :]:
+            yield _Chunk.of(self.heads, block)
 
     @property
     def unknowns(self) -> int:
@@ -318,7 +343,7 @@ class _SequenceLinearisation:
         """From random gradients of a sample of the sequences."""
         found = HeadsPreconditioner.empty(self.heads)
         wanted = _SAMPLED * max(self.heads.K[..., 0].size, self.heads.U[..., 0].size)
-        for probed in self._probed(max(1, sum(len(chunk.block.rows) for chunk in self.chunks) // wanted)):
+        for probed in self._probed(max(1, sum(len(block.rows) for block in self.blocks) // wanted)):
             found = found.with_more(probed)
         return found
 
