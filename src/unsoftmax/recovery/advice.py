@@ -161,8 +161,8 @@ def causes_of(findings: Iterable[Finding], answers: Answers | None, *, vectors: 
     if family is not None and family in _EXACT_ONLY and _rough(answers):
         causes.append(
             f"The target looks like {_EXACT_ONLY[family]}, and its answers are {found[Subject.ANSWERS]}. "
-            "That family can be recovered from exact answers only (several heads also from float32); one "
-            "head can be recovered from answers like these."
+            "That family is recovered from exact answers or float32 arithmetic (several heads also from "
+            "bfloat16 and float16 arithmetic); one head can be recovered from answers like these."
         )
     return causes
 

@@ -128,11 +128,13 @@ def no_learner(look: FirstLook) -> Stop | None:
         return OutsideClass(FAMILY_TEST, evidence)
     enough = {
         Family.MULTI_HEAD: isinstance(look.answers, Computed) or look.answers == Stored(FloatFormat.FLOAT32),
-        Family.TRANSFORMER: isinstance(look.answers, Clipped) and look.answers.inner.exact,
+        Family.TRANSFORMER: isinstance(look.answers, Computed)
+        or (isinstance(look.answers, Clipped) and look.answers.inner.exact),
     }
     if enough.get(look.guess or Family.SINGLE_HEAD, True):
         return None
     return Unresolved(
         f"the target looks like {_NAMES[look.family]} (answers: {look.value(Subject.ANSWERS)}; {evidence}), "
-        "which can be recovered from exact answers only; ask a target without such errors"
+        "which can be recovered from exact answers, and from float32 arithmetic; ask a target without such "
+        "errors"
     )

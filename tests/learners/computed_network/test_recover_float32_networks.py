@@ -9,6 +9,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax.arrays import Array, rms
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models import ReluNetwork
 from unsoftmax.outcomes import Status
 
@@ -96,3 +97,24 @@ def test_two_neurons_that_nearly_agree_are_two() -> None:
     else:
         assert result.status is Status.UNRESOLVED
         assert "close" in result.reason or "rounding" in result.reason
+
+
+@pytest.mark.parametrize("held", [FloatFormat.FLOAT16, FloatFormat.BFLOAT16])
+@pytest.mark.parametrize("answered", [None, FloatFormat.FLOAT32])
+def test_coarser_arithmetic_is_named_and_nothing_is_claimed(
+    held: FloatFormat, answered: FloatFormat | None
+) -> None:
+    """answered: the format of a readout beyond the steps in `held`."""
+    hidden = unsoftmax.random_relu_network(3, 6, seed=25, biases=True)
+    assert hidden.b is not None
+    A, b, u = held.store(hidden.A), held.store(hidden.b), held.store(hidden.u)
+
+    def short(X: Array) -> Array:
+        active = np.maximum(held.store(held.store(X) @ A.T + b), 0.0)
+        return (answered or held).store(active @ u + hidden.c)
+
+    result = unsoftmax.recover_network(short, width=3, seed=1)
+    assert result.status is Status.UNRESOLVED, result.reason
+    assert str(held) in result.reason
+    assert "smooth" not in result.reason
+    assert result.queries.total < 500

@@ -9,6 +9,7 @@ import pytest
 
 import unsoftmax
 from unsoftmax.arrays import Array, rms
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models import ReluNetwork, Transformer
 from unsoftmax.outcomes import Status
 
@@ -76,3 +77,14 @@ def test_other_scores_are_never_recovered(scored: Callable[[Array], Array]) -> N
     exact = _stored(unsoftmax.random_transformer(6, 8, seed=34, biases=True, scale=0.5))
     result = unsoftmax.recover(_short(exact, scored), width=6, seed=2)
     assert not result.status.recovered, result.reason
+
+
+@pytest.mark.parametrize("held", [FloatFormat.FLOAT16, FloatFormat.BFLOAT16])
+def test_coarser_arithmetic_is_named(held: FloatFormat) -> None:
+    short = _short(_stored(unsoftmax.random_transformer(5, 6, seed=35, biases=True, scale=0.5)))
+    result = unsoftmax.recover(
+        lambda batch: held.store(short(held.store(batch))), width=5, seed=2, input_bound=16.0
+    )
+    assert result.status is Status.UNRESOLVED, result.reason
+    assert str(held) in result.reason
+    assert "exact answers only" not in result.reason

@@ -71,8 +71,8 @@ def find_network(
             continue
         if not len(neurons):
             raise Unresolved(
-                "no kink was met along circles of several radii; smooth networks are recovered in float64 "
-                "arithmetic"
+                "no kink was met along circles of several radii: the function is smooth, or coarser steps "
+                "inside hide them; smooth networks are recovered in float64 arithmetic"
             )
         fit = _with_points(ask, fit, neurons.inner, _FEW_POINTS, rng)
         noise = rounding(fit.points, fit.answers)

@@ -17,7 +17,7 @@ from unsoftmax.models.networks.canonical_network import CanonicalNetwork
 from unsoftmax.outcomes import Unresolved
 from unsoftmax.solvers.least_squares.joint_refinement import RefinementOptions, Spread
 
-__all__ = ["EXPLAINED", "OneRowNetwork", "learn_one_row"]
+__all__ = ["EXPLAINED", "OneRowNetwork", "learn_one_row", "refuse_what_no_fit_reaches"]
 
 _LOOKED = 64  # rows at which rounding is measured
 _FRESH = 256  # a deviation on 2 % of rows is met with 99 %: 1 - 0.98^256
@@ -47,11 +47,7 @@ class OneRowNetwork:
 
 def learn_one_row(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> OneRowNetwork:
     """Raises Unresolved where rows are bounded, or neurons do not explain the answers to fresh rows."""
-    if asker.outputs is not None or held is not FloatFormat.FLOAT32 or asker.input_bound is not None:
-        raise Unresolved(
-            "networks that compute in a short format are recovered from float32 numbers, and rows of any "
-            "size; ask a float64 copy of the target"
-        )
+    refuse_what_no_fit_reaches(asker, held)
     sequences = stored_sequences(asker, held)
 
     def ask(points: Array) -> Array:
@@ -75,6 +71,25 @@ def learn_one_row(asker: Asker, held: FloatFormat, rng: np.random.Generator) -> 
         )
     model = _folded(found.fit.network(found.inner), bool(found.inner[:, -1].any()))
     return OneRowNetwork(model, found, noise)
+
+
+def refuse_what_no_fit_reaches(asker: Asker, held: FloatFormat) -> None:
+    """Raises Unresolved behind arithmetic coarser than float32, vectors, and rows that are bounded.
+
+    The same search with every constant in float16 recovered 8 of 12 networks of widths 3 to 6, two of them
+    with bounds above 1, and one more with a bound that its error passed; in bfloat16 it met no kink in 12.
+    """
+    if held is not FloatFormat.FLOAT32:
+        raise Unresolved(
+            f"the target rounds to {held}, its answers or steps inside, which hides the kinks of a network; "
+            "ReLU networks and Transformers are recovered from float32 or finer arithmetic, so ask a float32 "
+            "copy of the target"
+        )
+    if asker.outputs is not None or asker.input_bound is not None:
+        raise Unresolved(
+            "networks that compute in float32 are recovered from one number per row, and rows of any size; "
+            "ask a float64 copy of the target"
+        )
 
 
 def _folded(network: Network, biased: bool) -> ReluNetwork:

@@ -61,9 +61,10 @@ class ComputedTransformerLearner:
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
         from unsoftmax.learners.computed_block.asking import stored_sequences
-        from unsoftmax.learners.computed_network.one_row import learn_one_row
+        from unsoftmax.learners.computed_network.one_row import learn_one_row, refuse_what_no_fit_reaches
         from unsoftmax.learners.computed_transformer.attention import fit_attention
 
+        refuse_what_no_fit_reaches(asker, self.format)
         with asker.phase("class tests"):
             refuse_other_networks(asker, rounding_of(known.answers, self.format), rng.spawn(1)[0])
         network = learn_one_row(asker, self.format, rng)

@@ -9,12 +9,13 @@ import numpy as np
 
 from unsoftmax.answers.cast_rows import cast_format
 from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat, smallest_format
 from unsoftmax.learners.base import Known, Learned, Learner
 from unsoftmax.learners.claims import Claim
 from unsoftmax.learners.computed_network.learner import ComputedNetworkLearner
 from unsoftmax.learners.deep_stack.learner import DeepStackLearner
 from unsoftmax.learners.relu_network.learner import ReluNetworkLearner
-from unsoftmax.learners.relu_network.row_tests import ShortAnswers, one_row_function, refuse_rounded
+from unsoftmax.learners.relu_network.row_tests import ShortAnswers, one_row_function
 from unsoftmax.learners.relu_network.vector_learner import VectorReluLearner
 from unsoftmax.learners.smooth_network.learner import GatedNetworkLearner, SmoothNetworkLearner
 from unsoftmax.ledger import Asker
@@ -50,12 +51,14 @@ class NetworkLearner:
             try:
                 return learner.learn(asker, known, rng)
             except OutsideClass as stop:
-                if learner is self.kinked and _rounds(asker, rng.spawn(1)[0]):
-                    return ComputedNetworkLearner().learn(asker, known, rng)
+                held = _arithmetic(asker, rng.spawn(1)[0]) if learner is self.kinked else None
+                if held is not None:
+                    return ComputedNetworkLearner(held).learn(asker, known, rng)
                 stops.append(stop)
             except ShortAnswers as stop:
                 if scalar:
-                    return ComputedNetworkLearner().learn(asker, known, rng)
+                    held = _arithmetic(asker, rng.spawn(1)[0]) or FloatFormat.FLOAT32
+                    return ComputedNetworkLearner(held).learn(asker, known, rng)
                 stops.append(stop)
             except Unresolved as stop:
                 if learner is kinked:
@@ -65,16 +68,13 @@ class NetworkLearner:
         raise next((stop for stop in stops if isinstance(stop, Unresolved)), stops[0])
 
 
-def _rounds(asker: Asker, rng: np.random.Generator) -> bool:
-    """Whether rows are rounded first, or all answers are short; long rows reach beyond a region without
-    active neurons."""
-    if cast_format(asker, rng) is not None:
-        return True
+def _arithmetic(asker: Asker, rng: np.random.Generator) -> FloatFormat | None:
+    """The coarser of the formats that hold all answers and to which rows are rounded first; None where all
+    digits count in both. Long rows reach beyond a region without active neurons."""
+    cast = cast_format(asker, rng)
     rows = rng.standard_normal((_LOOKED, asker.width))
     longest = np.inf if asker.input_bound is None else asker.input_bound
     rows *= min(_LONG, longest / float(np.linalg.norm(rows, axis=1).max()))
-    try:
-        refuse_rounded(one_row_function(asker)(rows))
-    except ShortAnswers:
-        return True
-    return False
+    answers = np.setdiff1d(one_row_function(asker)(rows), [0.0])
+    stored = smallest_format(answers) if len(answers) > 1 else None  # a constant tells nothing
+    return next((held for held in FloatFormat if held in (cast, stored)), None)
