@@ -12,6 +12,7 @@ import time
 import traceback
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ import pytest
 
 import unsoftmax
 from tests.oracles.hostile_server import Script, always, flood, hostile, read_request, response, trickle
-from unsoftmax import HttpOptions, OracleFault, UnsoftmaxError, UsageError
+from unsoftmax import HttpOptions, OracleFault, Status, UnsoftmaxError, UsageError
 from unsoftmax.oracles.http import http_oracle
 from unsoftmax.oracles.http.retries import retry_after
 
@@ -265,6 +266,7 @@ REPEATED: dict[str, bytes] = {
     "shape": json.dumps({"inputs": [{"name": "x", "shape": [TOKEN]}]}).encode(),
     "outputs": json.dumps({"outputs": [{"name": TOKEN}, {"name": f"2{TOKEN}"}]}).encode(),
     "key": json.dumps({"inputs": {TOKEN: 1}}).encode(),
+    "a list for a name": json.dumps({"inputs": [{"name": ["x" * 30, TOKEN]}]}).encode(),
 }
 REFUSED: dict[str, bytes] = {
     "body": response(f"token {TOKEN} may not".encode(), "403 No"),
@@ -323,6 +325,37 @@ def test_the_token_is_hidden_in_an_answer_too(monkeypatch: pytest.MonkeyPatch) -
                 oracle(BATCH)
         shown = "".join(traceback.format_exception(fault.value))
         assert not any(part in shown for part in parts_of(TOKEN)), shown
+
+
+@pytest.mark.parametrize("padding", [0, 12, 25], ids=["whole", "near a cut", "at a cut"])
+def test_the_token_is_hidden_in_the_parts_of_an_answer(padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", TOKEN)
+    body = json.dumps({"p": {"x" * padding + TOKEN: [1.0, 2.0]}}).encode()
+    with hostile(always(response(body))) as host, pytest.raises(OracleFault) as fault:
+        ask(host)
+    shown = "".join(traceback.format_exception(fault.value))
+    assert not any(part in shown for part in parts_of(TOKEN)), shown
+
+
+PLACES: dict[str, Callable[[str], dict[str, Any]]] = {
+    "the text of a token": lambda text: {"index": 0, "logprobs": {"top_logprobs": [{text: -1.0}]}},
+    "an index": lambda text: {"index": text, "logprobs": {"top_logprobs": [{"token_id:0": -1.0}]}},
+}
+
+
+@pytest.mark.parametrize("padding", ["", "x" * 12, "x" * 990])
+@pytest.mark.parametrize("place", PLACES)
+def test_the_token_is_hidden_in_what_is_said_of_completions(
+    place: str, padding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", TOKEN)
+    body = json.dumps({"choices": [PLACES[place](padding + TOKEN)]}).encode()
+    with hostile(always(response(body))) as host:
+        result = unsoftmax.recover(f"openai+{host}/v1?model=a&width=2")
+    assert result.status is Status.UNRESOLVED
+    shown = f"{result.reason} {result.as_json()}"
+    assert "log-probabilities that can be read" in shown
+    assert not any(part in shown for part in parts_of(TOKEN)), shown
 
 
 def test_the_command_ends_with_3_and_one_sentence() -> None:

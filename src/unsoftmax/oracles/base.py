@@ -31,7 +31,9 @@ __all__ = [
 # A square matrix of this width has 8 TB, so no target of a larger one can be recovered. Sizes that somebody
 # else announces are held against it before anything is allocated.
 LARGEST_WIDTH = 1 << 20
-_PARTS, _NAME = 4, 40  # of a dictionary: how many of its names a message tells, and how much of each
+# Of a dictionary: how many of its names a message tells, and how long they may be. Longer ones are left out,
+# because a cut name may hold the half of a secret, which nobody would recognise to hide it.
+_PARTS, _NAME = 4, 40
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,9 @@ def named_parts(raw: Any) -> str:
     >>> named_parts({"logits": [0.5]})
     ", such as its part 'logits'"
     """
-    names = [repr(name)[:_NAME] for name in raw][:_PARTS] if isinstance(raw, Mapping) else []
+    if not isinstance(raw, Mapping):
+        return ""
+    names = [text for text in map(repr, raw) if len(text) <= _NAME][:_PARTS]
     return f", such as its part {' or '.join(names)}" if names else ""
 
 

@@ -258,7 +258,7 @@ class _Look:
                 raise
             self.said = self.said or fault.said
         except Unread as fault:
-            self.said = self.said or str(fault)
+            self.said = self.said or self._sender.secrets.shown(str(fault))
         return None
 
 

@@ -98,8 +98,7 @@ def _told(logprobs: Any) -> dict[int, float]:
     text = next((name for name in told if not name.removeprefix(_MARK).isdecimal()), None)
     if text is not None:
         raise Unread(
-            f"tokens are named by their text, such as {text[:20]!r}, where return_tokens_as_token_ids asks "
-            "for ids"
+            f"tokens are named by their text, such as {text!r}, where return_tokens_as_token_ids asks for ids"
         )
     return {
         int(name.removeprefix(_MARK)): float("nan" if value is None else value)  # what JSON has for it

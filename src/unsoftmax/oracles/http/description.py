@@ -119,7 +119,7 @@ def _tensors(told: dict[str, Any], part: str, who: str) -> list[dict[str, Any]]:
 def _name(tensor: dict[str, Any], usual: str, who: str) -> str:
     name = tensor.get("name", usual)
     if not isinstance(name, str) or len(name) > _LONGEST_NAME:
-        raise OracleFault(f"the model at {who} names a tensor {str(name)[:50]!r}, which is not a name")
+        raise OracleFault(f"the model at {who} names a tensor {name!r}, which is not a name")
     return name
 
 

@@ -67,14 +67,22 @@ class Secrets:
             text = text[: max(0, len(text) - self._longest)]
         return self.redact(one_line(self.redact(text)))[:length]
 
+    def shown(self, text: str) -> str:
+        """The text without any secret, in one line, and only then cut: a cut secret is not recognised.
+
+        >>> Secrets({}, None).shown("two\\n lines")
+        'two lines'
+        """
+        text = self.redact(one_line(self.redact(text)))
+        return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}..."
+
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Errors raised inside leave without any secret, in one line, whoever wrote the text in them."""
         try:
             yield
         except UnsoftmaxError as error:
-            text = self.redact(one_line(self.redact(str(error))))
-            text = text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}..."
+            text = self.shown(str(error))
             if text == str(error) and not self._in_causes(error):
                 raise
             raise type(error)(text) from None
