@@ -23,7 +23,7 @@ from unsoftmax.answers.cast_rows import cast_format, cast_noise, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.looks_computed import look_at_arithmetic, look_beside_others, look_closer
 from unsoftmax.answers.looks_exact import CANCELS
-from unsoftmax.arrays import EPS, Array
+from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, decimals_of, smallest_format
 from unsoftmax.ledger import Asker
@@ -43,6 +43,9 @@ _MORE_ON_RAY = 150  # labels that measure the rate of flips to 2 %
 _SAME_RAY = 90
 # lines through far answers are off by more than this many times the errors only when the function bends
 _CURVED = 6.0
+# of rounding seen on 20 second differences, that the standard deviation of 6 rows asked three times may be:
+# with 12 and 20 degrees of freedom, equal ones are further apart once in 100,000 times
+_FLICKER = 3.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
@@ -81,6 +84,19 @@ class _Near:
         return bool((self.thrice == self.thrice[0]).all())
 
     @property
+    def flickers(self) -> bool:
+        """Whether repeats are apart, but by no more than sums in another order are in a short format."""
+        short = smallest_format(self.all)
+        if short is None or self.repeats:
+            return False
+        return float(np.ptp(self.thrice, axis=0).max()) <= MOST_UNITS * short.unit * rms(self.thrice)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the answers to one row."""
+        return rms(self.thrice - self.thrice.mean(axis=0)) * float(np.sqrt(1.5))
+
+    @property
     def values(self) -> int:
         """Number of different answers; one where they differ by no more than rounding of a constant."""
         unit = EPS if smallest_format(self.all) is None else FloatFormat.FLOAT32.unit
@@ -117,10 +133,11 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         return Identified(kinds.Constant(float(near.all[0])), text)
     if near.values == 2 and (found := _labels(asker, rng, near, farthest)) is not None:
         return found
-    if near.repeats and smallest_format(near.all) is FloatFormat.FLOAT16:
+    steady = near.repeats or near.flickers
+    if steady and smallest_format(near.all) is FloatFormat.FLOAT16:
         slope = float(np.abs(near.all).max()) / near.size
         farthest = min(farthest, max(near.size, _HALF_FLOAT / (3 * slope)))
-    noisy = None if near.repeats else near.thrice
+    noisy = None if steady else near.thrice
     on_grid = decimals_of(near.all) is not None
     largest = near.rows[int(np.abs(near.thrice.mean(axis=0)).argmax())]
     try:
@@ -131,13 +148,16 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
         farthest = _SHORT_ROWS
         clip, straight = find_limits(asker, near.rows, largest, near.size, farthest, noisy, on_grid)
     inside = near.all if clip is None else near.all[(near.all > clip[0]) & (near.all < clip[1])]
-    found = _short_numbers(inside) if near.repeats and len(inside) >= 4 else None
+    found = _short_numbers(inside) if steady and len(inside) >= 4 else None
     largest_near = float(np.abs(near.all).max())
     if largest_near < CANCELS * near.size and (found is None or not _pairs_are_short(asker, rng, farthest)):
         text = f"single rows are answered zero to {largest_near:.1g}, which is rounding"
         return Identified(kinds.Exact(), text)
     if found is not None:
-        return _clipped(_inside(asker, rng, farthest, found), clip)
+        found = _inside(asker, rng, farthest, found)
+        steadied = found if near.repeats else _with_flicker(found, near)
+        if steadied is not None:
+            return _clipped(steadied, clip)
     if not near.repeats:
         return _clipped(_noise(asker, near, clip), clip)
     found = _off_lines(asker, rng, near.size, straight, clip)
@@ -147,6 +167,20 @@ def _identify(asker: Asker, rng: np.random.Generator) -> Identified:
     elif found.answers.exact and (cast := identify_cast_rows(asker, rng.spawn(1)[0])) is not None:
         found = cast  # on its grid of rows, such a function is as exact as any
     return _clipped(found, clip)
+
+
+def _with_flicker(found: Identified, near: _Near) -> Identified | None:
+    """The same where answers that do not repeat are apart by rounding inside the target alone, as where sums
+    are taken in another order in every call; None where they are further apart."""
+    if not isinstance(found.answers, kinds.Computed):
+        return None
+    relative = near.sigma / rms(near.thrice)
+    if relative > _FLICKER * found.answers.noise:
+        return None
+    text = f"{found.evidence}; answers to the same row differ by {relative:.1g} relative"
+    return replace(
+        found, answers=replace(found.answers, noise=max(found.answers.noise, relative)), evidence=text
+    )
 
 
 def _pairs_are_short(asker: Asker, rng: np.random.Generator, farthest: float) -> bool:

@@ -140,6 +140,8 @@ class FirstLookAsker:
         off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
         if isinstance(self.inner, Stored | Computed):
             off += 2.0 * self.inner.format.unit * size
+            if isinstance(self.inner, Computed):
+                off += _SPREAD * self.inner.noise * size
             if isinstance(self.inner, Computed) or self.inner.format is FloatFormat.FLOAT32:
                 per_row = _COMPUTED * self.inner.format.unit * np.sqrt(self.ledger.width)
                 if isinstance(self.inner, Computed):  # what heads show may cancel in single rows
@@ -154,7 +156,8 @@ class FirstLookAsker:
 
     def own_error(self) -> float:
         """How far an answer near zero may be off by itself."""
-        return self.tau + _SPREAD * self.sigma
+        smallest = self.inner.format.smallest if isinstance(self.inner, Stored | Computed) else 0.0
+        return self.tau + _SPREAD * self.sigma + smallest
 
     def keep_inside(self) -> None:
         """Long rows must not overflow a short float format, and none should reach a limit of the answers."""
