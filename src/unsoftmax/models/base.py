@@ -12,6 +12,7 @@ from unsoftmax.arrays import EPS, Array, largest
 from unsoftmax.errors import UsageError
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["Model", "WithConstant", "as_batch", "check_finite", "relative", "softmax"]
@@ -132,11 +133,12 @@ class Model:
 
         return save_onnx(self, path, external_data=external_data)
 
-    def to_torch(self) -> nn.Module:
-        """A float64 nn.Module (B, N, d) -> answers that computes the same."""
+    def to_torch(self, *, dtype: torch.dtype | str = "float64") -> nn.Module:
+        """An nn.Module (B, N, d) -> answers that computes the same, in `dtype`: "float64", "float32",
+        "bfloat16", "float16", or torch's own name of one of them."""
         from unsoftmax.models.conversions.exports import to_torch
 
-        return to_torch(self)
+        return to_torch(self, dtype=dtype)
 
     def _same_family(self, other: Any) -> None:
         if type(other) is not type(self):

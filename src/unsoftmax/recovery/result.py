@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from unsoftmax.answers import Answers, Finding
+from unsoftmax.answers import Answers, Computed, Finding
 from unsoftmax.certify import Certificate
 from unsoftmax.errors import NotRecovered
 from unsoftmax.families import Family
@@ -19,6 +19,7 @@ from unsoftmax.recovery.advice import advice_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import nn
 
     from unsoftmax.learners.language_model.parts import RecoveredPart
 
@@ -79,6 +80,15 @@ class Result:
         if self.model is None:
             raise NotRecovered(f"{self.status}: {self.reason}", self)
         return self.model
+
+    @property
+    def arithmetic(self) -> str:
+        """The format that the target computes in, as far as was found: "float64" unless every step rounds."""
+        return str(self.answers.format) if isinstance(self.answers, Computed) else "float64"
+
+    def to_torch(self) -> nn.Module:
+        """The model as a torch module that computes in the format of the target."""
+        return self.unwrap().to_torch(dtype=self.arithmetic)
 
     @property
     def advice(self) -> str:

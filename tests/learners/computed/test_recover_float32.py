@@ -329,16 +329,3 @@ def test_vectors_of_short_sequences(longest: int) -> None:
     result = unsoftmax.recover(TorchOracle(target.layer), longest=longest)
     assert result.status is unsoftmax.Status.WITHIN_BOUND
     assert result.unwrap().distance(target.truth()) <= (result.error_bound or 0.0)
-
-
-@pytest.mark.parametrize("vector", [False, True])
-def test_the_recovered_layer_as_a_float32_module_rounds_like_the_target(vector: bool) -> None:
-    layer = random_layer(16, 2, 41)
-    readout = None if vector else np.random.default_rng(41).standard_normal(16) / 4.0
-    module = unsoftmax.recover(TorchOracle(layer, readout=readout)).unwrap().to_torch().float()
-
-    def answer(batch: Array) -> Array:
-        with torch.no_grad():
-            return np.asarray(module(torch.as_tensor(batch).float()).double().numpy())
-
-    assert FloatLayer(layer, torch.float32, readout).deviation_over_own(answer) < 1.5

@@ -3,21 +3,27 @@ imported when first used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models.multi_head import MultiHead
 from unsoftmax.models.single_head import SingleHead
 
 if TYPE_CHECKING:
+    import torch
     from torch.nn import MultiheadAttention
 
 __all__ = ["from_torch", "to_torch"]
 
 _NEGLIGIBLE = 1e-9  # relative size of what a rank above d/H may hold before the layer cannot carry it
+# of the rounding of a weight in a short format, the same: what a recovery from such a layer holds beyond its
+# rank was 0.59 at most (six layers in bfloat16)
+_ROUNDINGS = 4.0
 
 
 def from_torch(layer: MultiheadAttention, readout: object = None) -> MultiHead:
@@ -64,12 +70,14 @@ def from_torch(layer: MultiheadAttention, readout: object = None) -> MultiHead:
     return MultiHead(heads, c)
 
 
-def to_torch(model: MultiHead, n_heads: int | None = None) -> MultiheadAttention:
-    """An nn.MultiheadAttention (float64, batch_first) whose rows are answered like the model's last row.
+def to_torch(
+    model: MultiHead | SingleHead, n_heads: int | None = None, *, dtype: torch.dtype | str = "float64"
+) -> MultiheadAttention:
+    """An nn.MultiheadAttention (batch_first) in `dtype` whose rows are answered like the model's last row.
 
     The model needs vector answers of its own width, at most `n_heads` heads, and W and V of rank at most d /
-    n_heads each. What torch computes for every row of a sequence is what the model answers when that row
-    asks.
+    n_heads each, up to what `dtype` rounds away. What torch computes for every row of a sequence is what the
+    model answers when that row asks.
 
     >>> from unsoftmax import random_multi_head
     >>> to_torch(random_multi_head(8, 4, outputs=8)).num_heads
@@ -77,27 +85,39 @@ def to_torch(model: MultiHead, n_heads: int | None = None) -> MultiheadAttention
     """
     import torch
 
-    d, count = model.width, len(model.heads) if n_heads is None else n_heads
+    from unsoftmax.models.conversions.torch_formats import torch_format
+
+    held = torch_format(dtype)
+    heads = model.heads if isinstance(model, MultiHead) else (model,)
+    d, count = model.width, len(heads) if n_heads is None else n_heads
+    if isinstance(model, MultiHead) and model.skip is not None:
+        raise UsageError(
+            "nn.MultiheadAttention has no skip connection, and this model has one; model.to_torch() gives a "
+            "module with it"
+        )
     if model.outputs != d:
         raise UsageError(
             f"nn.MultiheadAttention answers with {d} numbers, this model with {model.outputs or 1}; recover "
             "it from all outputs"
         )
-    if count < len(model.heads) or d % count:
+    if count < len(heads) or d % count:
         raise UsageError(
-            f"{len(model.heads)} heads of width {d} do not fit {count} heads of a layer; pass n_heads, a "
+            f"{len(heads)} heads of width {d} do not fit {count} heads of a layer; pass n_heads, a "
             f"divisor of {d}"
         )
     r = d // count
     W_in, b_in, W_out = np.zeros((3 * d, d)), np.zeros(3 * d), np.zeros((d, d))
-    for h, head in enumerate(model.heads):
+    negligible = _NEGLIGIBLE if held is torch.float64 else _ROUNDINGS * FloatFormat(str(held)[6:]).unit
+    for h, head in enumerate(heads):
         part = slice(h * r, (h + 1) * r)
         bias = np.zeros(d) if head.w0 is None else head.w0
-        key, query = _halves(np.column_stack([head.W, bias]), r, h, "W")
+        matrices = {"W": np.column_stack([head.W, bias]), "V": head.v}
+        _refuse_higher_ranks(matrices, r, h, negligible)
+        key, query = _halves(matrices["W"], r)
         scale = float(r) ** 0.25
         W_in[part], b_in[part] = scale * query[:d].T, scale * query[d]
         W_in[d : 2 * d][part] = scale * key.T
-        value, output = _halves(head.v, r, h, "V")
+        value, output = _halves(matrices["V"], r)
         W_in[2 * d :][part], W_out[:, part] = value.T, output
     layer = torch.nn.MultiheadAttention(d, count, batch_first=True, dtype=torch.float64).eval()
     with torch.no_grad():
@@ -108,7 +128,7 @@ def to_torch(model: MultiHead, n_heads: int | None = None) -> MultiheadAttention
             (layer.out_proj.bias, np.broadcast_to(np.asarray(model.c), (d,)).copy()),
         ):
             parameter.copy_(torch.from_numpy(array))
-    return layer
+    return layer.to(held)
 
 
 def _array(parameter: Any) -> Array:
@@ -124,14 +144,20 @@ def _head(query: Array, key: Array, value: Array, output: Array, b_query: Array)
     return SingleHead(W, (output @ value).T, w0 if w0.any() else None)
 
 
-def _halves(matrix: Array, r: int, head: int, name: str) -> tuple[Array, Array]:
-    """left (rows × r) and right (columns × r) with matrix = left rightᵀ, singular values shared between
-    them."""
+def _halves(matrix: Array, r: int) -> tuple[Array, Array]:
+    """left (rows × r) and right (columns × r) whose product left rightᵀ is nearest to the matrix, singular
+    values shared between them."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    if len(values) > r and values[r] > _NEGLIGIBLE * values[0]:
-        raise UsageError(
-            f"head {head} has {name} of rank above {r}, which a layer with heads of size {r} cannot carry; "
-            "pass a smaller n_heads"
-        )
     root = np.sqrt(values[:r])
     return left[:, :r] * root, right[:r].T * root
+
+
+def _refuse_higher_ranks(matrices: Mapping[str, Array], r: int, head: int, negligible: float) -> None:
+    for name, matrix in matrices.items():
+        values = np.linalg.svd(matrix, compute_uv=False)
+        if len(values) > r and values[r] > negligible * values[0]:
+            raise UsageError(
+                f"head {head} has {name} of rank above {r}, which a layer with heads of size {r} cannot "
+                f"carry: {values[r] / values[0]:.1e} of it is left over; model.to_torch() gives a module for "
+                "any rank, and dtype= that of the target drops what its rounding left over"
+            )

@@ -19,6 +19,7 @@ from unsoftmax.models.parts import ACTIVATIONS, Activation, LayerNorm, Norm, RMS
 from unsoftmax.models.single_head import SingleHead
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["block_from_state", "block_from_torch", "block_to_torch", "from_torch", "to_torch"]
@@ -78,18 +79,29 @@ def from_torch(layer: Any, readout: object = None) -> MultiHead | EncoderBlock:
 
 
 @overload
-def to_torch(model: MultiHead, n_heads: int | None = None) -> nn.MultiheadAttention: ...
+def to_torch(
+    model: MultiHead | SingleHead, n_heads: int | None = None, *, dtype: torch.dtype | str = "float64"
+) -> nn.MultiheadAttention: ...
 
 
 @overload
-def to_torch(model: EncoderBlock, n_heads: int | None = None) -> nn.TransformerEncoderLayer: ...
+def to_torch(
+    model: EncoderBlock, n_heads: int | None = None, *, dtype: torch.dtype | str = "float64"
+) -> nn.TransformerEncoderLayer: ...
 
 
-def to_torch(model: MultiHead | EncoderBlock, n_heads: int | None = None) -> Any:
-    """An nn.MultiheadAttention, or an nn.TransformerEncoderLayer, whose last row answers like the model."""
-    if isinstance(model, EncoderBlock):
-        return block_to_torch(model, n_heads)
-    return heads_to_torch(model, n_heads)
+def to_torch(
+    model: MultiHead | SingleHead | EncoderBlock,
+    n_heads: int | None = None,
+    *,
+    dtype: torch.dtype | str = "float64",
+) -> Any:
+    """An nn.MultiheadAttention, or an nn.TransformerEncoderLayer, whose last row answers like the model.
+
+    dtype: the format it computes in; `result.arithmetic` is that of a recovered target.
+    """
+    convert: Any = block_to_torch if isinstance(model, EncoderBlock) else heads_to_torch
+    return convert(model, n_heads, dtype=dtype)
 
 
 def block_from_torch(layer: nn.TransformerEncoderLayer) -> EncoderBlock:
@@ -116,8 +128,10 @@ def block_from_torch(layer: nn.TransformerEncoderLayer) -> EncoderBlock:
     return EncoderBlock(heads_from_torch(layer.self_attn), network, *norms, norm_first=bool(layer.norm_first))
 
 
-def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.TransformerEncoderLayer:
-    """An nn.TransformerEncoderLayer (float64, batch_first, evaluation mode) whose last row answers like the
+def block_to_torch(
+    block: EncoderBlock, n_heads: int | None = None, *, dtype: torch.dtype | str = "float64"
+) -> nn.TransformerEncoderLayer:
+    """An nn.TransformerEncoderLayer (batch_first, evaluation mode) in `dtype` whose last row answers like the
     block.
 
     The network may have no linear part that reflected neurons do not explain, and the norms must be
@@ -134,7 +148,7 @@ def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.Transf
         )
     if not isinstance(block.first, LayerNorm) or not isinstance(block.second, LayerNorm):
         raise UsageError("nn.TransformerEncoderLayer has two LayerNorms")
-    attention = heads_to_torch(block.attention, n_heads)
+    attention = heads_to_torch(block.attention, n_heads, dtype=dtype)
     layer = torch.nn.TransformerEncoderLayer(
         block.width,
         attention.num_heads,
@@ -143,7 +157,7 @@ def block_to_torch(block: EncoderBlock, n_heads: int | None = None) -> nn.Transf
         activation=_torch_activation(network.activation),
         batch_first=True,
         norm_first=block.norm_first,
-        dtype=torch.float64,
+        dtype=attention.out_proj.weight.dtype,
     ).eval()
     layer.self_attn = attention
     arrays = [

@@ -16,18 +16,20 @@ from unsoftmax.models.files.whole_files import replace_file
 from unsoftmax.models.tokens.token_heads import TokenHeads
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
 
 __all__ = ["save_npz", "save_onnx", "to_torch"]
 
 
-def to_torch(model: Model) -> nn.Module:
-    """An nn.Module in float64 that maps (B, N, d) to the model's answers."""
+def to_torch(model: Model, *, dtype: torch.dtype | str = "float64") -> nn.Module:
+    """An nn.Module in `dtype` that maps (B, N, d) to the model's answers."""
     try:
+        from unsoftmax.models.conversions.torch_formats import torch_format
         from unsoftmax.models.conversions.torch_parts import Composite
     except ImportError as error:
         raise UsageError("a torch module needs torch; pip install 'unsoftmax[torch]'") from error
-    return Composite(parts_of(model))
+    return Composite(parts_of(model)).to(torch_format(dtype))
 
 
 def save_npz(model: Model, path: str | Path) -> Path:
