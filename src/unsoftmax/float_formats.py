@@ -8,7 +8,7 @@ import numpy as np
 
 from unsoftmax.arrays import EPS, Array
 
-__all__ = ["FloatFormat", "decimals_of", "smallest_format"]
+__all__ = ["FloatFormat", "decimals_of", "short_format", "smallest_format"]
 
 _MOST_DECIMALS = 12  # float64 answers near one have 15: more decimals are not told from full precision
 
@@ -58,6 +58,15 @@ class FloatFormat(StrEnum):
     def next_after(self, value: float) -> float:
         """The next larger number of the format after a positive normal one."""
         return float(value + 2.0 ** (np.floor(np.log2(value)) - self.mantissa_bits))
+
+
+def short_format(name: str) -> FloatFormat | None:
+    """The format of a name; None for any other datatype, such as float64.
+
+    >>> short_format("float32"), short_format("float64")
+    (<FloatFormat.FLOAT32: 'float32'>, None)
+    """
+    return FloatFormat(name) if name in list(FloatFormat) else None
 
 
 def smallest_format(values: Array) -> FloatFormat | None:

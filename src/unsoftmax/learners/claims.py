@@ -173,7 +173,7 @@ class Claim:
     """A theorem as data. For planning: verification, what checks and certificate usually take, and
     identification, what it takes to see that the answers are of the kind that the learner is for. rows: the
     longest sequences have at least so many. Heads need three: of two rows, a head W, v is answered as the
-    pair of heads -W, -v and 0, 2v."""
+    pair of heads -W, -v and 0, 2v. one_head: a learner of several heads that is for one as well."""
 
     title: str
     source: str
@@ -184,6 +184,7 @@ class Claim:
     verification: Callable[[Size], int] = _usual_verification
     identification: Callable[[Size], int] = _exact_answers
     rows: int = 3
+    one_head: bool = False
 
     def too_short(self, longest: int | None) -> str:
         """Why sequences of at most that many rows are not enough; empty where they are."""

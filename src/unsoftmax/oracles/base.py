@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
 
 __all__ = [
@@ -47,6 +48,7 @@ class OracleSpec:
     fingerprint: what a ledger is bound to: 'content:...' where it pins the function itself, any other text
     where it only names the target.
     domain: token ids or a finite list of rows; None for all rows of `width` columns within `input_bound`.
+    arithmetic: the format in which its steps are computed, where it tells that this is shorter than float64.
     log_probabilities: an answer is one for every token that may come next, so the target is a language model.
     """
 
@@ -60,6 +62,7 @@ class OracleSpec:
     fingerprint: str | None = None
     domain: FiniteRows | TokenIds | None = None
     log_probabilities: bool = False
+    arithmetic: FloatFormat | None = None
 
 
 @runtime_checkable

@@ -12,6 +12,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import ModelFileError, OracleFault, UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.domain import TokenIds
 
@@ -79,6 +80,7 @@ class OnnxOracle:
             max_batch=1 if one_at_a_time else None,
             name=source.name,
             fingerprint=fingerprint,
+            arithmetic=FloatFormat.FLOAT32 if self._type is np.float32 else None,
             domain=TokenIds(tokens) if self.takes_ids and tokens is not None else None,
         )
 

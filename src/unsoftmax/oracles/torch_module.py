@@ -11,6 +11,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.float_formats import short_format
 from unsoftmax.foreign_code import foreign_code
 from unsoftmax.oracles.base import OracleSpec, checked_answers, named_parts
 from unsoftmax.oracles.identity import content_fingerprint
@@ -66,7 +67,11 @@ class TorchOracle:
         # the code of a user's own module may change while its weights stay
         fingerprint = pinned if self._attention else f"torch:{label}:{pinned}"
         self.spec = OracleSpec(
-            width=width, outputs=outputs, name=type(module).__name__, fingerprint=fingerprint
+            width=width,
+            outputs=outputs,
+            name=type(module).__name__,
+            fingerprint=fingerprint,
+            arithmetic=short_format(str(self._dtype).removeprefix("torch.")),
         )
 
     def _check_attention(self, module: Any, width: int | None, outputs: int | None) -> tuple[int, int | None]:

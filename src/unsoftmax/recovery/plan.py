@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from unsoftmax.answers import Computed
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
+from unsoftmax.float_formats import FloatFormat, short_format
 from unsoftmax.learners import Claim, Known, Learner, Size
 from unsoftmax.oracles import TokenIds, check_width
 from unsoftmax.recovery.choose import AUTO, choose, family_named
@@ -16,6 +18,7 @@ __all__ = ["Cost", "Plan", "plan", "plan_for", "usual_size"]
 
 _RANKS = (1, 2, 4, 8, 16, 32, 64, 128)  # rows of the table where no rank is told
 _HEADS = (2, 4, 8, 16)  # the same, of usual layers
+_EXACT = "float64"  # arithmetic as exact as the answers can be
 _REPEATED_CHECKS = 2  # checks and certificate, where answers make them begin again
 
 
@@ -139,7 +142,7 @@ class Plan:
         }
 
 
-def plan(
+def plan(  # noqa: PLR0913 - an entry point
     target: object,
     *,
     width: int | None = None,
@@ -148,34 +151,62 @@ def plan(
     learner: Learner | None = None,
     size: Size | None = None,
     vocabulary: int | None = None,
+    arithmetic: str | None = None,
 ) -> Plan:
     """What `recover` with the same arguments would cost. Asks nothing.
 
     size: ranks, heads, neurons and biases, where they are known; left out, the plan is a table by size.
     vocabulary: number of token ids, for a target that takes ids.
+    arithmetic: the format in which the target computes: float64, float32, bfloat16 or float16. Left out, it
+    is what a torch module, an .onnx file or a server tells of itself; a bare callable tells nothing.
 
     >>> plan("demo:single-head?d=64").by_rank[8] < 1.2 * (64 + 8 * (2 * 64 - 8))
     True
     >>> plan("demo:multi-head?d=64", family="multi-head", size=Size(64, (8,) * 8)).usual
     9693
+    >>> layer = Size(16, (8, 8))
+    >>> [plan("demo:multi-head?d=16", size=layer, arithmetic=each).usual for each in ("float32", "bfloat16")]
+    [2392, 4825]
     """
     oracle = as_oracle(target, outputs=outputs, vocabulary=vocabulary)
     if isinstance(oracle.spec.domain, TokenIds):
         return _token_plan(oracle.spec.domain.vocabulary, oracle.spec.outputs, size)
     d = check_width(width if width is not None else oracle.spec.width)
     auto = learner is None and family == AUTO and oracle.spec.outputs is None
+    short = oracle.spec.arithmetic if arithmetic is None else _format_named(arithmetic)
+    wanted = family_named(family)
     if learner is None:
-        known = Known(outputs=oracle.spec.outputs, max_length=oracle.spec.max_length)
-        learner = next(choose(known, family_named(family))).learner
+        learner = _learner_for(wanted, short, oracle.spec.outputs, oracle.spec.max_length)
     if size is not None and size.width != d:
         raise UsageError(f"width {d} but the size says {size.width}; leave one of them out")
     sizes = None if size is None else (replace(size, outputs=oracle.spec.outputs),)
     planned = plan_for(learner, d, oracle.spec.outputs, sizes)
     if not auto:
         return planned
-    others = (Family.MULTI_HEAD, Family.TRANSFORMER)
-    formulas = {str(each): next(choose(Known(), each)).learner.claim.queries.formula for each in others}
+    others = [each for each in (Family.MULTI_HEAD, Family.TRANSFORMER) if each is not learner.family]
+    formulas = {str(each): _learner_for(each, short).claim.queries.formula for each in others}
     return replace(planned, family=AUTO, otherwise=formulas)
+
+
+def _format_named(arithmetic: str) -> FloatFormat | None:
+    """The short format of a name; None for float64."""
+    if arithmetic != _EXACT and arithmetic not in list(FloatFormat):
+        raise UsageError(
+            f"there is no arithmetic {arithmetic!r}; choose one of {', '.join((_EXACT, *FloatFormat))}"
+        )
+    return short_format(arithmetic)
+
+
+def _learner_for(
+    wanted: Family | None, short: FloatFormat | None, outputs: int | None = None, longest: int | None = None
+) -> Learner:
+    """The learner that a recovery of such a target begins with."""
+    if short is None:
+        return next(choose(Known(outputs=outputs, max_length=longest), wanted)).learner
+    bends = longest == 1 or wanted not in (None, Family.SINGLE_HEAD, Family.MULTI_HEAD)
+    computed = Computed(short, short.unit)
+    known = Known(outputs=outputs, max_length=longest, answers=computed, bends=bends)
+    return next(choose(known, wanted)).learner
 
 
 def _token_plan(vocabulary: int, outputs: int | None, size: Size | None) -> Plan:
@@ -217,7 +248,7 @@ def plan_for(
         if sizes is not None
         else [
             _cost(claim, replace(size, biased=bool(biased)), replace(size, biased=biased is not False))
-            for size in _table(family, width, outputs)
+            for size in _table(family, width, outputs, claim.one_head)
         ]
     )
     return Plan(width=width, family=str(family), claim=claim, costs=tuple(costs), paper=width + width**2)
@@ -249,15 +280,17 @@ def _cost(claim: Claim, size: Size, worst: Size) -> Cost:
     )
 
 
-def _table(family: Family, width: int, outputs: int | None) -> list[Size]:
-    """Sizes to plan for where nothing is known: by rank, by heads of a usual layer, by neurons."""
+def _table(family: Family, width: int, outputs: int | None, one_head: bool) -> list[Size]:
+    """Sizes to plan for where nothing is known: by rank, by heads of a usual layer, by neurons. one_head: a
+    learner of several heads is for one as well."""
     if family in (Family.TRANSFORMER, Family.RELU_NETWORK):
         ranks = () if family is Family.RELU_NETWORK else (width,)
         return [Size(width, ranks, neurons=max(1, m)) for m in (width // 2, width, 2 * width, 4 * width)]
     if family is Family.MULTI_HEAD or outputs is not None:
         heads = [h for h in _HEADS if h <= width] or [2]
         several = [Size(width, (max(1, width // h),) * h, outputs=outputs) for h in heads]
-        return several if outputs is None else [Size(width, (width,), outputs=outputs), *several]
+        one = [Size(width, (width,), outputs=outputs)] if one_head or outputs is not None else []
+        return [*one, *several]
     ranks_tried = sorted({r for r in (*_RANKS, width // 2, width) if 1 <= r <= width})
     return [Size(width, (r,)) for r in ranks_tried]
 

@@ -13,9 +13,7 @@ from tests.learners.computed.float_layers import FloatLayer, random_layer
 from tests.learners.computed.onnx_layer import save_float32_layer
 from unsoftmax.arrays import Array
 from unsoftmax.learners import Size
-from unsoftmax.learners.computed.learner import ComputedHeadsLearner
 from unsoftmax.oracles.torch_module import TorchOracle
-from unsoftmax.recovery.plan import plan_for
 
 
 @pytest.mark.parametrize(("d", "heads"), [(16, 2), (8, 2), (8, 1)])
@@ -41,7 +39,7 @@ def test_a_default_layer_of_torch(d: int, heads: int, vector: bool) -> None:
         )
         size = Size.of(truth)
         assert result.claim.queries.holds(learning, size)
-        planned = plan_for(ComputedHeadsLearner(), d, size.outputs, (size,))
+        planned = unsoftmax.plan(TorchOracle(layer, readout=readout), size=size)
         assert abs(planned.usual - result.queries.total) <= 0.2 * result.queries.total
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from unsoftmax.recovery.plan import Cost
 
 __all__ = ["plan"]
+
+
+Arithmetic = Literal["float64", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,15 @@ def plan(
     target: Target,
     shape: Shape,
     known: _Size,
+    arithmetic: Annotated[
+        Arithmetic | None,
+        typer.Option(
+            "--arithmetic",
+            help="Format in which the target computes: float64, float32, bfloat16 or float16. Default: what "
+            "the target tells.",
+            show_default=False,
+        ),
+    ] = None,
     vocabulary: Vocabulary = None,
     seed: Seed = 0,
     budget: Budget = None,
@@ -69,8 +81,9 @@ def plan(
         outputs=shape.outputs,
         size=size,
         vocabulary=vocabulary,
+        arithmetic=arithmetic,
     )
-    mine = _of_this_target(target) if size is None and shape == Shape() else None
+    mine = _of_this_target(target, arithmetic) if size is None and shape == Shape() else None
     affordable = [cost for cost in planned.costs if budget is not None and cost.total <= budget]
     if as_json:
         ranks = max((cost.size.rank for cost in affordable), default=0)
@@ -109,7 +122,7 @@ def plan(
         typer.echo(f"budget      {budget:,} queries are {enough}, verification included")
 
 
-def _of_this_target(target: str) -> tuple[str, Cost] | None:
+def _of_this_target(target: str, arithmetic: str | None) -> tuple[str, Cost] | None:
     """Family and cost of a target whose model is at hand; None for one that only answers."""
     from unsoftmax.audit.defences.defend import model_of
     from unsoftmax.errors import UnsoftmaxError
@@ -121,7 +134,7 @@ def _of_this_target(target: str) -> tuple[str, Cost] | None:
         return None
     try:
         model = model_of(target)
-        (cost,) = make_plan(target, family=model.family, size=Size.of(model)).costs
+        (cost,) = make_plan(target, family=model.family, size=Size.of(model), arithmetic=arithmetic).costs
     except (UnsoftmaxError, Stop):  # a family whose size is told in another way
         return None
     return model.family, cost

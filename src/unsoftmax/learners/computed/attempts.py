@@ -10,10 +10,18 @@ import numpy as np
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.outcomes import Unresolved
 
-__all__ = ["ATTEMPTS", "FLOAT16_BITS", "NotBelieved", "first_believed", "refuse_unexplained"]
+__all__ = [
+    "ATTEMPTS",
+    "COARSE_ATTEMPTS",
+    "FLOAT16_BITS",
+    "NotBelieved",
+    "first_believed",
+    "is_coarse",
+    "refuse_unexplained",
+]
 
 ATTEMPTS = 3  # a cap: every attempt draws fresh rows
-_COARSE_ATTEMPTS = 6  # in coarse arithmetic, where one start in four shows too few or too many heads
+COARSE_ATTEMPTS = 6  # in coarse arithmetic, where one start in four shows too few or too many heads
 _COARSE_BITS = 12  # above the 11 bits of float16 and the 8 of bfloat16, below the 24 of float32
 FLOAT16_BITS = 11  # significant bits: the one format in use whose numbers overflow at 65504
 _OVERFLOW = (
@@ -26,6 +34,11 @@ _SAME_OBSTACLE = 2
 # 2.1 and more; those of fine layers leave up to 8 where scores are strong, fits that stopped early 17 and
 # more, and wrong ones hundreds.
 _EXPLAINED, _EXPLAINED_COARSE = 12.0, 1.6
+
+
+def is_coarse(bits: int) -> bool:
+    """Whether numbers of so many significant bits need the fits of coarse arithmetic."""
+    return bits < _COARSE_BITS
 
 
 class NotBelieved(Exception):
@@ -48,8 +61,8 @@ def first_believed(attempt: Callable[[], Found], bits: int) -> Found:
     attempt: raises NotBelieved where its fit is not."""
     reasons: list[str] = []
     obstacles: list[str] = []
-    coarse = bits < _COARSE_BITS
-    for _ in range(_COARSE_ATTEMPTS if coarse else ATTEMPTS):
+    coarse = is_coarse(bits)
+    for _ in range(COARSE_ATTEMPTS if coarse else ATTEMPTS):
         try:
             return attempt()
         except NotBelieved as reason:

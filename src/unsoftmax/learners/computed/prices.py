@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from unsoftmax.learners.computed.fit_progress import MANY
 
 __all__ = [
+    "COARSE_EFFORT",
+    "COARSE_PAIRS",
     "FRESH_LENGTHS",
     "FRESH_LENGTHS_OF_VECTORS",
     "FRESH_QUERIES",
@@ -25,6 +27,9 @@ _PRICE_OF_NUMBERS = 4.2
 # deviated by more than 1.5 times its own rounding; a fit to more than the most takes longer, and is hardly
 # better
 _LEAST_PAIRS, _MOST_PAIRS = 1.0, 2.0
+# general pairs a parameter in coarse arithmetic: with half as many, one of 25 layers of width 16 in bfloat16
+# deviated by more than its own rounding (1.08)
+COARSE_PAIRS = 6.0
 # of the start: scans of lines, and what each head adds to them and to pilots; plateaus, in widths; columns
 # and rows that are asked again with lower scores. Within 5 % in widths 8 to 32 with 2 to 8 heads
 _SCANS, _OF_A_HEAD, _OF_A_PLATEAU, _ASKED_AGAIN = 160.0, 87.0, 3.2, 1.12
@@ -34,6 +39,7 @@ PRICE_OF_VECTORS = 7.5
 # the same in layers with many unknowns, where JᵀJ is not held: with half of it a fit takes ten times as many
 # steps in trained layers (width 120, eight heads)
 _PRICE_OF_WIDE_VECTORS = 14.0
+COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # rows of fresh sequences, and how many there are of each of two sizes of rows; half as many vectors, each of
 # which shows many numbers
 FRESH_LENGTHS = ((2, 16), (5, 8), (17, 8))

@@ -17,7 +17,7 @@ from unsoftmax.learners.computed.isolated_heads import isolate_head
 from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.more_pairs import aimed_pairs, grid_of_spread, grid_of_tokens
 from unsoftmax.learners.computed.plateau_readouts import read_readouts
-from unsoftmax.learners.computed.prices import FRESH_QUERIES, first_pairs, pairs_for_all
+from unsoftmax.learners.computed.prices import COARSE_PAIRS, FRESH_QUERIES, first_pairs, pairs_for_all
 from unsoftmax.learners.computed.ranks_and_weights import cut_ranks, reweighted, with_one_more_row
 from unsoftmax.learners.computed.two_row_queries import (
     Asks,
@@ -34,9 +34,6 @@ from unsoftmax.solvers.least_squares.joint_refinement import Refined, Refinement
 __all__ = ["FittedNumbers", "fit_heads"]
 
 _GOOD = 8.0  # roundings of a unit row: a fit that leaves less needs no more rows
-# general pairs a parameter in coarse arithmetic: with half as many, one of 25 layers of width 16 in bfloat16
-# deviated by more than its own rounding (1.08)
-_COARSE_PAIRS = 6.0
 _FIRST = RefinementOptions(
     iterations=25,
     damping=1e-5,
@@ -79,7 +76,7 @@ def fit_heads(
     start = _one_by_one(queries, baseline, rng, limit)
     size = start.heads.parameters
     pairs = pairs_for_all(start.heads.heads, counted.asked / size)
-    pairs = _COARSE_PAIRS if baseline.coarse else pairs
+    pairs = COARSE_PAIRS if baseline.coarse else pairs
     first = first_pairs(start.heads.heads, max(start.heads.ranks), size)
     counted.expect(pairs * size + first + FRESH_QUERIES)
     heads, general = _with_general_pairs(queries, start, rng, pairs, limit)

@@ -13,7 +13,12 @@ from unsoftmax.learners.computed.fitted_heads import FittedHeads
 from unsoftmax.learners.computed.known_values import ROUNDING_OF_FACTORS, KnownValues
 from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.output_spaces import read_values
-from unsoftmax.learners.computed.prices import FRESH_QUERIES_OF_VECTORS, PRICE_OF_VECTORS, price_of_vectors
+from unsoftmax.learners.computed.prices import (
+    COARSE_EFFORT,
+    FRESH_QUERIES_OF_VECTORS,
+    PRICE_OF_VECTORS,
+    price_of_vectors,
+)
 from unsoftmax.learners.computed.ranks_and_weights import explains_as_much
 from unsoftmax.learners.computed.reweighting import reweighted
 from unsoftmax.learners.computed.two_row_queries import (
@@ -38,7 +43,6 @@ __all__ = ["FittedVectors", "fit_vector_heads", "settled"]
 
 # queries that are not part of the fit, and that its price holds: fresh sequences and the class tests
 _BESIDE = FRESH_QUERIES_OF_VECTORS + QUERIES_OF_HEAD_TESTS
-_COARSE_EFFORT = 2.5  # times the price in coarse arithmetic, for a fit as exact as the layer
 # the same of random sequences before ranks are known, and the least of them, however dear the start was
 _FIRST_GENERAL, _LEAST_GENERAL = 0.8, 0.4
 # the same of all random sequences, however dear the start was: tables show one head's scores at a time, and
@@ -99,7 +103,7 @@ def fit_vector_heads(
         blocks += _general(queries, start.size, first, values.rows_fitted, rng, limit)
         heads = _with_lower_ranks(SequenceFit.of(blocks), heads, baseline, _SHORT)
     wide = heads.unknowns > MANY and not baseline.coarse
-    price = _COARSE_EFFORT * PRICE_OF_VECTORS if baseline.coarse else price_of_vectors(heads.unknowns)
+    price = COARSE_EFFORT * PRICE_OF_VECTORS if baseline.coarse else price_of_vectors(heads.unknowns)
     parameters = heads.parameters if baseline.coarse else _likely_parameters(heads)
     for part in (0.0, _TOO_FEW):
         unit, random = parameters / heads.outputs, sum(len(block.rows) for block in blocks[tables:])

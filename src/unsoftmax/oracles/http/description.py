@@ -7,6 +7,7 @@ from hashlib import blake2b
 from typing import Any
 
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.http.json_text import read_json, write_json
 
@@ -33,6 +34,11 @@ class Description:
     def takes_ids(self) -> bool:
         """Whether a sequence is token ids rather than rows."""
         return self.datatype in ("INT64", "INT32")
+
+    @property
+    def arithmetic(self) -> FloatFormat | None:
+        """The format of the input, in which a model computes as well; None for float64."""
+        return FloatFormat.FLOAT32 if self.datatype == "FP32" else None
 
     @classmethod
     def read(cls, body: bytes, wanted: str | None, who: str) -> Description:
@@ -150,3 +156,7 @@ class Described:
     @property
     def outputs(self) -> int | None:
         return self.told.outputs
+
+    @property
+    def arithmetic(self) -> FloatFormat | None:
+        return self.told.arithmetic

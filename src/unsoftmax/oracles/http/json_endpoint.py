@@ -10,6 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.http.json_text import read_json, write_json
 from unsoftmax.oracles.http.options import HttpOptions
 from unsoftmax.oracles.http.sender import Reply
@@ -40,6 +41,7 @@ class JsonEndpoint:
     width: int | None
     fingerprint: str
     outputs: int | None = None
+    arithmetic: FloatFormat | None = None
 
     @classmethod
     def from_options(cls, url: str, options: HttpOptions, shown: str = "") -> JsonEndpoint:

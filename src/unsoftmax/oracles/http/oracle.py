@@ -10,6 +10,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import UsageError
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.base import OracleSpec, checked_answers
 from unsoftmax.oracles.http.json_endpoint import JsonEndpoint
 from unsoftmax.oracles.http.open_inference import MODEL_ADDRESS, OpenInference
@@ -38,6 +39,8 @@ class _Told(Protocol):
     def outputs(self) -> int | None: ...
     @property
     def fingerprint(self) -> str: ...
+    @property
+    def arithmetic(self) -> FloatFormat | None: ...
 
 
 class _Sender(Protocol):
@@ -105,6 +108,7 @@ def spec_of(
         max_batch=_REQUESTS_A_BATCH * per_request,
         name=name,
         fingerprint=told.fingerprint,
+        arithmetic=told.arithmetic,
     )
 
 
