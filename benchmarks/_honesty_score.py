@@ -21,6 +21,7 @@ __all__ = ["deviations", "share_beyond", "what_is_wrong"]
 
 _FIRST = 4  # draws of the stated distribution, about 177 sequences each
 _MOST = 64  # draws where the share is near the certificate's fraction: its standard error is then 0.2 %
+_NEAR_BEHIND_LABELS = 1e-4  # distance of heads, relative to W, up to which they are said to look like one
 _NEAR = 4.0  # standard errors of the share that count as near
 
 
@@ -42,6 +43,9 @@ def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
         allowance = 0.0 if result.constant_bound is None else result.constant_bound
         if distance > bound and not _constant_only(each, model, bound, allowance):
             return f"distance {distance:.2g} above the bound {bound:.2g}"
+    missing = _missing_heads(case, model, result)
+    if missing:
+        return missing
     if not case.steady:
         nothing = truth is None and result.status is Status.EXACT
         return f"{result.status} for a box that is not a function" if nothing else ""
@@ -52,6 +56,27 @@ def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
             f"{result.certificate.fraction:.1%} are stated"
         )
     return ""
+
+
+def _missing_heads(case: Case, model: Model, result: unsoftmax.Result) -> str:
+    """A sentence when several heads are given as one that the certificate, or the bound, would tell apart."""
+    truth = case.truth
+    if not isinstance(truth, unsoftmax.MultiHead) or not isinstance(model, unsoftmax.SingleHead):
+        return ""
+    certificate, bound = result.certificate, result.error_bound or 0.0
+    assert certificate is not None
+    sizes = [float(np.linalg.norm(head.v)) for head in truth.heads]
+    largest = truth.heads[int(np.argmax(sizes))]
+    faint = max(bound, certificate.resolution, certificate.faintest_head or 0.0) * sum(sizes)
+    # two heads given as one differ from it by an eighth of their distance squared; for labels it is stated
+    unseen = _NEAR_BEHIND_LABELS if case.labels else float(np.sqrt(32.0 * certificate.resolution))
+    near = max(bound, unseen, certificate.closest_heads or 0.0)
+    apart = max(
+        float(np.linalg.norm(head.W - largest.W)) / max(float(np.linalg.norm(largest.W)), 1e-300)
+        for head, size in zip(truth.heads, sizes, strict=True)
+        if size >= faint
+    )
+    return f"{len(sizes)} heads that are {apart:.2g} apart are given as one" if apart > near else ""
 
 
 def _constant_only(truth: Model, model: Model, bound: float, constant_bound: float) -> bool:

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from benchmarks._honesty_score import what_is_wrong
 from benchmarks.honesty_fuzz import run
 
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.honesty import KINDS
+from tests.cases.honesty_case import Case
 from tests.cases.honesty_liars import LIARS
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from unsoftmax import EncoderBlock, MultiHead, SingleHead, Status
@@ -361,3 +363,12 @@ def test_a_fit_that_runs_away_leaves_finite_rows() -> None:
     """The fit of this layer takes the eps of a norm out of the range of floats."""
     outcome = run(("language model: one layer", 4, 710003))
     assert not outcome.wrong, outcome.wrong
+
+
+def test_several_heads_that_are_given_as_one_are_wrong() -> None:
+    heads = unsoftmax.random_multi_head(1, 2, seed=9006)
+    one = unsoftmax.recover(heads.heads[0], seed=0)
+    given = replace(one, status=Status.WITHIN_BOUND, error_bound=1e-3)
+    case = Case(heads, 1, heads, heads, exact=False, labels=True)
+    assert "given as one" in what_is_wrong(case, given, 0.0)
+    assert not what_is_wrong(replace(case, truth=MultiHead([heads.heads[0]] * 2)), given, 0.0)

@@ -77,3 +77,18 @@ def test_flipped_labels(d: int) -> None:
         assert distance(with_unit_v(head), model) <= (result.error_bound or 0.0)
         if d == 16:
             assert result.queries.by_phase["scores"] <= 60 * d * d
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_several_heads_never_come_out_as_one(width: int) -> None:
+    """So few columns leave them no other trace than scores that turn elsewhere at other sizes."""
+    for seed in (2000009, *range(9004, 9010)):
+        heads = unsoftmax.random_multi_head(width, 2, seed=seed)
+        result = unsoftmax.recover(Labels(as_oracle(heads)), width=width, seed=seed)
+        assert result.status is Status.UNRESOLVED, result.reason
+    first = heads.heads[0]
+    near = unsoftmax.MultiHead([first, SingleHead((1.0 + 1e-3) * first.W, first.v)])
+    assert not unsoftmax.recover(Labels(as_oracle(near)), width=width).status.recovered
+    one = unsoftmax.recover(Labels(as_oracle(first)), width=width)
+    assert one.status is Status.WITHIN_BOUND, one.reason
+    assert "several heads that are closer than 1e-4" in one.reason
