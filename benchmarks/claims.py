@@ -70,6 +70,12 @@ def main(seeds: int = SEEDS) -> None:
             for d, m in ((2, 3), (4, 6), (8, 8), (16, 12))
             for b in bills.of_transformers(d, m, s)
         ),
+        "computed in short formats": (
+            b
+            for s in every
+            for d, heads in ((8, 1), (8, 2), (12, 1), (12, 2), (12, 3))
+            for b in bills.of_computed_heads(d, heads, s)
+        ),
         "answers with errors": (
             b
             for s in every

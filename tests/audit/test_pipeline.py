@@ -12,12 +12,14 @@ import torch
 import unsoftmax
 from tests.cases.answers import ANSWERS
 from tests.cases.outside import BOXES
+from tests.learners.computed.float_layers import random_layer
 from unsoftmax.audit.defences.wrappers import LimitedLength
 from unsoftmax.audit.facts import facts_of
 from unsoftmax.audit.planning import AuditPlan
 from unsoftmax.audit.report import render
 from unsoftmax.ledger import read_statement
 from unsoftmax.oracles import Oracle
+from unsoftmax.oracles.torch_module import TorchOracle
 
 WRAPPERS: dict[str, tuple[Callable[[Oracle], Oracle], str]] = {
     "exact": (lambda o: o, "deterministic"),
@@ -196,6 +198,14 @@ def test_a_first_look_that_the_budget_stops_keeps_what_it_has_found() -> None:
 def test_a_tolerance_that_is_none_is_refused(tolerance: float) -> None:
     with pytest.raises(unsoftmax.UsageError, match="tolerance"):
         unsoftmax.audit_target("demo:single-head?d=4", tolerance=tolerance)
+
+
+def test_the_verdict_names_the_arithmetic_that_hides_the_rest() -> None:
+    layer = random_layer(8, 1, 0)
+    done = unsoftmax.audit_target(TorchOracle(layer, readout=np.ones(8)))
+    words = facts_of(done)["verdict"]
+    assert words.startswith("It leaks: all")
+    assert "it computes in float32, whose rounding hides the rest" in words
 
 
 @pytest.mark.parametrize("rows", [1, 2])

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 import unsoftmax
 from tests.cases import answers, heads, multi_heads, networks
 from tests.cases.awkward_networks import AWKWARD
 from tests.cases.spread_networks import spread_network, spread_transformer
+from tests.learners.computed.float_layers import random_layer
 from unsoftmax import (
     Learner,
     LowPrecision,
@@ -31,6 +33,9 @@ from unsoftmax import (
     random_single_head,
     random_transformer,
 )
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.learners.computed.learner import ComputedHeadsLearner
+from unsoftmax.oracles.torch_module import TorchOracle
 from unsoftmax.recovery.network import rows_oracle
 
 LEARNERS: dict[str, Learner] = {
@@ -123,6 +128,16 @@ def of_vector_answers(d: int, seed: int) -> Iterator[Bill]:
             hidden = random_multi_head(d, count, rank, seed=seed, outputs=m, biases=bool(seed % 2))
             name = f"H={count} m={m} r={rank} d={d}"
             yield Bill(name, as_oracle(hidden), VectorOutputsLearner(), seed)
+
+
+def of_computed_heads(d: int, heads: int, seed: int) -> Iterator[Bill]:
+    """Layers of torch that compute in each short format, with numbers and with vectors."""
+    readout = np.random.default_rng([seed, d]).standard_normal(d)
+    for held in FloatFormat:
+        layer = random_layer(d, heads, seed).to(getattr(torch, held))
+        for kind, read in (("numbers", readout), ("vectors", None)):
+            target = TorchOracle(layer, readout=read)
+            yield Bill(f"{held} {kind} H={heads} d={d}", target, ComputedHeadsLearner(held), seed)
 
 
 def of_answers_with_errors(

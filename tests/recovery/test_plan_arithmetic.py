@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import unsoftmax
+from tests.cases.bills import learning
 from tests.learners.computed.float_layers import random_layer
 from tests.learners.computed.onnx_layer import save_float32_layer
 from unsoftmax import OracleFault, Size, UsageError, plan
@@ -22,10 +23,12 @@ def test_a_plan_for_bfloat16_is_within_a_fifth_of_the_bill(vector: bool, heads: 
     readout = None if vector else np.random.default_rng(1).standard_normal(8)
     oracle = TorchOracle(random_layer(8, heads, 1).to(torch.bfloat16), readout=readout)
     result = unsoftmax.recover(oracle, seed=1)
-    planned = plan(oracle, size=Size(8, (8 // heads,) * heads))
+    size = Size(8, (8 // heads,) * heads)
+    planned = plan(oracle, size=size)
     assert result.status is unsoftmax.Status.WITHIN_BOUND, result.reason
     assert abs(planned.usual - result.queries.total) <= 0.2 * result.queries.total
     assert result.claim.queries.attempts == planned.claim.queries.attempts == 6
+    assert result.claim.queries.holds(learning(result), Size.of(result.unwrap()))
 
 
 class _Silent(torch.nn.Module):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax import __version__
-from unsoftmax.answers import Labels, Subject
+from unsoftmax.answers import Computed, Labels, Subject
 from unsoftmax.arrays import EPS, Array
 from unsoftmax.audit.defences.endpoint_settings import settings_of
 from unsoftmax.audit.pipeline import Audit
@@ -119,6 +119,8 @@ def verdict(done: Audit) -> str:
         bound = (
             "" if result.error_bound is None else f" to a relative error of at most {result.error_bound:.1g}"
         )
+        if isinstance(result.answers, Computed):
+            bound += f" (it computes in {result.answers.format}, whose rounding hides the rest)"
         return f"It leaks: all {found.parameters:,} parameters of {box} were recovered{bound}, for {bill}."
     if result.parts:
         return _parts_verdict(result, bill)
