@@ -28,7 +28,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, _leave)
     from unsoftmax.cli.app import run
 
-    sys.exit(run())
+    status = run()
+    from unsoftmax.foreign_code import run_at_exit
+
+    run_at_exit()
+    sys.exit(status)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -67,11 +67,41 @@ def f(X):
 """
 
 
-def test_a_target_that_leaves_by_the_back_door_ends_the_command_with_3(tmp_path: Path) -> None:
-    (tmp_path / "box.py").write_text(_HEAD.format(first="os._exit(0)"))
+LEAVES = {
+    "os._exit": "os._exit(0)",
+    "posix._exit": "import posix; posix._exit(0)",
+    "os.execv": "os.execv('/bin/true', ['true'])",
+    "os.execvpe": "os.execvpe('true', ['true'], {})",
+    "posix.execve": "import posix; posix.execve('/bin/true', ['true'], {})",
+    "at exit": "import atexit, posix; atexit.register(lambda: posix._exit(0)); raise SystemExit(0)",
+    "before exit": "import atexit; atexit.register(lambda: os.execv('/bin/true', ['true'])); sys.exit(0)",
+}
+
+
+@pytest.mark.parametrize("how", LEAVES)
+def test_a_target_that_leaves_by_the_back_door_ends_the_command_with_3(tmp_path: Path, how: str) -> None:
+    (tmp_path / "box.py").write_text(_HEAD.format(first=LEAVES[how]))
     done = run("recover", "box:f", "--width", "2", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (3, "")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "tried to end the program" in done.stderr
+
+
+def test_what_a_target_registers_for_the_end_runs_and_changes_nothing(tmp_path: Path) -> None:
+    registers = "import atexit; atexit.register(lambda: (print('end of f'), os._exit(7)))"
+    (tmp_path / "box.py").write_text(f"{registers}\n{_HEAD.format(first='pass')}")
+    done = run("recover", "box:f", "--width", "2", "--json", cwd=tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["status"] == "EXACT"
+    assert done.stderr.count("end of f") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_target_may_start_other_programs(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text(
+        _HEAD.format(first="assert os.spawnv(os.P_WAIT, '/bin/sh', ['sh', '-c', 'exit 7']) == 7")
+    )
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert done.exit_code == 0, done.stderr
 
 
 @pytest.mark.parametrize("what", ["GeneratorExit", "BaseExceptionGroup('all', [SystemExit(0)])"])
