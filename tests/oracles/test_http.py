@@ -51,7 +51,9 @@ def test_vector_answers() -> None:
 @pytest.mark.parametrize("binary", [True, False])
 def test_float32_answers_are_float32_answers(binary: bool) -> None:
     with serving(datatype="FP32", binary=binary) as server:
-        answers = http_oracle(server.url)(BATCH)
+        oracle = http_oracle(server.url)
+        assert oracle.spec.arithmetic == "float32"
+        answers = oracle(BATCH)
     single = BATCH.astype(np.float32).astype(np.float64)
     np.testing.assert_array_equal(answers, HEAD(single).astype(np.float32))
 
