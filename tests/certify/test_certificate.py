@@ -8,10 +8,12 @@ import pytest
 
 import unsoftmax
 from unsoftmax import FunctionOracle, Ledger, OracleSpec, SingleHead, Status
+from unsoftmax.answers import Computed
 from unsoftmax.arrays import Array
-from unsoftmax.certify import certify, error_bound
+from unsoftmax.certify import AnswersOff, certify, error_bound
 from unsoftmax.certify.changed_models import Deviations
 from unsoftmax.certify.sample import OwnSequences, draw_sample
+from unsoftmax.float_formats import FloatFormat
 from unsoftmax.models import Model
 from unsoftmax.oracles.domain import Space
 
@@ -238,3 +240,26 @@ def test_a_few_saturated_sequences_say_nothing_of_the_scores(deviating: int, nee
         off = np.where(np.arange(first, first + 6) < deviating, 1e-10, 0.0)
         deviations.see(100.0 * rng.standard_normal((6, 9, 4)), off, off, "4 to 16 rows")
     assert (deviations.hidden_alone > 0.0) == needed
+
+
+@pytest.mark.parametrize(("times", "alike"), [(1.0, True), (6.0, False)])
+def test_only_deviations_of_the_order_of_rounding_are_told_from_none(times: float, alike: bool) -> None:
+    arithmetic = Computed(FloatFormat.FLOAT32, 1e-7)
+    ledger = Ledger(FunctionOracle(lambda X: HEAD(X) * (1.0 + times * 1e-7), OracleSpec(width=10)))
+    certificate = certify(
+        ledger,
+        HEAD,
+        np.random.default_rng(1),
+        allowed=arithmetic.rounding,
+        answers_off=AnswersOff(deviation=arithmetic.deviation, arithmetic=arithmetic),
+    )
+    assert certificate.passed
+    assert certificate.own_rounding == pytest.approx(times, rel=1e-3)
+    assert f"{times:.2g} times the float32 rounding" in certificate.statement
+    assert ("indistinguishable from a float32 reimplementation" in certificate.statement) is alike
+
+
+def test_exact_answers_have_no_rounding_of_their_own() -> None:
+    certificate = _certificate(HEAD, HEAD)
+    assert certificate.own_rounding is None
+    assert "reimplementation" not in certificate.statement

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unsoftmax.answers import Computed
 from unsoftmax.arrays import Array, largest, longest_rows
 from unsoftmax.certify.changed_models import Deviations
+from unsoftmax.certify.own_rounding import OwnRounding, in_own_rounding
 from unsoftmax.certify.sample import OwnSequences, Sample, draw_sample, length_class
 from unsoftmax.ledger import VERIFICATION, Asker, Exchange, median_answers
 from unsoftmax.models import Model, MultiHead, SingleHead
@@ -39,7 +41,9 @@ class Certificate:
     further head, and how far apart two heads given as one, would have shown. parameters_off: the relative
     error of the parameters that usually moves answers as far as the worst of these; usually_off: as most of
     those of each class of lengths; scores_off: that of what single rows do not show, beyond what they do.
-    tolerance: by how much any answer may be off by itself, a constant included, which no deviation counts. It
+    tolerance: by how much any answer may be off by itself, a constant included, which no deviation counts.
+    arithmetic: the format that every step inside rounds to, and own_rounding: how many times the measured
+    rounding half of the sequences of a length are off by at most; both empty where steps do not round. It
     says nothing of
     sequences unlike these: no deviation found is not equality; caveat names what is known to escape them.
     """
@@ -64,6 +68,8 @@ class Certificate:
     usually_off: dict[str, float] = field(default_factory=dict)
     scores_off: float = 0.0
     tolerance: float = 0.0
+    arithmetic: str = ""
+    own_rounding: float | None = None
 
     @property
     def statement(self) -> str:
@@ -77,7 +83,10 @@ class Certificate:
             f"{self.n_queries} fresh sequences of {_in_words(self.lengths)} rows deviate by at most "
             f"{self.max_error:.2g} ({self._relative}): with {self.in_percent} confidence fewer than "
             f"{self.fraction:.1%} of sequences drawn like these deviate by more than {self.allowed:.1g} "
-            f"relative{self._beyond}" + self._unseen + (f"; {self.caveat}" if self.caveat else "")
+            f"relative{self._beyond}"
+            + self._beside_rounding
+            + self._unseen
+            + (f"; {self.caveat}" if self.caveat else "")
         )
 
     @property
@@ -88,6 +97,12 @@ class Certificate:
     @property
     def _beyond(self) -> str:
         return f", beyond the {self.tolerance:.1g} by which any answer may be off" if self.tolerance else ""
+
+    @property
+    def _beside_rounding(self) -> str:
+        if self.own_rounding is None:
+            return ""
+        return "; " + in_own_rounding(self.own_rounding, self.arithmetic, self.n_queries)
 
     @property
     def _unseen(self) -> str:
@@ -119,13 +134,15 @@ class AnswersOff:
     """How far answers are off by themselves: at most by `tolerance`, or, where values become something else,
     by the `deviation` of answers from what values become; `repeats` answers are asked for their median.
     resolution: what the answers could show at best. beside_constant: how far a stored number as large as the
-    model's constant may be off, which `deviation` does not count."""
+    model's constant may be off, which `deviation` does not count. arithmetic: where every step inside
+    rounds."""
 
     tolerance: float = 0.0
     deviation: Callable[[Array, Array], Array] | None = None
     repeats: int = 1
     resolution: float = 0.0
     beside_constant: float = 0.0
+    arithmetic: Computed | None = None
 
 
 def certify(
@@ -153,11 +170,14 @@ def certify(
     ratios: list[Array] = []
     hidden: list[Array] = []
     deviations = Deviations(model)
+    rounding = None if off.arithmetic is None else OwnRounding(model, off.arithmetic)
     with asker.phase(VERIFICATION):
         for batch in sample.batches:
             answers = asker.ask(batch) if off.repeats == 1 else median_answers(asker, batch, off.repeats)
             error, unexplained, ratio, unseen = ruler.measure(batch, answers)
             errors.append(error)
+            if rounding is not None:
+                rounding.see(batch, answers, length_class(batch.shape[1]))
             deviations.see(batch, unexplained, ratio, length_class(batch.shape[1]))
             ratios.append(ratio)
             if batch.shape[1] > 1 and off.deviation is None:
@@ -188,6 +208,8 @@ def certify(
         usually_off=deviations.usual,
         scores_off=deviations.hidden_alone,
         tolerance=max(off.tolerance, off.beside_constant if off.beside_constant > allowed * least else 0.0),
+        arithmetic="" if rounding is None else str(rounding.arithmetic.format),
+        own_rounding=None if rounding is None else rounding.times,
         **_heads_unseen(model, hidden),
     )
 

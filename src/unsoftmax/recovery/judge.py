@@ -94,6 +94,7 @@ def judge(
             answers.repeats,
             shown,
             beside_constant(answers, learned.model),
+            answers if isinstance(answers, Computed) else None,
         ),
         caveat=learned.caveat,
         own=None if sequences is None else OwnSequences(sequences),
@@ -199,7 +200,10 @@ def _could_be_more_heads(model: Model, answers: Answers, certificate: Certificat
 def _restated(certificate: Certificate, bound: float) -> Certificate:
     """What the certificate says of a model whose parameters are known to this bound only."""
     allowed = max(certificate.allowed, PARTS * bound)
-    return replace(certificate, allowed=allowed, passed=True, failed=None)
+    beside = (
+        certificate.own_rounding if certificate.passed else None
+    )  # more than rounding explains is no match
+    return replace(certificate, allowed=allowed, passed=True, failed=None, own_rounding=beside)
 
 
 def _bound(asker: Asker, learned: Learned, answers: Answers, rng: np.random.Generator) -> float | None:

@@ -43,6 +43,7 @@ def test_a_float32_network_is_recovered_to_its_own_rounding(
     short, exact = _short(hidden), _stored(hidden)
     result = unsoftmax.recover_network(short, width=width, seed=seed)
     assert result.status is Status.WITHIN_BOUND, result.reason
+    assert "indistinguishable from a float32 reimplementation" in result.reason
     assert isinstance(result.model, ReluNetwork)
     assert result.model.neurons == neurons
     assert result.error_bound is not None
