@@ -40,7 +40,7 @@ def counting_bar(first: str, unit: str) -> Iterator[Callable[[str, int, int | No
     from rich.progress import Progress as Bar
 
     columns = (
-        TextColumn("{task.description:<14}"),
+        TextColumn("{task.description:<14}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn(unit),
@@ -48,6 +48,8 @@ def counting_bar(first: str, unit: str) -> Iterator[Callable[[str, int, int | No
     )
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(first, total=None)
+        # between queries a fit may take minutes: its steps take the place of the word until the next query
+        steps = _Steps(lambda step: bar.update(task, description=step))
 
         def update(word: str, done: int, total: int | None) -> None:
             # an estimate that was too low must not show more than all
@@ -57,9 +59,39 @@ def counting_bar(first: str, unit: str) -> Iterator[Callable[[str, int, int | No
 
         _bars.append(bar)
         try:
-            yield update
+            with steps.heard():
+                yield update
         finally:
             _bars.remove(bar)
+
+
+class _Steps(logging.Handler):
+    """Tells what fits report to one who shows it."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Shows one step, without its residual: a terminal of 80 columns has no place for it."""
+        self._show(record.getMessage().partition(":")[0])
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """Listens, unless the steps are written as lines already, and keeps them from everybody else."""
+        if _log.isEnabledFor(logging.INFO):
+            yield
+            return
+        level, propagate = _log.level, _log.propagate
+        _log.addHandler(self)
+        _log.setLevel(logging.DEBUG)
+        _log.propagate = False
+        try:
+            yield
+        finally:
+            _log.removeHandler(self)
+            _log.setLevel(level)
+            _log.propagate = propagate
 
 
 @contextmanager

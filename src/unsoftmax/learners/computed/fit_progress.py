@@ -18,7 +18,10 @@ MANY = 20_000
 
 
 def report_steps(what: str, options: RefinementOptions) -> Callable[[int, float], None]:
-    """A line for every step, shown with --verbose. what: which of the fits this is."""
+    """Tells every step: a line with --verbose, the word of the bar on a terminal.
+
+    what: which of the fits this is.
+    """
 
     def report(step: int, residual: float) -> None:
         _log.info("%s, step %d of at most %d: residual %.2g", what, step, options.iterations, residual)

@@ -129,7 +129,7 @@ def _fitted_with_rows_to_spare(
     if baseline.coarse:
         options = replace(_FIRST, iterations=60, damping=1e-3, improvement=1e-3)
         heads = with_one_more_row(with_one_more_row(heads, rng), rng)
-    progress = report_steps("fit of all parameters", options)
+    progress = report_steps("fit of all", options)
     refined = refine(fit, heads, options, progress=progress)
     for _ in range(2):
         if baseline.coarse or refined.rms[-1] < _GOOD * 0.5 * baseline.unit_rounding:

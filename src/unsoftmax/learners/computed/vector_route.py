@@ -170,7 +170,7 @@ def _with_lower_ranks(
 ) -> VectorHeads:
     """Fitted, and cut where the answers are explained as well without what is cut. Likely ranks are tried
     first: with too many directions a fit takes long, and may not arrive."""
-    progress = report_steps("fit of all parameters", options)
+    progress = report_steps("fit of all", options)
     unit = baseline.unit_rounding / float(np.sqrt(heads.outputs))
     likely = [min(pair) for pair in zip(heads.ranks, heads.value_ranks, strict=True)]
     if not baseline.coarse and tuple(likely) != heads.ranks and heads.unknowns <= MANY:

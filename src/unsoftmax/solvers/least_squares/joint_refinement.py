@@ -18,6 +18,7 @@ on products alone.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,6 +51,9 @@ __all__ = [
 ]
 
 State = TypeVar("State")
+
+_log = logging.getLogger("unsoftmax.progress")
+_TOLD = 10  # products between two reports: steps of wide layers make 100 to 250 products
 
 # of the strongest: columns of J below are damped as if they were this strong, or they would run away
 _WEAKEST_COLUMN = 1e-12
@@ -278,7 +282,9 @@ def _conjugate_gradients(
     solution, left = np.zeros_like(right), right.copy()
     direction = inverse(left)
     size = first = float(left @ direction)
-    for _ in range(options.inner_iterations):
+    for product in range(options.inner_iterations):
+        if product and product % _TOLD == 0:
+            _log.debug("fit, product %d of at most %d", product, options.inner_iterations)
         if size <= options.inner_tolerance**2 * first:
             break
         image = linear.backward(linear.forward(direction)) + damping * direction
