@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unsoftmax.certify.token_certificate import token_sequences
+import unsoftmax
+from unsoftmax import Ledger
+from unsoftmax.certify.token_certificate import certify_tokens, token_sequences
 
 
 @pytest.mark.parametrize("vocabulary", [3, 60, 5000])
@@ -30,3 +32,23 @@ def test_every_short_length_is_compared_and_a_long_one_that_nobody_knows() -> No
     ]
     assert all(set(range(1, 18)) <= each for each in lengths)
     assert len(set.union(*lengths) - set(range(18)) - {33, 64}) > 2
+
+
+@pytest.mark.parametrize("longest", [2, 12])
+def test_how_tokens_were_drawn_is_stated_and_copies_are_not_counted(longest: int) -> None:
+    model = unsoftmax.recover("demo:tokens?V=20&r=1").unwrap()
+    assert isinstance(model, unsoftmax.TokenHeads)
+    twice = [np.arange(2)] * 2
+    certificate = certify_tokens(
+        Ledger(unsoftmax.as_oracle("demo:tokens?V=20&r=1")),
+        model,
+        np.random.default_rng(0),
+        allowed=1e-9,
+        longest=longest,
+        corpus=twice,
+    )
+    made = 1 + (3 * 24 if longest >= 4 else 0)
+    assert (1 - certificate.fraction) ** (certificate.n_queries - made) == pytest.approx(1e-4)
+    assert certificate.confidence == 0.9999
+    assert "2 are the user's own" in certificate.distribution
+    assert ("another order" in certificate.distribution) == (longest >= 4)

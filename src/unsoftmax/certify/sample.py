@@ -20,7 +20,9 @@ LONGEST = 128  # rows of a sequence, where the target sets no limit of its own
 _QUERIES = 176  # with the checks of a learner and its error bound at most 256
 # sequences of 1, 2 and 3 rows; of 4 to 16 rows, each; of the lengths from 17 to 64; of the one beyond
 _COUNTS = {1: 18, 2: 30, 3: 30}
-_EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6  # sequences of every length in that range
+# Sequences of every length in that range; more where there are more sizes than sequences in a class: with an
+# input bound up to eight.
+_EACH_TO_16, _EACH_TO_64, _BEYOND_64 = 6, 3, 6
 _WIDE = 256  # columns from which drawing normal numbers takes longer than asking
 # Rows drawn at once. At d = 1536 all rows of a sample are 26 MB, and fresh memory for them took longer (30 to
 # 57 ms) than all that is computed with them.
@@ -40,7 +42,8 @@ _SHAPES: tuple[tuple[str, float], ...] = (
     ("unit rows", 0.10),
 )
 _MOVED, _PERMUTED = "rows moved by a millionth", "the same rows in another order"
-_COPIES = frozenset({_MOVED, _PERMUTED})
+_ENDS, _AGAIN = "ends of another sequence", "the user's own, drawn again"
+_COPIES = frozenset({_MOVED, _PERMUTED, _ENDS, _AGAIN})
 _INDEX = {name: place for place, (name, _) in enumerate(_SHAPES)}
 _DISTRIBUTION = (
     "every length class at every size; half of the sequences have rows within a factor of two of the size, "
@@ -65,8 +68,8 @@ class Sample:
 
     batches: to be gone through once; rows are drawn when their turn comes, so few are in memory at a time.
     lengths: the numbers of rows that occur. lengths_of, shapes_of: the names of every sequence's class of
-    lengths and of its shape. sizes: the longest row of a sequence, by class. distribution: how the sequences
-    were drawn, in words.
+    lengths and of its shape. sizes: the longest row of a sequence, by class. sizes_of: that of every sequence
+    that is not the user's. distribution: how the sequences were drawn, in words.
     """
 
     batches: Iterable[Array]
@@ -75,10 +78,12 @@ class Sample:
     shapes_of: tuple[str, ...]
     sizes: tuple[float, ...]
     distribution: str
+    sizes_of: tuple[float, ...] = ()
 
     @property
     def independent(self) -> int:
-        """How many sequences are not copies of others, in another order or a millionth away."""
+        """How many sequences are no copies of others, in another order, a millionth away or with their
+        ends."""
         return sum(shape not in _COPIES for shape in self.shapes_of)
 
 
@@ -101,7 +106,7 @@ def draw_sample(
     max_length: int | None = None,
     own: OwnSequences | None = None,
 ) -> Sample:
-    """Fresh sequences for this model, at most 180 of them.
+    """Fresh sequences for this model, at most 185 of them.
 
     A box that differs on a share p of this distribution is met with probability at least 1 - (1 - p)^n, n the
     independent ones: the classes are strata, drawn from in the proportions in which they are stated.
@@ -117,14 +122,15 @@ def draw_sample(
         return _in_space(parts, sizes, model.width, rng)
     fewer = {length: max(1, count * (_OWN_SHARE - 1) // _OWN_SHARE) for length, count in parts.items()}
     drawn = _in_space(fewer, sizes, model.width, rng)
-    theirs, shape = _own_batches(own.rows, _QUERIES // _OWN_SHARE, limit, rng)
-    n = sum(map(len, theirs))
+    theirs = _own_batches(own.rows, _QUERIES // _OWN_SHARE, limit, rng)
+    shapes = _own_shapes(theirs, "the user's own sequences" if own.rows.ndim == 3 else "rows of the user's")
+    n = len(shapes)
     return replace(
         drawn,
         batches=chain(drawn.batches, theirs),
         lengths=tuple(sorted({*drawn.lengths, *(int(batch.shape[1]) for batch in theirs)})),
         lengths_of=drawn.lengths_of + tuple(length_class(len(x)) for batch in theirs for x in batch),
-        shapes_of=drawn.shapes_of + (shape,) * n,
+        shapes_of=drawn.shapes_of + shapes,
         distribution=f"{n} are the user's own; of the others, {drawn.distribution}",
     )
 
@@ -146,6 +152,7 @@ def _in_space(
     counts: dict[int, int], sizes: tuple[float, ...], width: int, rng: np.random.Generator
 ) -> Sample:
     """Length and size by strata, shapes at random."""
+    counts = _enough(counts, len(sizes))
     alone = [length for length in (2, 2, 5) if length in counts]  # one sequence a call
     lengths = np.concatenate([np.repeat(list(counts), list(counts.values())), alone]).astype(np.int64)
     n = len(lengths)
@@ -154,6 +161,8 @@ def _in_space(
     shapes = [_SHAPES[each][0] for each in shape]
     for i, kind in _companions(lengths).items():
         shapes[i] = kind
+    for length, members in _families(lengths):
+        size[members[1 : 3 if length > 2 else 2]] = size[members[0]]  # copies are as long as what they copy
     shapes[n - len(alone) :] = ["one sequence a call"] * len(alone)
     ends = np.cumsum([*counts.values(), *(1 for _ in alone)])
     plan = _Plan(lengths, size, shape, sizes[0], width)
@@ -164,7 +173,19 @@ def _in_space(
         tuple(shapes),
         sizes,
         _DISTRIBUTION,
+        tuple(size.tolist()),
     )
+
+
+def _enough(counts: dict[int, int], n_sizes: int) -> dict[int, int]:
+    """In every class of lengths as many sequences as there are sizes, at least."""
+    enough = dict(counts)
+    for name in dict.fromkeys(map(length_class, counts)):
+        members = [length for length in counts if length_class(length) == name]
+        missing = n_sizes - sum(counts[length] for length in members)
+        for turn in range(missing):
+            enough[members[turn % len(members)]] += 1
+    return enough
 
 
 @dataclass(frozen=True)
@@ -290,7 +311,7 @@ def _companions(lengths: NDArray[np.int64]) -> dict[int, str]:
         if length > 2:
             changed[int(members[2])] = _PERMUTED
         if length > 1:
-            changed[int(members[3])] = changed[int(members[4])] = "ends of another sequence"
+            changed[int(members[3])] = changed[int(members[4])] = _ENDS
     return changed
 
 
@@ -319,14 +340,25 @@ def _make_companions(
             begun[-1] = original[-1]
 
 
-def _own_batches(rows: Array, n: int, limit: int, rng: np.random.Generator) -> tuple[tuple[Array, ...], str]:
+def _own_batches(rows: Array, n: int, limit: int, rng: np.random.Generator) -> tuple[Array, ...]:
     """Sequences of the user's as they are, or such made of their rows."""
     if rows.ndim == 3:
-        return (rows[rng.permutation(len(rows))[:n], -limit:],), "the user's own sequences"
+        return (rows[rng.permutation(len(rows))[:n], -limit:],)
     lengths = [length for length in (1, 2, 3, 8, 32) if length <= limit]
     each = n // len(lengths)
-    drawn = (rows[rng.integers(0, len(rows), (each, length))] for length in lengths)
-    return tuple(drawn), "rows of the user's"
+    return tuple(rows[rng.integers(0, len(rows), (each, length))] for length in lengths)
+
+
+def _own_shapes(batches: tuple[Array, ...], name: str) -> tuple[str, ...]:
+    """The name for sequences that occur for the first time; few rows give some of them again."""
+    seen: set[tuple[int, bytes]] = set()
+    shapes = []
+    for batch in batches:
+        for sequence in batch:
+            key = (len(sequence), sequence.tobytes())
+            shapes.append(_AGAIN if key in seen else name)
+            seen.add(key)
+    return tuple(shapes)
 
 
 def _of_rows(table: Array, counts: dict[int, int], rng: np.random.Generator) -> Sample:

@@ -14,12 +14,26 @@ from unsoftmax.oracles import Ids
 
 __all__ = ["TokenCertificate", "certify_tokens", "token_sequences"]
 
-_CONFIDENCE = 0.99  # with which the share of deviating sequences is stated
+# the chance that a box passes which deviates on the stated fraction is one in ten thousand
+_CONFIDENCE = 0.9999
 # Lengths of fresh sequences, where the target takes them; one more is drawn between the last of the first and
 # each of the others, so that nobody knows all lengths that are compared.
 _EVERY, _LONG = 17, (33, 64)
 _SEQUENCES = 462  # of all lengths, half of uniform and half of frequent tokens
 _EACH = 24  # sequences of every kind that is made for the order of tokens
+
+
+_ORDERS, _REPEATED, _BEFORE = (
+    "the same tokens in two orders",
+    "repeated tokens",
+    "the asking token before itself",
+)
+_OWN = "the user's own sequences"
+_DISTRIBUTION = (
+    "of every length as many; in half of the sequences tokens are uniform from the vocabulary, in the others "
+    "as frequent as words, with frequent ones of their own"
+)
+_FOURS = f"; {_EACH} of four tokens, and the same ones in another order, repeated, and the last one twice"
 
 
 class TokenCertificate(Certificate):
@@ -49,7 +63,7 @@ def certify_tokens(
     """
     errors: dict[str, float] = {}
     lengths: set[int] = set()
-    n, largest = 0, 0.0
+    n, largest, independent, own = 0, 0.0, 0, 0
     for kind, ids in token_sequences(model.vocabulary, longest, rng, corpus):
         batch = cast(Array, ids)
         off = np.abs(answers.ask(batch) - model(ids))
@@ -58,6 +72,8 @@ def certify_tokens(
         errors[kind] = max(errors.get(kind, 0.0), float(relative.max()))
         largest, n = max(largest, float(off.max())), n + len(ids)
         lengths.add(ids.shape[1])
+        independent += _not_copied(kind, ids)
+        own += len(ids) if kind == _OWN else 0
     worst = max(errors, key=lambda kind: errors[kind])
     return TokenCertificate(
         passed=errors[worst] <= allowed,
@@ -66,12 +82,26 @@ def certify_tokens(
         allowed=allowed,
         n_queries=n,
         confidence=_CONFIDENCE,
-        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / n)),
+        fraction=float(1.0 - (1.0 - _CONFIDENCE) ** (1.0 / independent)),
         lengths=tuple(sorted(lengths)),
         sizes=(),
         by_kind=errors,
         failed=None if errors[worst] <= allowed else worst,
+        distribution=_in_words(longest, own),
     )
+
+
+def _not_copied(kind: str, ids: Ids) -> int:
+    """How many of these sequences are not made from others, and are not there twice in the user's file."""
+    if kind == _OWN:
+        return len(np.unique(ids, axis=0))
+    return {_ORDERS: len(ids) // 2, _REPEATED: 0, _BEFORE: 0}.get(kind, len(ids))
+
+
+def _in_words(longest: int, own: int) -> str:
+    """How the sequences were drawn."""
+    drawn = _DISTRIBUTION + (_FOURS if longest >= 4 else "")
+    return f"{own} are the user's own; of the others, {drawn}" if own else drawn
 
 
 def token_sequences(
@@ -94,14 +124,14 @@ def token_sequences(
         )
     if longest >= 4:
         base = rng.integers(0, vocabulary, (_EACH, 4))
-        yield "the same tokens in two orders", np.concatenate([base, base[:, [2, 0, 1, 3]]])
-        yield "repeated tokens", base[:, [0, 1, 1, 1] if vocabulary > 1 else [0, 0, 0, 0]]
-        yield "the asking token before itself", base[:, [0, 3, 1, 3]]
+        yield _ORDERS, np.concatenate([base, base[:, [2, 0, 1, 3]]])
+        yield _REPEATED, base[:, [0, 1, 1, 1] if vocabulary > 1 else [0, 0, 0, 0]]
+        yield _BEFORE, base[:, [0, 3, 1, 3]]
     by_length: dict[int, list[Ids]] = {}
     for sequence in corpus or []:
         by_length.setdefault(len(sequence), []).append(np.asarray(sequence, dtype=np.int64))
     for _, sequences in sorted(by_length.items()):
-        yield "the user's own sequences", np.stack(sequences)
+        yield _OWN, np.stack(sequences)
 
 
 def _lengths(longest: int, rng: np.random.Generator) -> list[int]:
