@@ -8,6 +8,7 @@ import torch
 
 from tests.learners.computed.float_layers import FloatLayer, random_layer
 from unsoftmax.arrays import Array
+from unsoftmax.learners.computed.attempts import first_believed
 from unsoftmax.learners.computed.several_heads import recover_heads
 from unsoftmax.outcomes import Unresolved
 
@@ -103,3 +104,8 @@ def test_another_function_is_not_passed_off_as_heads() -> None:
 
     with pytest.raises(Unresolved):
         recover_heads(Squared(), 24, np.random.default_rng(0))
+
+
+def test_singular_equations_say_what_leads_to_them() -> None:
+    with pytest.raises(Unresolved, match=r"equal up to rounding, or weights that are all 0 or 1\. Float64"):
+        first_believed(lambda: np.linalg.inv(np.zeros((2, 2))), 24)

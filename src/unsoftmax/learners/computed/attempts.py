@@ -28,6 +28,10 @@ _OVERFLOW = (
     "rows long enough to saturate the scores overflow in float16 inside the target; ask the same layer in "
     "bfloat16 or float32"
 )
+_SINGULAR = (
+    "the equations of a fit were singular, as with heads that are equal up to rounding, or weights that are "
+    "all 0 or 1"
+)
 # attempts that may end before a fit: what stands in the way of two random starts stands in that of a third
 _SAME_OBSTACLE = 2
 # residual of the fit over the rounding of a unit row. Right fits of coarse layers left 0.4 to 1.1, wrong ones
@@ -68,7 +72,8 @@ def first_believed(attempt: Callable[[], Found], bits: int) -> Found:
         except NotBelieved as reason:
             reasons.append(str(reason))
         except (Unresolved, np.linalg.LinAlgError) as obstacle:
-            obstacles.append(str(obstacle))
+            singular = isinstance(obstacle, np.linalg.LinAlgError)
+            obstacles.append(_SINGULAR if singular else str(obstacle))
             if len(obstacles) == _SAME_OBSTACLE and not coarse:
                 break
         except NonFiniteAnswers:

@@ -12,6 +12,7 @@ from unsoftmax.learners.computed.attempts import NotBelieved, first_believed
 from unsoftmax.learners.computed.error_bound import HeadErrors, bound_errors
 from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import FreshCheck, check_fresh
+from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.scalar_route import FittedNumbers, fit_heads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.models import MultiHead
@@ -32,13 +33,15 @@ class RecoveredHeads:
     check: FreshCheck
     noise: float
 
-    def believed(self) -> RecoveredHeads:
-        """Returns itself, or raises NotBelieved where fresh queries or the bounds speak against it."""
+    def believed(self, obstacle: str) -> RecoveredHeads:
+        """Returns itself, or raises NotBelieved where fresh queries or the bounds speak against it.
+
+        obstacle: what probably stands in the way, in brackets."""
         if self.check.passed and self.errors.overall < _USELESS:
             return self
         raise NotBelieved(
             f"fresh sequences deviate by {self.check.deviation / self.check.rounding:.0f} times the layer's "
-            f"rounding; error bound {self.errors.overall:.1g}"
+            f"rounding; error bound {self.errors.overall:.1g}{obstacle}"
         )
 
 
@@ -59,4 +62,5 @@ def _judged(asker: Asks, fitted: FittedNumbers, bits: int, rng: np.random.Genera
     cancelled = fitted.baseline.cancelled(fitted.heads.v, bits)
     errors = bound_errors(fitted.fit, fitted.heads, bits, rng, cancelled)
     check = check_fresh(asker, model, bits, fitted.baseline.noise, rng)
-    return RecoveredHeads(model, errors, check, fitted.baseline.noise).believed()
+    obstacle = likely_obstacle(fitted.heads.matrices, fitted.heads.v)
+    return RecoveredHeads(model, errors, check, fitted.baseline.noise).believed(obstacle)

@@ -11,6 +11,7 @@ from unsoftmax.learners.computed.few_outputs import fit_few_outputs
 from unsoftmax.learners.computed.fitted_heads import as_model
 from unsoftmax.learners.computed.fresh_check import check_fresh
 from unsoftmax.learners.computed.known_values import TooFewOutputs
+from unsoftmax.learners.computed.likely_obstacle import likely_obstacle
 from unsoftmax.learners.computed.several_heads import RecoveredHeads
 from unsoftmax.learners.computed.two_row_queries import Asks, Expect
 from unsoftmax.learners.computed.vector_route import FittedVectors, fit_vector_heads
@@ -44,7 +45,8 @@ def _fitted(asker: Asks, bits: int, rng: np.random.Generator, expect: Expect | N
 def _judged(asker: Asks, fitted: FittedVectors, bits: int, rng: np.random.Generator) -> RecoveredHeads:
     model, baseline = as_model(fitted.heads, fitted.heads.values), fitted.baseline
     check = check_fresh(asker, model, bits, baseline.noise, rng)
-    return RecoveredHeads(model, _errors(fitted, bits, rng), check, baseline.noise).believed()
+    obstacle = likely_obstacle(fitted.heads.matrices, fitted.heads.values)
+    return RecoveredHeads(model, _errors(fitted, bits, rng), check, baseline.noise).believed(obstacle)
 
 
 def _errors(fitted: FittedVectors, bits: int, rng: np.random.Generator) -> HeadErrors:
