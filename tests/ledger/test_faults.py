@@ -183,12 +183,73 @@ def test_a_ledger_that_goes_during_a_run_ends_it(
 
 def test_a_ledger_deleted_between_batches_is_noticed_before_the_next_is_paid(tmp_path: Path) -> None:
     path = tmp_path / "run.ledger"
-    with SqliteJournal(path, BINDING) as journal:
+    with pytest.raises(LedgerFault, match="was deleted"), SqliteJournal(path, BINDING) as journal:
         journal.prepare(0, "values", 3, 24)
         journal.record(0, Entry("values", (3, 1, 2), np.arange(3.0)))
         path.unlink()
         with pytest.raises(LedgerFault, match="was deleted"):
             journal.prepare(1, "values", 3, 24)
+
+
+def changed(statement: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as db, db:
+            db.execute(statement)
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "emptied": changed("DELETE FROM batches"),
+    "one call less": changed("DELETE FROM batches WHERE position = 0"),
+    "another answer": changed("UPDATE batches SET answers = zeroblob(length(answers)) WHERE position = 0"),
+    "a trigger": changed("CREATE TRIGGER t AFTER INSERT ON batches BEGIN DELETE FROM batches; END"),
+    "another binding": changed("UPDATE binding SET value = '7' WHERE name = 'seed'"),
+}
+
+
+@pytest.mark.parametrize("call", [3, -1], ids=["early", "last"])
+@pytest.mark.parametrize("how", CHANGES)
+def test_a_ledger_that_is_changed_during_a_run_is_told(tmp_path: Path, how: str, call: int) -> None:
+    path = tmp_path / "run.ledger"
+    usual = Replaced(HIDDEN, 10**6)
+    unsoftmax.recover(usual, width=5)
+    due = call % (10**6 - (usual.left or 0) + 1)
+    calls = 0
+
+    def target(batch: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == due:
+            CHANGES[how](path)
+        return HIDDEN(batch)
+
+    with pytest.raises(LedgerFault, match=r"was changed during the run") as told:
+        unsoftmax.recover(target, width=5, ledger=path)
+    assert "\n" not in str(told.value)
+
+
+def test_a_ledger_that_is_emptied_as_a_file_during_a_resumed_run_is_told(tmp_path: Path) -> None:
+    """A new ledger is whole again when its log is moved into it; one of an earlier run is not."""
+    path = tmp_path / "run.ledger"
+    with pytest.raises(unsoftmax.OracleFault, match="killed"):
+        unsoftmax.recover(Replaced(unsoftmax.as_oracle(HIDDEN), 8), width=5, ledger=path)
+
+    def truncating(batch: Array) -> Any:
+        os.truncate(path, 0)
+        return HIDDEN(batch)
+
+    with pytest.raises(LedgerFault, match=r"was changed during the run|undamaged copy"):
+        unsoftmax.recover(Replaced(truncating), width=5, ledger=path)
+
+
+def test_a_table_that_goes_during_a_run_is_no_lack_of_space(tmp_path: Path) -> None:
+    def target(batch: Any) -> Any:
+        changed("DROP TABLE batches")(tmp_path / "run.ledger")
+        return HIDDEN(batch)
+
+    with pytest.raises(LedgerFault, match=r"no such table.* restore an undamaged copy"):
+        unsoftmax.recover(target, width=5, ledger=tmp_path / "run.ledger")
 
 
 def test_a_disk_without_write_ahead_log_is_no_fault(tmp_path: Path) -> None:

@@ -36,6 +36,9 @@ CREATE TABLE sent (
 CREATE TABLE runs (id INTEGER PRIMARY KEY, started REAL NOT NULL, process INTEGER NOT NULL);
 """
 
+# no such table or column, a trigger or a row that is in the way, pages that are none
+_DAMAGE = ("SQLITE_ERROR", "SQLITE_CONSTRAINT", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+
 
 def reason_of(error: sqlite3.Error) -> str:
     """The name of an error of the database, such as SQLITE_FULL; its extended names say more than is asked
@@ -49,8 +52,10 @@ def reason_of(error: sqlite3.Error) -> str:
 
 def way_out(error: sqlite3.Error) -> str:
     """What to do about a ledger that cannot be written, behind which comes what to do then."""
-    busy = reason_of(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
-    return "close the other program that has it open" if busy else "free some space"
+    reason = reason_of(error)
+    if reason in ("SQLITE_BUSY", "SQLITE_LOCKED"):
+        return "close the other program that has it open"
+    return "restore an undamaged copy" if reason in _DAMAGE else "free some space"
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:

@@ -163,8 +163,46 @@ class SqliteJournal(Closing):
                 self._db.execute("ROLLBACK")
             raise
 
+    def __exit__(self, *raised: object) -> None:
+        """What was written must still be there when all went well: others may write into an open file."""
+        try:
+            if any(raised):
+                self._close_file()
+            else:
+                try:
+                    self._presence.check()
+                finally:
+                    self._close_file()
+                self._confirm()
+        finally:
+            self._lock.release()
+
+    def _confirm(self) -> None:
+        """Raises `LedgerFault` when the file on the disk is not what this run has read and written."""
+        try:
+            db = connect(self.path, read_only=True)
+            try:
+                read_binding(db, self.path)
+                found = verify(db, self.path)
+            finally:
+                db.close()
+        except LedgerRefused as error:
+            raise self._changed(str(error).partition(";")[0]) from error
+        if found != (self._length, self._head):
+            raise self._changed(f"it holds {found[0]} calls instead of {self._length}, or other ones")
+
+    def _changed(self, how: str) -> LedgerFault:
+        return LedgerFault(
+            f"the ledger {self.path} was changed during the run by something else ({how}), so its answers "
+            "are no evidence; begin a new ledger, in a place that only this program writes to"
+        )
+
     def close(self) -> None:
         """Gives the file back; everything is on disk already."""
+        self._close_file()
+        self._lock.release()
+
+    def _close_file(self) -> None:
+        """SQLite moves what was written from the log into the file."""
         self._reserve.release()
         self._db.close()
-        self._lock.release()
