@@ -214,6 +214,19 @@ def test_tokens_and_wrong_names_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
         completions_oracle("openai+http://127.0.0.1:1/v1?model=a&depth=3")
 
 
+@pytest.mark.parametrize("name", ["width", "vocabulary"])
+@pytest.mark.parametrize("size", ["1" * 5000, "1048577", "0", "-1", "abc", "²", "٣"])
+def test_sizes_in_a_target_that_are_none_are_wrong_usage(name: str, size: str) -> None:
+    with pytest.raises(UsageError, match=rf"the target's {name} must be a whole number") as refusal:
+        completions_oracle(f"openai+http://127.0.0.1:1/v1?model=a&{name}={size}")
+    assert len(str(refusal.value)) < 200
+
+
+def test_a_target_that_is_no_address_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="is not a web address"):
+        completions_oracle("openai+http://[::1/v1?model=a")
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [

@@ -17,6 +17,7 @@ import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.http.json_text import read_json, write_json
 from unsoftmax.oracles.http.sender import Reply
 
@@ -25,6 +26,7 @@ __all__ = ["CompletionsDialect", "Unread"]
 _MARK = "token_id:"
 # log-probabilities beyond are none: one that is rounded to bfloat16 may be a little above 0
 _BELOW, _ABOVE = -1e30, 1e-2
+_SHOWN = 20  # characters of an option that is none, in the message
 _BARRED = -9999.0  # what vLLM writes for minus infinity
 
 
@@ -32,7 +34,10 @@ class CompletionsDialect:
     """How requests are written and replies are read."""
 
     def __init__(self, target: str) -> None:
-        parts = urlsplit(target.removeprefix("openai+"))
+        try:
+            parts = urlsplit(target.removeprefix("openai+"))
+        except ValueError as error:
+            raise UsageError(f"{target!r} is not a web address: {error}") from error
         query = dict(parse_qsl(parts.query))
         if not query.get("model"):
             raise UsageError(f"{target!r} names no model; write openai+http(s)://host/v1?model=NAME")
@@ -41,8 +46,7 @@ class CompletionsDialect:
                 f"the target has the unknown option {min(strange)!r}; it takes model, width and vocabulary"
             )
         self.model = query["model"]
-        self.width = int(query["width"]) if query.get("width", "").isdecimal() else None
-        self.vocabulary = int(query["vocabulary"]) if query.get("vocabulary", "").isdecimal() else None
+        self.width, self.vocabulary = _size(query, "width"), _size(query, "vocabulary")
         self.url = urlunsplit((parts.scheme, parts.netloc, f"{parts.path.rstrip('/')}/completions", "", ""))
 
     def encode(self, prompts: Array, logprobs: int, bias: Mapping[int, float] | None = None) -> bytes:
@@ -82,6 +86,19 @@ class CompletionsDialect:
 
 class Unread(OracleFault):
     """A reply in good form that does not say what was asked for."""
+
+
+def _size(query: Mapping[str, str], name: str) -> int | None:
+    """An option of the target that is a whole number; None where it is left out."""
+    text = query.get(name)
+    if text is None:
+        return None
+    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST_WIDTH))
+    if not plain or not 1 <= int(text) <= LARGEST_WIDTH:
+        raise UsageError(
+            f"the target's {name} must be a whole number from 1 to {LARGEST_WIDTH:,}, not {text[:_SHOWN]!r}"
+        )
+    return int(text)
 
 
 def _told(logprobs: Any) -> dict[int, float]:
