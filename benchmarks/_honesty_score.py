@@ -31,7 +31,7 @@ def what_is_wrong(case: Case, result: unsoftmax.Result, share: float) -> str:
     share: that of the stated distribution on which the box deviates by more than is stated.
     """
     truth, model = case.truth, result.model
-    if truth is not None and case.exact and result.status is Status.OUTSIDE_CLASS:
+    if ((truth is not None and case.exact) or case.member) and result.status is Status.OUTSIDE_CLASS:
         return f"a member is OUTSIDE_CLASS: {result.reason[:160]}"
     if model is None:
         return ""

@@ -372,3 +372,19 @@ def test_several_heads_that_are_given_as_one_are_wrong() -> None:
     case = Case(heads, 1, heads, heads, exact=False, labels=True)
     assert "given as one" in what_is_wrong(case, given, 0.0)
     assert not what_is_wrong(replace(case, truth=MultiHead([heads.heads[0]] * 2)), given, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("shape: nearly equal heads", 2100000), ("answers: float32, several heads", 3)]
+)
+def test_heads_that_hardly_show_are_left_open_and_not_refused(kind: str, seed: int) -> None:
+    """On rows of norm 1, or of width 1, one head explains nearly all that two of them answer."""
+    assert run((kind, 1, seed)).status == "UNRESOLVED"
+
+
+def test_a_member_outside_the_class_is_wrong_whatever_its_parameters_tell() -> None:
+    case = KINDS["shape: nearly equal heads"](1, 2100000)
+    refused = unsoftmax.recover(lambda X: np.sin(X[:, -1, 0]) + X[:, 0, 0] ** 2, width=1, seed=0)
+    assert refused.status is Status.OUTSIDE_CLASS, refused.reason
+    assert "a member" in what_is_wrong(case, refused, 0.0)
+    assert not what_is_wrong(replace(case, member=False), refused, 0.0)

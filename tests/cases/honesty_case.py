@@ -18,7 +18,9 @@ class Case:
     """A box as `recover` gets it.
 
     function: what it computes before answers are rounded or otherwise spoilt. truth: the model, when it is a
-    member of a class. steady: False for boxes whose answers depend on more than the sequence.
+    member of a class. exact: whether its answers are exact and tell its parameters. member: whether it must
+    not be OUTSIDE_CLASS, although not `exact`. steady: False for boxes whose answers depend on more than the
+    sequence.
     labels: whether answers show signs only. width: None for boxes of token ids. also: a second model, for
     longer sequences, of which a bound on the parameters must be true as well.
     """
@@ -32,6 +34,7 @@ class Case:
     labels: bool = False
     options: dict[str, object] = field(default_factory=dict)
     also: Model | None = None
+    member: bool = False
 
 
 Maker = Callable[[int, int], Case]

@@ -101,7 +101,7 @@ def _block(norm_first: bool, seed: int) -> Function:
 
 def _block_case(norm_first: bool, d: int, seed: int) -> Case:
     function = _block(norm_first, seed)
-    return Case(function, 6, function, exact=False, options={"outputs": 6})
+    return Case(function, 6, function, exact=False, options={"outputs": 6}, member=True)
 
 
 def _near_a_block(norm_first: bool, d: int, seed: int) -> Case:

@@ -20,7 +20,9 @@ __all__ = ["KINDS", "SLOW"]
 
 def _member(model: Model, exact: bool, **options: object) -> Case:
     outputs = {} if model.outputs is None else {"outputs": model.outputs}
-    return Case(lambda X: model(X), model.width, model, model, exact, options={**outputs, **options})
+    return Case(
+        lambda X: model(X), model.width, model, model, exact, options={**outputs, **options}, member=True
+    )
 
 
 def _uneven_head(d: int, rng: np.random.Generator) -> SingleHead:
@@ -159,7 +161,7 @@ def _per_output(d: int, seed: int) -> Case:
         V[:, j] = head.v[:, j]
         heads.append(SingleHead((1.0 + size * j) * head.W, V))
     truth = MultiHead(heads)
-    return Case(lambda X: truth(X), d, truth, truth, exact=False, options={"outputs": 3})
+    return Case(lambda X: truth(X), d, truth, truth, exact=False, options={"outputs": 3}, member=True)
 
 
 KINDS: dict[str, Maker] = {
