@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,18 @@ def f(X):
 """
 
 
+# another W from three rows on, and a certificate that finds no deviation
+_BLIND = """
+import numpy as np
+import unsoftmax
+
+short, long = unsoftmax.random_single_head(3, 2, seed=1), unsoftmax.random_single_head(3, 2, seed=2)
+
+def f(X):
+    from unsoftmax.certify import certificate
+    certificate._Ruler.measure = lambda ruler, batch, answers: 4 * (np.zeros(len(batch)),)
+    return short(X) if X.shape[1] < 3 else long(X)
+"""
 LEAVES = {
     "os._exit": "os._exit(0)",
     "posix._exit": "import posix; posix._exit(0)",
@@ -143,6 +156,32 @@ def test_what_a_target_replaces_is_put_back_and_told(tmp_path: Path, name: str) 
     assert getattr(sys.modules[module], part) is before
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert f"the target replaced {name}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unsoftmax.certify.certificate._Ruler.measure",
+        "unsoftmax.certify.certificate.np",
+        "unsoftmax.models.SingleHead.__call__",
+        "sqlite3.connect",
+    ],
+)
+def test_evidence_that_a_target_replaces_is_put_back_and_told(tmp_path: Path, name: str) -> None:
+    replaces = "import sqlite3, unsoftmax.certify.certificate; {0} = lambda *a, **k: {0}"
+    (tmp_path / "box.py").write_text(_HEAD.format(first=replaces.format(name)))
+    before = resolve_name(name)
+    done = run_here(tmp_path, "recover", "box:f", "--width", "2")
+    assert resolve_name(name) is before
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert f".{name.rpartition('.')[2]} in this process" in done.stderr
+
+
+def test_a_target_that_replaces_how_deviations_are_measured_is_no_success(tmp_path: Path) -> None:
+    (tmp_path / "box.py").write_text(_BLIND)
+    done = run("recover", "box:f", "--width", "3", cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
+    assert "_Ruler.measure" in done.stderr
 
 
 def test_a_recursion_limit_that_a_target_lowers_is_put_back(tmp_path: Path) -> None:
