@@ -382,6 +382,12 @@ def test_heads_that_hardly_show_are_left_open_and_not_refused(kind: str, seed: i
     assert run((kind, 1, seed)).status == "UNRESOLVED"
 
 
+def test_two_heads_of_width_2_that_pass_for_one_in_float32_are_recovered() -> None:
+    """The first look sees two heads, and only fresh answers contradict the one that was learnt."""
+    outcome = run(("answers: float32, several heads", 2, 5300001))
+    assert (outcome.status, outcome.wrong) == ("WITHIN_BOUND", "")
+
+
 def test_a_member_outside_the_class_is_wrong_whatever_its_parameters_tell() -> None:
     case = KINDS["shape: nearly equal heads"](1, 2100000)
     refused = unsoftmax.recover(lambda X: np.sin(X[:, -1, 0]) + X[:, 0, 0] ** 2, width=1, seed=0)

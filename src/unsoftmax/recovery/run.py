@@ -146,8 +146,10 @@ def _explained(ledger: Ledger, outcome: Outcome, family: Family | None, rng: np.
 def _taken_for_one_head(outcome: Outcome) -> bool:
     """Whether one head was learnt that fresh answers contradict, where the first look finds several, or two
     rows show it: rows of one column, and heads that are nearly alike, leave a learner little to test."""
-    look, verdict = outcome.known.look, outcome.verdict
-    if outcome.status is not Status.OUTSIDE_CLASS or not isinstance(outcome.learner, SingleHeadLearner):
+    look, verdict, learner = outcome.known.look, outcome.verdict, outcome.learner
+    if outcome.status is not Status.OUTSIDE_CLASS or outcome.known.outputs is not None:
+        return False
+    if learner is None or learner.family is not Family.SINGLE_HEAD:
         return False
     if look is not None and look.guess is Family.MULTI_HEAD:
         return True
@@ -157,8 +159,11 @@ def _taken_for_one_head(outcome: Outcome) -> bool:
 
 
 def _as_several_heads(ledger: Ledger, first: Outcome, streams: Streams) -> Outcome:
+    """Once more with a learner of several heads, where there is one for such answers."""
     known = replace(first.known, look=None, refuted=())
     second = Attempt(ledger, known, Family.MULTI_HEAD, streams, 3).run()
+    if second.learner is None:
+        return first
     return second if second.status.recovered or second.status is Status.UNRESOLVED else first
 
 
