@@ -208,6 +208,14 @@ def test_the_verdict_names_the_arithmetic_that_hides_the_rest() -> None:
     assert "it computes in float32, whose rounding hides the rest" in words
 
 
+@pytest.mark.parametrize(("bias", "seen"), [(0.0, "none"), (0.3, "present")])
+def test_a_query_bias_that_is_only_rounding_is_none(bias: float, seen: str) -> None:
+    """Float32 layers are fitted with a query bias, which comes out as small as the error bound."""
+    done = unsoftmax.audit_target(TorchOracle(random_layer(4, 1, 0, bias=bias), readout=np.ones(4)))
+    assert done.result.status is unsoftmax.Status.WITHIN_BOUND
+    assert findings(done)["query bias"] == seen
+
+
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("answers", ["exact", "rounded to 2 decimals", "labels"])
 def test_no_sequence_is_longer_than_the_target_takes(rows: int, answers: str) -> None:

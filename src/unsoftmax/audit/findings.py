@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from unsoftmax.answers import Finding, Seen
+from collections.abc import Mapping
+
+import numpy as np
+
+from unsoftmax.answers import Finding, Seen, Subject
 from unsoftmax.families import Family
-from unsoftmax.models import LanguageModel, Model, MultiHead, SingleHead, TokenHeads, Transformer
+from unsoftmax.models import (
+    EncoderBlock,
+    LanguageModel,
+    Model,
+    MultiHead,
+    SingleHead,
+    TokenHeads,
+    Transformer,
+)
 from unsoftmax.models.language_model import GatedNetwork, LearnedPositions, Positions, Rotary
 from unsoftmax.outcomes import Status
 from unsoftmax.recovery.result import Result
@@ -19,8 +31,8 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
     A finding that learning overturned is replaced by what was learnt; its evidence says so. Prices add up to
     the bill: verification is the price of the family, what is left that of the parameters.
     """
-    learnt = _of_model(result) if result.model is not None else []
     earlier = {finding.subject: finding for finding in first}
+    learnt = _of_model(result, earlier) if result.model is not None else []
     guess = earlier.get("family")
     if result.status is Status.OUTSIDE_CLASS and guess is not None and guess.value != Seen.UNKNOWN:
         learnt = [Finding("family", "none", result.reason, 0)]
@@ -47,7 +59,7 @@ def merge_findings(first: tuple[Finding, ...], result: Result) -> tuple[Finding,
     return tuple(merged)
 
 
-def _of_model(result: Result) -> list[Finding]:
+def _of_model(result: Result, earlier: Mapping[str, Finding]) -> list[Finding]:
     model = result.model
     assert model is not None
     verified = result.queries.total - result.queries.learning
@@ -85,9 +97,9 @@ def _of_model(result: Result) -> list[Finding]:
         found.append(
             Finding("neurons", str(neurons), "the number of hyperplanes at which the gradient jumps", 0)
         )
-    found.append(
-        Finding("query bias", "present" if _biased(model) else "none", "the recovered model agrees", 0)
-    )
+    seen = earlier.get(Subject.QUERY_BIAS)
+    shown = seen is not None and seen.value == Seen.PRESENT
+    found.append(_query_bias(model, result.error_bound or 0.0, shown=shown))
     return found
 
 
@@ -146,9 +158,32 @@ def _positions(positions: Positions | None) -> str:
             return "none"
 
 
-def _biased(model: Model) -> bool:
-    heads = model.heads if isinstance(model, MultiHead) else (model,)
-    return any(
-        isinstance(head, SingleHead | Transformer) and head.w0 is not None and bool(head.w0.any())
-        for head in heads
+def _query_bias(model: Model, bound: float, *, shown: bool) -> Finding:
+    """Whether a query bias is larger than its own error, which is relative to W, or to it where it is larger.
+
+    bound: on the relative error of the parameters. shown: whether the first look has seen one, which a model
+    within its bound does not contradict.
+    """
+    size = 0.0
+    for head in _heads(model):
+        own = 0.0 if head.w0 is None else float(np.linalg.norm(head.w0))
+        size = max(size, own / max(head.matrix.norm(), own) if own else 0.0)
+    if size > bound or (shown and size > 0.0):
+        return Finding(Subject.QUERY_BIAS, Seen.PRESENT, "the recovered model agrees", 0)
+    agrees = (
+        f"none beyond {bound:.1g} of the size of W, the error bound" if size else "the recovered model agrees"
     )
+    return Finding(Subject.QUERY_BIAS, Seen.NONE, agrees, 0)
+
+
+def _heads(model: Model) -> tuple[SingleHead | Transformer, ...]:
+    """Parts of the model that may have a query bias."""
+    match model:
+        case SingleHead() | Transformer():
+            return (model,)
+        case MultiHead():
+            return model.heads
+        case EncoderBlock():
+            return model.attention.heads
+        case _:
+            return ()
