@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+from weakref import WeakSet
+
 import numpy as np
 import pytest
 
 import unsoftmax
 from tests.cases.boasters import KINDS, Boaster, attacks, targets, wrong_models
-from unsoftmax import SingleHead, Status, as_oracle
+from unsoftmax import MultiHead, SingleHead, Status, as_oracle
+from unsoftmax.answers import Computed
 from unsoftmax.arrays import Array
+from unsoftmax.certify import check_claim
+from unsoftmax.float_formats import FloatFormat
+from unsoftmax.ledger import Ledger
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -31,6 +39,26 @@ def test_twice_the_scores_of_rank_one_show_in_flipped_labels(width: int) -> None
         oracle, _ = KINDS["flipped labels"](as_oracle(truth), seed)
         result = unsoftmax.recover(oracle, learner=Boaster(wrong, 0.05), seed=seed)
         assert not result.status.recovered
+
+
+class Counted(MultiHead):
+    """Heads that know how many such models there were at the same time."""
+
+    alive: ClassVar[WeakSet[Counted]] = WeakSet()
+    most: ClassVar[int] = 0
+
+    def __init__(self, heads: Sequence[SingleHead], c: object = 0.0, skip: object = None) -> None:
+        super().__init__(heads, c, skip)
+        Counted.alive.add(self)
+        Counted.most = max(Counted.most, len(Counted.alive))
+
+
+def test_models_that_are_off_are_not_all_held_at_once() -> None:
+    """Of a layer of width 384 the hundreds that are compared would take 11 GB."""
+    layer = Counted(unsoftmax.random_multi_head(4, 2, seed=0).heads)
+    rng = np.random.default_rng(0)
+    check_claim(Ledger(as_oracle(layer)), layer, 1e-6, Computed(FloatFormat.FLOAT32, 1e-7), rng)
+    assert 2 <= Counted.most <= 4
 
 
 def test_wrong_models_are_of_every_sort() -> None:

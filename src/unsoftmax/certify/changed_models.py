@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from unsoftmax.errors import UsageError
 from unsoftmax.models import Model
 from unsoftmax.models.parameter_groups import ParameterGroup, Role, parameter_groups
 
-__all__ = ["Deviations", "changed", "scaled", "usual_chances", "warmer"]
+__all__ = ["Deviations", "changed", "drawn_change", "scaled", "usual_chances", "warmer"]
 
 _MODELS = 4  # drawn in random directions
 _SEQUENCES = 8  # compared, those that deviate most
@@ -140,12 +141,31 @@ def _changed_unseen_alone(model: Model, scores: list[ParameterGroup], rng: np.ra
 
 def changed(model: Model, groups: list[ParameterGroup], size: float, rng: np.random.Generator) -> Model:
     """The model with these groups off by the relative error `size`, in a random direction."""
+    return _with_arrays(model, _off(model, groups, size, rng))
+
+
+def drawn_change(
+    model: Model, groups: list[ParameterGroup], size: float, rng: np.random.Generator
+) -> Callable[[], Model]:
+    """The same, drawn now and made into a model at every call: until then only what differs is held."""
+    return partial(_with_arrays, model, _off(model, groups, size, rng))
+
+
+def _off(
+    model: Model, groups: list[ParameterGroup], size: float, rng: np.random.Generator
+) -> dict[str, Array]:
+    """The arrays of these groups, off by the relative error `size`."""
     tensors = model.tensors()
-    arrays = dict(tensors)
+    arrays: dict[str, Array] = {}
     for group in groups:
         arrays |= group.off(tensors, size, rng)
+    return arrays
+
+
+def _with_arrays(model: Model, arrays: dict[str, Array]) -> Model:
+    """The model with these arrays in place of its own."""
     try:
-        return type(model).from_tensors(arrays)
+        return type(model).from_tensors(model.tensors() | arrays)
     except UsageError:  # no such model; it tells nothing
         return model
 
@@ -156,8 +176,7 @@ def scaled(model: Model, group: ParameterGroup, factor: float) -> Model:
     return type(model).from_tensors(tensors | group.scaled(tensors, factor))
 
 
-def warmer(model: Model, group: ParameterGroup, factor: float) -> Model | None:
-    """The model with the scores of this group at another temperature; None for other groups."""
+def warmer(model: Model, group: ParameterGroup, factor: float) -> Model:
+    """The model with the scores of this group at another temperature."""
     tensors = model.tensors()
-    arrays = group.warmer(tensors, factor)
-    return type(model).from_tensors(tensors | arrays) if arrays else None
+    return type(model).from_tensors(tensors | group.warmer(tensors, factor))

@@ -9,15 +9,16 @@ family.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unsoftmax.answers import Answers, Computed, Labels, Noisy, Rounded, Stored, Within
 from unsoftmax.arrays import EPS, Array, largest, rms
-from unsoftmax.certify.changed_models import changed, scaled, warmer
+from unsoftmax.certify.changed_models import drawn_change, scaled, warmer
 from unsoftmax.certify.claim_sequences import SHORT, SMALLEST_CLAIM, candidates
 from unsoftmax.ledger import VERIFICATION, Asker, median_answers
 from unsoftmax.models import Model
@@ -48,6 +49,10 @@ _LABELS = 32  # as many are asked for a group
 # of them; each is wrong once in 15 times where the error is as large as the claim, so that seven are wrong
 # once in 220 times
 _WRONG_LABELS = 6
+
+
+# makes a model when it is called: hundreds of them are compared, and one is held at a time
+_Made = Callable[[], Model]
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def check_claim(
     a group that is half wrong would not show. constant: how far c may be off by itself.
     """
     groups = parameter_groups(model)
-    near = [changed(model, groups, max(claim, SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
+    near = [drawn_change(model, groups, max(claim, SMALLEST_CLAIM), rng) for _ in range(_NEAR)]
     far = _wrong_models(model, groups, _WRONG, rng)
     slightly = min(_WRONG, _SLIGHTLY * max(claim, SMALLEST_CLAIM))
     nearly = _wrong_models(model, groups, slightly, rng)
@@ -122,19 +127,18 @@ def check_claim(
 
 def _wrong_models(
     model: Model, groups: list[ParameterGroup], wrong: float, rng: np.random.Generator
-) -> dict[ParameterGroup, list[list[Model]]]:
+) -> dict[ParameterGroup, list[list[_Made]]]:
     """For every group of parameters, models of which it is off by this relative error: larger, smaller, at
     another temperature, or in a random direction."""
     tensors = model.tensors()
-    factors = (1.0 - wrong, 1.0 + wrong)
-    return {
-        group: [
-            *([scaled(model, group, factor)] for factor in factors if group.full(tensors)),
-            *([other] for factor in factors if (other := warmer(model, group, factor)) is not None),
-            [changed(model, [group], wrong, rng) for _ in range(_FAR)],
+    models: dict[ParameterGroup, list[list[_Made]]] = {}
+    for group in groups:
+        ways = [scaled] * group.full(tensors) + [warmer] * bool(group.scores)
+        fixed: list[list[_Made]] = [
+            [partial(way, model, group, factor)] for way in ways for factor in (1.0 - wrong, 1.0 + wrong)
         ]
-        for group in groups
-    }
+        models[group] = [*fixed, [drawn_change(model, [group], wrong, rng) for _ in range(_FAR)]]
+    return models
 
 
 def _check_group(
@@ -244,8 +248,8 @@ def _judged(
     rows: Array,
     ruler: Answers,
     constant: float,
-    near: list[Model],
-    far: dict[ParameterGroup, list[list[Model]]],
+    near: list[_Made],
+    far: dict[ParameterGroup, list[list[_Made]]],
     wrong: float,
 ) -> _Drawn:
     if isinstance(ruler, Labels):
@@ -284,9 +288,9 @@ def _together(ways: list[Array]) -> Array:
     return np.asarray(np.sqrt(np.mean(np.square(ways), axis=0)))
 
 
-def _moves(values: Array, rows: Array, models: list[Model]) -> Array:
+def _moves(values: Array, rows: Array, models: list[_Made]) -> Array:
     """How far the values of these models are from the given ones: root mean square over the models."""
-    moved = np.array([largest(other(rows) - values) for other in models])
+    moved = np.array([largest(made()(rows) - values) for made in models])
     return np.asarray(np.sqrt(np.mean(np.square(moved), axis=0))) + _floor(values)
 
 
@@ -295,7 +299,7 @@ def _floor(values: Array) -> Array:
     return np.asarray(64.0 * EPS * largest(values))
 
 
-def _beside_zero(model: Model, rows: Array, near: list[Model]) -> Array:
+def _beside_zero(model: Model, rows: Array, near: list[_Made]) -> Array:
     """Sequences between two of opposite sign, whose values are as far from zero as a label must show."""
     values = model(rows)
     above, below = rows[values > 0.0], rows[values < 0.0]
