@@ -16,7 +16,10 @@ __all__ = [
     "UnsoftmaxError",
     "UsageError",
     "VectorAnswers",
+    "brief",
 ]
+
+_LONGEST = 200  # characters of what somebody typed, in a message
 
 
 class UnsoftmaxError(Exception):
@@ -79,3 +82,12 @@ class NotRecovered(UnsoftmaxError):
     def __init__(self, message: str, result: Any) -> None:
         super().__init__(message)
         self.result = result
+
+
+def brief(text: str) -> str:
+    """What somebody typed, as a message repeats it: an address may be as long as one likes.
+
+    >>> brief("short"), len(brief("1" * 5000))
+    ('short', 203)
+    """
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -23,7 +23,8 @@ KINDS = {"FP64": np.float64, "FP32": np.float32}
 class Behaviour:
     """datatype: of input and answers. raw: whether answers are bytes. token: what clients must send. faults:
     codes that the next calls end with, in turn. queries: answered until now. outputs: shape of an answer
-    after the batch."""
+    after the batch. describe: changes what is said of the model. pushback: how long clients must wait after a
+    fault, in milliseconds, as servers write it."""
 
     datatype: str = "FP64"
     raw: bool = True
@@ -31,6 +32,8 @@ class Behaviour:
     faults: list[grpc.StatusCode] = field(default_factory=list)
     queries: int = 0
     spoil: Any = None
+    describe: Any = None
+    pushback: str | None = None
     last_metadata: dict[str, str] = field(default_factory=dict)
 
 
@@ -62,12 +65,16 @@ class _Service(grpc.GenericRpcHandler):  # type: ignore[misc]
         else:
             reply.inputs.add(name="rows", datatype=kind, shape=[-1, -1, self.model.width])
         reply.outputs.add(name="answers", datatype=kind, shape=[-1])
+        if self.behaviour.describe is not None:
+            self.behaviour.describe(reply)
         return reply
 
     def infer(self, request: Any, context: Any) -> Any:
         self._check(request.model_name, context)
         told, kind = self.behaviour, KINDS[self.behaviour.datatype]
         if told.faults:
+            if told.pushback is not None:
+                context.set_trailing_metadata((("grpc-retry-pushback-ms", told.pushback),))
             context.abort(told.faults.pop(0), "a fault of the tests")
         sent: Any = np.int64 if isinstance(self.model, TokenHeads) else kind
         rows = np.frombuffer(request.raw_input_contents[0], dtype=sent).reshape(list(request.inputs[0].shape))

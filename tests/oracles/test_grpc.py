@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import unsoftmax
+from tests.oracles.hostile_server import hostile
 from tests.oracles.mlserver_process import mlserver
 from unsoftmax.errors import OracleFault, UsageError
 from unsoftmax.oracles.http import HttpOptions
@@ -157,6 +159,66 @@ def test_the_token_is_sent_and_never_shown(monkeypatch: pytest.MonkeyPatch) -> N
         assert grpc_oracle(target, QUICK).spec.width == 6
 
 
+TOKEN = "open-sesame-of-the-tests"
+
+
+def _first_tensor(name: str, value: Any) -> Callable[[Any], None]:
+    """Changes one field of the first input, or of the first output."""
+
+    def change(reply: Any) -> None:
+        tensor = (reply.inputs or reply.outputs)[0]
+        setattr(tensor, name, value)
+
+    return change
+
+
+@pytest.mark.parametrize("place", ["name", "datatype"])
+@pytest.mark.parametrize("when", ["described", "answered"])
+def test_the_token_is_hidden_wherever_a_server_repeats_it(
+    when: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In names and datatypes, of a description and of an answer; also where a cut would split it."""
+    monkeypatch.setenv("UNSOFTMAX_HTTP_TOKEN", TOKEN)
+    for padding in ("", "x" * 190, "x" * 990):
+        change = _first_tensor(place, padding + TOKEN)
+        told = Behaviour(describe=change) if when == "described" else Behaviour(spoil=change)
+        with serving(HEAD, told) as (target, _):
+            try:
+                grpc_oracle(target, QUICK)(np.zeros((3, 2, 6)))
+            except (OracleFault, UsageError) as fault:
+                shown = "".join(traceback.format_exception(fault))
+                assert not any(TOKEN[i : i + 8] in shown for i in range(len(TOKEN) - 7)), shown
+            else:
+                assert (when, place) == ("described", "name")  # an input may have any name
+
+
+@pytest.mark.parametrize(
+    ("wait", "words"),
+    [
+        ("86400000", "asks to wait 86400 s; run again then"),
+        ("9" * 18, r"asks to wait \d+ s; run again then"),
+        *((wait, "gave no answer in 3 attempts") for wait in ("9" * 400, "-1", "nan", "1e9", "")),
+    ],
+)
+def test_an_absurd_pushback_is_not_waited_for(wait: str, words: str) -> None:
+    """Days end the run at once, with a sentence; what gRPC cannot read as milliseconds counts for nothing."""
+    told = Behaviour(faults=[Code.UNAVAILABLE] * 3, pushback=wait)
+    with serving(HEAD, told) as (target, _):
+        start = time.monotonic()
+        oracle = grpc_oracle(target, HttpOptions(backoff=0.01, retries=2, patience=3600.0))
+        with pytest.raises(OracleFault, match=words):
+            oracle(np.zeros((1, 2, 6)))
+        assert time.monotonic() - start < 40.0
+
+
+def test_a_handshake_that_stalls_does_not_hold_a_call() -> None:
+    with hostile(lambda _: time.sleep(60)) as host:
+        start = time.monotonic()
+        with pytest.raises(OracleFault, match="gave no answer in 1 attempts"):
+            grpc_oracle(f"{host.replace('http', 'grpcs')}/v2/models/m", HttpOptions(timeout=0.5, retries=0))
+        assert time.monotonic() - start < 40.0
+
+
 def test_killed_and_resumed_from_the_ledger(tmp_path: Path) -> None:
     ledger = tmp_path / "run.ledger"
     once = HttpOptions(backoff=0.01, retries=0, batch=1)
@@ -188,6 +250,11 @@ def test_addresses_that_are_none() -> None:
     for target in ("grpc://host", "grpc://host:1/v2/models/", "grpc://user:pass@host:1/v2/models/a"):
         with pytest.raises(UsageError, match="grpc://host:port/v2/models/NAME"):
             unsoftmax.as_oracle(target)
+    many = "1" * 5000
+    for host in (f"h:{many}", "[::1", "127.0.0.1:99999", "127.0.0.1:x", "127.0.0.1:0", ":80"):
+        with pytest.raises(UsageError, match="host and port") as refusal:
+            unsoftmax.as_oracle(f"grpc://{host}/v2/models/m")
+        assert len(str(refusal.value)) < 300
     with pytest.raises(OracleFault, match="gave no answer"):
         grpc_oracle("grpc://127.0.0.1:9/v2/models/a", HttpOptions(backoff=0.01, retries=1, patience=5.0))
 

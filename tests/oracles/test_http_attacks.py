@@ -81,6 +81,14 @@ def test_no_server_holds_a_request_beyond_its_deadline(attack: str) -> None:
         assert time.monotonic() - start < DEADLINE + SLACK
 
 
+def test_a_handshake_that_stalls_does_not_hold_a_request() -> None:
+    with hostile(ENDLESS["nothing"]) as host:
+        start = time.monotonic()
+        with pytest.raises(OracleFault, match="gave no answer in 1 attempts"):
+            ask(host.replace("http", "https"))
+        assert time.monotonic() - start < DEADLINE + SLACK
+
+
 def test_a_name_service_that_never_answers_does_not_hold_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: over.wait(60) and [])
@@ -132,6 +140,7 @@ def test_a_server_that_reads_slowly_does_not_hold_a_request() -> None:
             assert time.monotonic() - start < DEADLINE + 2 * SLACK
 
 
+TWICE = response(gzip.compress(gzip.compress(b" " * (16 << 20))))
 FLOODS: dict[str, Script] = {
     "announced length": always(OK + b"Content-Length: 999999999999999999999\r\n\r\n"),
     "announced length that comes": flood(OK + b"Content-Length: 9999999999\r\n\r\n", b" " * (1 << 16)),
@@ -143,6 +152,9 @@ FLOODS: dict[str, Script] = {
     "deflate": always(response(zlib.compress(b" " * (16 << 20)), Content_Encoding="deflate")),
     "gzip of gzip": always(
         response(gzip.compress(gzip.compress(b" " * (16 << 20))), Content_Encoding="gzip, gzip")
+    ),
+    "gzip of gzip, in two header lines": always(
+        OK + b"Content-Encoding: gzip\r\n" + TWICE.replace(OK, b"Content-Encoding: gzip\r\n", 1)
     ),
     "a list of empty lists": flood(CHUNKED + b"\r\n", b"4000\r\n" + b"[]," * 5461 + b" \r\n"),
 }
@@ -158,6 +170,20 @@ def test_no_server_fills_the_memory(attack: str) -> None:
             ):
                 ask(host, timeout=5.0)
             assert tracemalloc.get_traced_memory()[1] < 8 << 20  # the limit of this reply is 1.2 MB
+        finally:
+            tracemalloc.stop()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_no_description_fills_the_memory(encoding: str) -> None:
+    packed = gzip.compress if encoding == "gzip" else zlib.compress
+    bomb = packed(b'{"inputs": [' + b" " * (16 << 20) + b"]}")
+    with hostile(always(response(bomb, Content_Encoding=encoding))) as host:
+        tracemalloc.start()
+        try:
+            with pytest.raises(OracleFault, match=r"more than .* KB"):
+                http_oracle(f"{host}/v2/models/m", options(request=None, answer=None, timeout=5.0))
+            assert tracemalloc.get_traced_memory()[1] < 8 << 20
         finally:
             tracemalloc.stop()
 
@@ -364,6 +390,13 @@ def test_the_command_ends_with_3_and_one_sentence() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (3, "", 1)
     assert "sizes up to 1,048,576" in done.stderr
+
+
+@pytest.mark.parametrize("start", ["http://h:", "openai+http://h:", "h:", "openai+http://h/"])
+def test_an_address_of_5000_digits_is_not_repeated_whole(start: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        unsoftmax.as_oracle(start + "1" * 5000)
+    assert len(str(refusal.value)) < 700
 
 
 def test_a_proxy_of_the_environment_is_used_and_never_for_loopback(monkeypatch: pytest.MonkeyPatch) -> None:

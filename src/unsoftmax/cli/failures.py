@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unsoftmax.errors import OracleFault, UnsoftmaxError, UsageError
+from unsoftmax.errors import OracleFault, UnsoftmaxError, UsageError, brief
 
 __all__ = [
     "INTERRUPTED",
@@ -51,7 +51,7 @@ def failure_of(error: BaseException) -> Failure:
         )
     if isinstance(error, OSError):
         reason = error.strerror or str(error) or type(error).__name__
-        what = f"cannot use {error.filename}" if error.filename else "cannot write the output"
+        what = f"cannot use {brief(str(error.filename))}" if error.filename else "cannot write the output"
         return Failure(WRONG_USAGE, type(error).__name__, f"{what}: {reason}")
     if isinstance(error, MemoryError):
         return Failure(WRONG_USAGE, "MemoryError", "not enough memory; choose a smaller width or model")

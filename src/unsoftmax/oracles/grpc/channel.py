@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 
 from unsoftmax import __version__
-from unsoftmax.errors import OracleFault
+from unsoftmax.errors import OracleFault, brief
 from unsoftmax.oracles.grpc.messages import message
 from unsoftmax.oracles.http.attempts import Attempts
 from unsoftmax.oracles.http.options import HttpOptions
-from unsoftmax.oracles.http.retries import Again
+from unsoftmax.oracles.http.retries import Again, retry_after
 from unsoftmax.oracles.http.secrets import TOKEN_VARIABLE, Secrets, one_line
 
 __all__ = ["Channel"]
@@ -41,7 +41,7 @@ class Channel:
         self.secrets = Secrets(os.environ, options.headers)
         self.shown = f"{'grpcs' if secure else 'grpc'}://{host}"
         self._options = options
-        self._attempts = Attempts(options, self.secrets, self.shown)
+        self._attempts = Attempts(options, self.secrets, brief(self.shown))
         self._metadata = [(name.lower(), value) for name, value in self.secrets.headers().items()]
         settings: list[tuple[str, Any]] = [
             ("grpc.max_receive_message_length", _LARGEST),
@@ -96,7 +96,7 @@ class Channel:
 
     def _refusal(self, status: grpc.StatusCode, said: str) -> OracleFault:
         """One sentence that says what to change."""
-        there = self.shown
+        there = brief(self.shown)
         if status is grpc.StatusCode.UNAUTHENTICATED:
             wrong = "does not accept the token" if self.secrets.has_token else "wants a token"
             return OracleFault(f"{there} {wrong} (UNAUTHENTICATED); set {TOKEN_VARIABLE}")
@@ -113,6 +113,7 @@ class Channel:
 
 def _asked_pause(error: Any) -> float | None:
     for name, value in error.trailing_metadata() or ():
-        if name == _WAIT and str(value).isdecimal() and len(str(value)) < 12:
-            return float(value) / 1000.0
+        if name == _WAIT and str(value).isdecimal():
+            asked = retry_after(str(value))
+            return None if asked is None else asked / 1000.0
     return None

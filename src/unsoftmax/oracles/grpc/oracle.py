@@ -6,11 +6,12 @@ import re
 import threading
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import OracleFault, UsageError, brief
 from unsoftmax.oracles.base import checked_answers
 from unsoftmax.oracles.grpc.channel import Channel
 from unsoftmax.oracles.grpc.messages import INFER, METADATA, message
@@ -118,9 +119,10 @@ def grpc_oracle(target: str, options: HttpOptions | None = None, *, outputs: int
     match = _ADDRESS.fullmatch(target)
     if match is None:
         raise UsageError(
-            f"{target!r} is not a model over gRPC; pass grpc://host:port/v2/models/NAME, or grpcs:// with "
-            "TLS. A token belongs in UNSOFTMAX_HTTP_TOKEN"
+            f"{brief(target)!r} is not a model over gRPC; pass grpc://host:port/v2/models/NAME, or grpcs:// "
+            "with TLS. A token belongs in UNSOFTMAX_HTTP_TOKEN"
         )
+    _check_host(match["host"], target)
     channel = Channel(match["host"], secure=match["scheme"] == "grpcs", options=options)
     try:
         with channel.secrets.kept():
@@ -129,3 +131,14 @@ def grpc_oracle(target: str, options: HttpOptions | None = None, *, outputs: int
     except BaseException:
         channel.close()
         raise
+
+
+def _check_host(host: str, target: str) -> None:
+    """Refuses an address that no server can have; gRPC itself would try it again and again."""
+    try:
+        parts = urlsplit(f"//{host}")
+        possible = bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number up to 65535, or brackets that do not close
+        possible = False
+    if not possible:
+        raise UsageError(f"{brief(target)!r} has no host and port that a server can have")

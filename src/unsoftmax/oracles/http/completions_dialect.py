@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 import numpy as np
 
 from unsoftmax.arrays import Array
-from unsoftmax.errors import OracleFault, UsageError
+from unsoftmax.errors import OracleFault, UsageError, brief
 from unsoftmax.oracles.base import LARGEST_WIDTH
 from unsoftmax.oracles.http.json_text import read_json, write_json
 from unsoftmax.oracles.http.sender import Reply
@@ -37,10 +37,10 @@ class CompletionsDialect:
         try:
             parts = urlsplit(target.removeprefix("openai+"))
         except ValueError as error:
-            raise UsageError(f"{target!r} is not a web address: {error}") from error
+            raise UsageError(f"{brief(target)!r} is not a web address: {brief(str(error))}") from error
         query = dict(parse_qsl(parts.query))
         if not query.get("model"):
-            raise UsageError(f"{target!r} names no model; write openai+http(s)://host/v1?model=NAME")
+            raise UsageError(f"{brief(target)!r} names no model; write openai+http(s)://host/v1?model=NAME")
         if strange := set(query) - {"model", "width", "vocabulary"}:
             raise UsageError(
                 f"the target has the unknown option {min(strange)!r}; it takes model, width and vocabulary"

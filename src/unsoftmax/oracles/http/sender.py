@@ -13,7 +13,7 @@ import httpcore
 import httpx
 
 from unsoftmax import __version__
-from unsoftmax.errors import OracleFault, RequestRefused, UsageError
+from unsoftmax.errors import OracleFault, RequestRefused, UsageError, brief
 from unsoftmax.oracles.http.attempts import Attempts
 from unsoftmax.oracles.http.deadline import DeadlineBackend
 from unsoftmax.oracles.http.decompression import Decompression, ReplyTooLarge
@@ -67,16 +67,16 @@ class Sender:
         try:
             parsed = httpx.URL(url)
         except (httpx.InvalidURL, TypeError) as error:
-            raise UsageError(f"{url!r} is not a web address: {error}") from error
+            raise UsageError(f"{brief(url)!r} is not a web address: {brief(str(error))}") from error
         if parsed.userinfo:
             raise UsageError(
                 f"the address holds a password; leave it out and put the token into {TOKEN_VARIABLE}"
             )
         if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise UsageError(f"{url!r} is not a web address; it begins with http:// or https://")
+            raise UsageError(f"{brief(url)!r} is not a web address; it begins with http:// or https://")
         self.secrets = Secrets(os.environ, options.headers)
         self.shown = str(parsed.copy_with(query=None, fragment=None))  # a query may hold a key
-        self._attempts = Attempts(options, self.secrets, self.shown)
+        self._attempts = Attempts(options, self.secrets, brief(self.shown))
         self._options = options
         self._addresses: dict[str, httpcore.URL] = {}
         self._headers = {  # whoever reads the server's log can tell who asked
@@ -113,12 +113,12 @@ class Sender:
         except httpcore.TimeoutException as error:
             raise Again(f"no complete answer within {seconds:.3g} s") from error
         except (httpcore.UnsupportedProtocol, httpcore.ProxyError) as error:
-            raise UsageError(f"cannot reach {self.shown}: {error}") from error
+            raise UsageError(f"cannot reach {brief(self.shown)}: {error}") from error
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             if _not_trusted(error):
                 raise OracleFault(
-                    f"the certificate of {self.shown} is not trusted; set SSL_CERT_FILE to the file of its "
-                    "authority"
+                    f"the certificate of {brief(self.shown)} is not trusted; set SSL_CERT_FILE to the file "
+                    "of its authority"
                 ) from error
             raise Again(f"the connection failed ({error or type(error).__name__})") from error
         if reply.status in TRY_AGAIN:
@@ -187,7 +187,7 @@ class Sender:
         """One sentence that says what to change."""
         words = self.secrets.excerpt(_words(reply.body), reply.complete, _EXCERPT)
         said = f": {words}" if words else ""
-        there, status = self.shown, reply.status
+        there, status = brief(self.shown), reply.status
         if status == 401:
             wrong = "does not accept the token" if self.secrets.has_token else "wants a token"
             valid = " to a valid one" if self.secrets.has_token else ""

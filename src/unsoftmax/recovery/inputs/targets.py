@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from unsoftmax.arrays import Array, read_npy, real_numbers
-from unsoftmax.errors import UsageError
+from unsoftmax.errors import UsageError, brief
 from unsoftmax.importing import import_attribute
 from unsoftmax.models import LanguageModel, Model, ReluNetwork, TokenHeads, load
 from unsoftmax.oracles import FunctionOracle, Oracle, OracleSpec
@@ -138,7 +138,7 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
         return _served(target, http, outputs)
     if http:
         raise UsageError(
-            f"{next(iter(http))} is an option for web addresses, and {target!r} is none; leave it out"
+            f"{next(iter(http))} is an option for web addresses, and {brief(target)!r} is none; leave it out"
         )
     if target.startswith("demo:"):
         return _of_model(demo_model(target), target)
@@ -151,8 +151,8 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
     module, colon, attribute = target.partition(":")
     if module and colon and attribute.isdigit():
         raise UsageError(
-            f"{target!r} looks like the address of a server; write 'http://{target}/v2/models/NAME', or "
-            "another of its addresses"
+            f"{brief(target)!r} looks like the address of a server; write "
+            f"'http://{brief(target)}/v2/models/NAME', or another of its addresses"
         )
     if module and colon and attribute and "/" not in target:
         return as_oracle(import_attribute(target), outputs=outputs)
@@ -162,7 +162,7 @@ def _named(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> 
                 f"{target} is Python code; name a function in it, such as '{Path(target).stem}:FUNCTION'"
             )
         raise UsageError(f"cannot read {target} as a model file; a target is {_FORMS}")
-    raise UsageError(f"{target!r} names no target; a target is {_FORMS}")
+    raise UsageError(f"{brief(target)!r} names no target; a target is {_FORMS}")
 
 
 def _called(target: str, http: Mapping[str, Any] | None, outputs: int | None) -> Oracle:
@@ -170,7 +170,9 @@ def _called(target: str, http: Mapping[str, Any] | None, outputs: int | None) ->
     try:
         from unsoftmax.oracles.grpc import grpc_oracle
     except ImportError as error:
-        raise UsageError(f"{target!r} needs grpcio and protobuf; pip install 'unsoftmax[grpc]'") from error
+        raise UsageError(
+            f"{brief(target)!r} needs grpcio and protobuf; pip install 'unsoftmax[grpc]'"
+        ) from error
     from unsoftmax.oracles.http import HttpOptions
 
     return grpc_oracle(target, HttpOptions(**(http or {})), outputs=outputs)
