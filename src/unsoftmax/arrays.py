@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,14 @@ __all__ = [
     "EPS",
     "Array",
     "Ids",
+    "all_finite",
     "centred_basis",
     "complement",
     "expit",
     "largest",
     "logit",
     "longest_rows",
+    "norm",
     "read_npy",
     "real_numbers",
     "rms",
@@ -30,6 +33,15 @@ EPS = float(np.finfo(np.float64).eps)
 _BEGINNINGS = (b"\x93NUMPY", b"PK")  # of .npy files, and of .npz files, which hold several arrays
 _NOT_REAL = frozenset("cMmSU")  # numpy's letters for complex numbers, dates, spans of time, and text
 _INSIDE = 0.98  # of a bound on norms: rows that are moved a little, or rounded, stay inside
+
+
+def all_finite(numbers: Array) -> bool:
+    """Whether none of them is NaN or infinite; in half the time of `np.isfinite(numbers).all()` for a few.
+
+    >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([[1.0, np.inf]]))
+    (True, False)
+    """
+    return bool(np.count_nonzero(np.isfinite(numbers)) == numbers.size)
 
 
 def expit(scores: Array | float) -> Array:
@@ -89,6 +101,16 @@ def longest_rows(batch: Array) -> Array:
     return np.asarray(np.sqrt(np.einsum("bnd,bnd->bn", batch, batch).max(axis=1, initial=0.0)))
 
 
+def norm(vector: Array) -> float:
+    """The length of one vector, as np.linalg.norm gives it, in a third of its time for a short one.
+
+    >>> norm(np.array([3.0, 4.0]))
+    5.0
+    """
+    entries = vector.ravel()
+    return math.sqrt(entries.dot(entries))
+
+
 def rms(values: Array) -> float:
     """Root mean square.
 
@@ -96,7 +118,7 @@ def rms(values: Array) -> float:
     3.0
     """
     squares = np.square(values)
-    return float(np.sqrt(squares.sum() / squares.size))
+    return math.sqrt(squares.sum() / squares.size)
 
 
 def complement(taken: Array) -> Array:

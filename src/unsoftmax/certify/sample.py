@@ -253,17 +253,17 @@ def _directions(
     kinds = [_INDEX[name] for name in ("rows with a common part", "collinear rows", "unit rows")]
     for i in np.flatnonzero(np.isin(shape, kinds)):
         block = rows[first[i] : first[i + 1]]
-        signs = 2.0 * rng.integers(0, 2, len(block)) - 1.0
+        heads = rng.integers(0, 2, len(block))
         if shape[i] == kinds[0]:
             common = rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
             block += common
             if common[0, 0] > 0.0:  # in half of them, and no further draw
                 np.abs(block, out=block)
         elif shape[i] == kinds[1]:
-            np.multiply(signs[:, None], _random_entries((1, width), rng), out=block)
+            np.multiply((2.0 * heads - 1.0)[:, None], _random_entries((1, width), rng), out=block)
         else:
             block[:] = 0.0
-            block[np.arange(len(block)), rng.integers(0, width, len(block))] = signs
+            block[np.arange(len(block)), rng.integers(0, width, len(block))] = 2.0 * heads - 1.0
     return rows
 
 

@@ -46,7 +46,7 @@ class BatchMemory:
             self._block = np.empty(size + page, np.uint8)
             # Batches lie half a page away from what is copied into them: copying between almost equal places
             # of two pages stalls the processor.
-            self._start = (self._place - self._block.ctypes.data) % page
+            self._start = (self._place - self._block.__array_interface__["data"][0]) % page
             array = self._view(shape)
         return array
 

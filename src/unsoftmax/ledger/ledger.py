@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from unsoftmax.arrays import Array, longest_rows
+from unsoftmax.arrays import Array, all_finite, longest_rows
 from unsoftmax.errors import (
     LedgerRefused,
     NonFiniteAnswers,
@@ -177,28 +177,29 @@ class Ledger(HasViews):
     def _send(self, batch: Array, check: Check | None = None) -> Array:
         n_queries, length = batch.shape[:2]
         width = batch.shape[2] if batch.ndim == 3 else 1  # token ids
+        outputs = self.outputs
         if n_queries == 0:
-            return np.empty((0,) if self.outputs is None else (0, self.outputs))
+            return np.empty((0,) if outputs is None else (0, outputs))
         self._keep_overflow()
         asked = sketch(batch) if self._journal.durable else (0.0, 0.0)
         entry = self._journal.recall(self._position)
         if entry is None:
             sample = _sample(batch).copy()
-            if not np.isfinite(sample).all():
+            if not all_finite(sample):
                 raise _beyond_floats()
             self._afford(n_queries)
-            self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (self.outputs or 1))
+            self._journal.prepare(self._position, self._phase, n_queries, 8 * n_queries * (outputs or 1))
             self._count(n_queries)
             before = self._sent_again()
             try:
-                answers = checked_answers(self.oracle(batch), n_queries, self.outputs)
+                answers = checked_answers(self.oracle(batch), n_queries, outputs)
             except OracleFault as fault:
                 if not np.isfinite(batch).all():  # no fault of the target's
                     raise _beyond_floats() from fault
                 if isinstance(fault, VectorAnswers) and self._position > 0:  # there were numbers before
                     raise OracleFault(str(fault)) from fault
                 if isinstance(fault, NonFiniteAnswers):
-                    none = np.full((n_queries, *([] if self.outputs is None else [self.outputs])), np.nan)
+                    none = np.full((n_queries, *([] if outputs is None else [outputs])), np.nan)
                     retries = self._sent_again() - before
                     self._overflowed = Entry(self._phase, (n_queries, length, width), none, asked, retries)
                 self._perhaps_too_long(fault, length)
@@ -215,7 +216,7 @@ class Ledger(HasViews):
             self._journal.record(self._position, entry)
             self._replay.answered(batch, answers, self.oracle.spec.max_length)
         else:
-            if self.outputs is None and entry.answers.ndim == 2:  # as the run that began it saw, and paid
+            if outputs is None and entry.answers.ndim == 2:  # as the run that began it saw, and paid
                 raise VectorAnswers("the ledger holds vectors", entry.answers.shape[1], n_queries)
             self._check_replay(entry, (n_queries, length, width), asked)
             self._count(n_queries)

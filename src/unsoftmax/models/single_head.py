@@ -7,7 +7,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, longest_rows
+from unsoftmax.arrays import EPS, Array, all_finite, longest_rows
 from unsoftmax.errors import ModelFileError, UsageError
 from unsoftmax.models.base import WithConstant, as_batch, check_finite, relative, softmax
 from unsoftmax.models.matrices import (
@@ -173,7 +173,7 @@ class SingleHead(WithConstant):
                 scores = np.einsum("bnd,bd->bn", X, self.matrix.apply(asking))
             if self.w0 is not None:
                 scores = scores + tokens[..., r]
-            if not np.isfinite(scores).all():
+            if not all_finite(scores):
                 scores = self._wide_scores(X)
         return scores, tokens[..., r + 1 :]
 

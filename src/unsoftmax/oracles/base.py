@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, all_finite
 from unsoftmax.errors import NonFiniteAnswers, OracleFault, UsageError, VectorAnswers
 from unsoftmax.float_formats import FloatFormat
 from unsoftmax.oracles.domain import Ball, Domain, FiniteRows, Space, TokenIds
@@ -183,7 +183,7 @@ def checked_answers(raw: Any, n_queries: int, outputs: int | None) -> Array:
     """
     expected = (n_queries,) if outputs is None else (n_queries, outputs)
     plain = type(raw) is np.ndarray and raw.dtype == np.float64 and raw.shape == expected
-    if plain and np.isfinite(raw).all():  # as most are
+    if plain and all_finite(raw):  # as most are
         return np.array(raw)
     if isinstance(raw, np.ma.MaskedArray):
         raise OracleFault("the target answered with a masked array; return plain numbers")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, norm
 from unsoftmax.meters import Meter
 from unsoftmax.models.matrices import Dense, Factors, Matrix
 from unsoftmax.solvers.base import Announce, Solution
@@ -109,7 +109,7 @@ class RangeFinder:
             mix[0, found.count :] = rng.standard_normal(basis.width - found.count)
             if meter.facing is not None:
                 mix = np.abs(mix)
-            b = basis.apply(mix / np.linalg.norm(mix)).T
+            b = basis.apply(mix / norm(mix)).T
             form = abs(float(meter.project(a[:, None], b)[0, 0]))
             if form > limit:
                 doubtful += 1
@@ -170,16 +170,16 @@ class _Columns:
             )
         self._columns[self.count] = column
         self.count += 1
-        size = float(np.linalg.norm(column))
+        size = norm(column)
         fresh = column
         for _ in range(2):
             fresh = fresh - self.span @ (self.span.T @ fresh)
-        length = float(np.linalg.norm(fresh))
+        length = norm(fresh)
         if size == 0.0 or length <= 1e-15 * size:
             return
         fresh = fresh / length
         fresh = fresh - self.span @ (self.span.T @ fresh)
-        self._span[self._dimension] = fresh / np.linalg.norm(fresh)
+        self._span[self._dimension] = fresh / norm(fresh)
         self._dimension += 1
 
     def coefficients(self, inside: Array) -> float:
@@ -205,5 +205,5 @@ def _orthogonal_to(span: Array, rng: np.random.Generator) -> Array | None:
     a = np.asarray(rng.standard_normal(span.shape[0]))
     for _ in range(2):
         a = a - span @ (span.T @ a)
-        a = a / np.linalg.norm(a)
+        a = a / norm(a)
     return a

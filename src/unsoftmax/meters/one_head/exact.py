@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unsoftmax.arrays import EPS, Array, logit
+from unsoftmax.arrays import EPS, Array, logit, norm
 from unsoftmax.meters.base import Answers, Meter
 from unsoftmax.meters.one_head.ranged_probes import (
     LARGEST_SCORE,
@@ -119,7 +119,7 @@ class SigmoidMeter(Meter):
         """Forms a_iᵀ W x of every probe with every asking row x, shape (n, k), and the ratios at which they
         were asked."""
         probes = ranged.probes
-        length = float(np.linalg.norm(asking[0]))
+        length = norm(asking[0])
         typical = self.typical_score()
         if ranged.span_all:  # all of W b lies in the probes' span
             typical = typical * np.sqrt(self.width / probes.count)

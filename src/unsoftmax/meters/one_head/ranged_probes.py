@@ -120,7 +120,8 @@ class RangedProbes:
         gamma, share = self._sizes(scores[chosen.start : chosen.stop], asking)
         signals = self.probes.readouts(which, gamma, np.full(k, share))
         base = self._answers.constant_part(asking)[:, None]
-        weights, ratios = np.empty((n, k)), np.tile(share / gamma, (n, 1))
+        weights, ratios = np.empty((n, k)), np.empty((n, k))
+        ratios[:] = share / gamma
         again: list[tuple[Indices, Indices, Array]] = []
         size = self._answers.asker.batch_size(2)
         for j in range(0, n, size):
@@ -197,4 +198,5 @@ class RangedProbes:
 
 def _mixed(scores: Array, forms: Array, weight: float) -> Array:
     """Running scores that take these forms (n, k) into account."""
-    return np.asarray(np.sqrt((1.0 - weight) * scores**2 + weight * np.mean(forms**2, axis=0)))
+    squares = np.square(forms).sum(axis=0) / len(forms)
+    return np.asarray(np.sqrt((1.0 - weight) * np.square(scores) + weight * squares))

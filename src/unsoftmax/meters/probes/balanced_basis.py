@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unsoftmax.arrays import Array
+from unsoftmax.arrays import Array, norm
 
 __all__ = ["EvenRows", "carrier_for", "columns_that_see", "even_rows_for"]
 
@@ -35,7 +35,7 @@ class EvenRows:
         self._normal = _reflector(visible)
         self._dense = None if basis is None else self._combine(basis)
         carried = 0.0 if carrier is None else float(carrier @ v)
-        self.readout = float(np.linalg.norm(visible)) / np.sqrt(self.count) + carried
+        self.readout = norm(visible) / np.sqrt(self.count) + carried
 
     def rows(self, start: int, stop: int) -> Array:
         """Rows a_start .. a_stop as an array."""
@@ -74,12 +74,12 @@ def even_rows_for(v: Array, basis: Array, *, rest_is_zero: bool) -> EvenRows:
 def carrier_for(v: Array, basis: Array, *, rest_is_zero: bool) -> Array | None:
     """The unit vector to add to the rows of a subspace so that all of them see v; None where they do."""
     seen = basis.T @ v
-    size = float(np.linalg.norm(v))
+    size = norm(v)
     if rest_is_zero:
         unseen = v - basis @ seen
-        length = float(np.linalg.norm(unseen))
+        length = norm(unseen)
         return unseen / length if length > _NOTHING * size else None
-    average = float(np.linalg.norm(seen)) / np.sqrt(len(seen))
+    average = norm(seen) / np.sqrt(len(seen))
     return v / size if average < _HARDLY_SEEN * size / np.sqrt(len(v)) else None
 
 
@@ -106,9 +106,9 @@ def columns_that_see(project: Callable[[Array], Array], B: Array, direction: Arr
 def _reflector(visible: Array) -> Array:
     """Unit normal of the reflection that takes `visible` to equal entries; zero when nothing has to be
     turned."""
-    size = float(np.linalg.norm(visible))
+    size = norm(visible)
     if size == 0.0:
         return np.zeros(len(visible))
     normal = visible / size - 1.0 / np.sqrt(len(visible))
-    length = float(np.linalg.norm(normal))
+    length = norm(normal)
     return normal / length if length > 1e-12 else np.zeros(len(visible))
