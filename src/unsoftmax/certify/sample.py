@@ -251,15 +251,18 @@ def _directions(
     """Rows of any length, none of them zero; those of sequence i are first[i] to first[i + 1]."""
     rows = _random_entries((int(first[-1]), width), rng)
     kinds = [_INDEX[name] for name in ("rows with a common part", "collinear rows", "unit rows")]
-    for i in np.flatnonzero(np.isin(shape, kinds)):
-        block = rows[first[i] : first[i + 1]]
+    starts = first.tolist()
+    for i, kind in enumerate(shape.tolist()):
+        if kind not in kinds:
+            continue
+        block = rows[starts[i] : starts[i + 1]]
         heads = rng.integers(0, 2, len(block))
-        if shape[i] == kinds[0]:
+        if kind == kinds[0]:
             common = rng.uniform(0.5, 5.0) * _random_entries((1, width), rng)
             block += common
             if common[0, 0] > 0.0:  # in half of them, and no further draw
                 np.abs(block, out=block)
-        elif shape[i] == kinds[1]:
+        elif kind == kinds[1]:
             np.multiply((2.0 * heads - 1.0)[:, None], _random_entries((1, width), rng), out=block)
         else:
             block[:] = 0.0

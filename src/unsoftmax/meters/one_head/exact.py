@@ -24,6 +24,7 @@ __all__ = ["SIGMOID_TEST", "SigmoidMeter", "two_rows"]
 
 _LARGEST_PRODUCT = 2.0**60  # of the sizes of a and b: a score that does not show there counts as zero
 _TRIES = 24  # a search over 2^±60 in steps of 2^8 to 2^20
+_ENOUGH_COLUMNS = 8  # at rank r they tell the typical score to about 25 %/√r; no later one is looked at
 _FAINT = 0.02  # a score from which on its size is known to a few percent at least
 
 
@@ -126,7 +127,7 @@ class SigmoidMeter(Meter):
         forms, ratios = ranged.measure(asking, length * typical + self._bias, well_known=self._columns > 0)
         if self._w0 is not None:
             forms = forms - probes.forms_of(self._w0, ratios)
-        if ranged is self._whole:
+        if ranged is self._whole and self._columns < _ENOUGH_COLUMNS:
             self._learn_typical(np.sum(probes.coordinates(forms, ratios) ** 2, axis=1) / length**2)
         return forms, ratios
 
@@ -134,7 +135,7 @@ class SigmoidMeter(Meter):
         """Whole columns tell the typical score better than the one pair that it was first taken from."""
         self._squares += float(np.sum(squares))
         self._columns += len(squares)
-        if self._columns in (1, 2, 4, 8):  # soon, then well: sizes stay the same otherwise
+        if self._columns in (1, 2, 4, _ENOUGH_COLUMNS):  # soon, then well: sizes stay the same otherwise
             self._typical = float(np.sqrt(self._squares / self._columns / self.width)) or self._typical
 
     def _probes_for(self, basis: Array, rest_is_zero: bool) -> tuple[RangedProbes, Array | None]:

@@ -94,7 +94,10 @@ class AxisProbes:
         self.longest = 1.0 + 1.0 / np.sqrt(len(v))
         self.count = len(v)
         self._signs = np.where(v < 0.0, -1.0, 1.0)
+        self._sizes = np.abs(v)
         self._carrier = v / (np.linalg.norm(v) * np.sqrt(len(v)))
+        self._weights = np.abs(self._carrier)
+        self._carried = float(self._carrier @ v)
         self._begun = (0, np.empty(0))
         self._written = _Written()
         self._stepped: Indices = np.arange(0)
@@ -114,7 +117,7 @@ class AxisProbes:
             grid[:, :, 0] = moved[:, None]
             grid[:, :, 1] = asking[:, None]
         self._stepped = first + here
-        grid[:, here, 0, self._stepped] += steps
+        grid[:, here, 0, self._stepped] = moved[:, first : first + len(steps)] + steps
         return grid.reshape(-1, 2, len(self.v))
 
     def rows(self, which: Indices, gamma: Array, shares: Array) -> Array:
@@ -123,14 +126,13 @@ class AxisProbes:
         return np.asarray(rows)
 
     def readouts(self, which: Indices, gamma: Array, shares: Array) -> Array:
-        return np.asarray(gamma * np.abs(self.v[which]) + shares * float(self._carrier @ self.v))
+        return np.asarray(gamma * self._sizes[which] + shares * self._carried)
 
     def forms_of(self, vector: Array, ratios: Array) -> Array:
         return np.asarray(self._signs * vector + ratios * float(self._carrier @ vector))
 
     def coordinates(self, forms: Array, ratios: Array) -> Array:
-        weights = np.abs(self._carrier)
-        common = (forms @ weights) / (1.0 + ratios @ weights)
+        common = (forms @ self._weights) / (1.0 + ratios @ self._weights)
         return np.asarray(self._signs * (forms - ratios * common[:, None]))
 
 
