@@ -26,6 +26,9 @@ _EACH = 6  # sequences, or pairs, of every length
 _STEPS = 40  # of the search for a place where the answer changes
 _LAST_DIGITS = 6.0  # units by which sums in another order differ: 2 to 4 were seen
 _LONGEST = 1e14  # rows are not longer: rounding of their own would show
+# of a value: how near to a place where bfloat16 changes it may lie, since it comes through float32 and is
+# rounded twice
+_TWICE = 4.0 * FloatFormat.FLOAT32.unit
 _ROOM = 4.0  # the errors of answers are so many times smaller than what the bound explains, where rows allow
 
 
@@ -148,8 +151,9 @@ def _straddle(
     values = head(moved)
     scale = head.sensitivity(moved)
     apart = most_moved(head, moved, values, *errors) + constant + 4.0 * head.rounding(moved, values, scale)
-    if isinstance(ruler, Stored) and ruler.format is FloatFormat.BFLOAT16:
-        apart = np.maximum(apart, 4.0 * FloatFormat.FLOAT32.unit * np.abs(middle))
+    twice = isinstance(ruler, Stored) and ruler.format is FloatFormat.BFLOAT16
+    if twice:
+        apart = np.maximum(apart, _TWICE * np.abs(middle))
     good = np.abs(values - middle) <= 0.1 * apart
     good &= apart < 0.1 * _cell(ruler, middle)
     if asker.input_bound is not None:
@@ -173,7 +177,8 @@ def _straddle(
     _refuse(wrong, both, found, values, errors[0])
     # beside zero answers show signs only, which a factor does not change
     telling = good & (middle != 0.0) if isinstance(ruler, Stored) else good
-    return np.asarray(1.2 * apart[telling] / scale[telling])
+    # a factor on v moves a value by that part of itself, which may be little of what errors of v can move
+    return np.maximum(1.2 * apart[telling] / scale[telling], 1.2 * _TWICE if twice else 0.0)
 
 
 def _place(ruler: Stored | Labels | Rounded, values: Array) -> Array:
