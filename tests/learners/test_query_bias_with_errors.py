@@ -110,8 +110,8 @@ def test_low_precision_ends_where_it_ends_without_a_bias(precision: str, exact: 
         assert result.status is Status.WITHIN_BOUND, result.reason
         error = distance(head, result.unwrap())
         assert error <= exact
-        # bfloat16 numbers come through float32: what is lost there could not have shown
-        shows = 1e-7 if precision == "bfloat16" else 1e3 * exact
+        # bfloat16 numbers come through float32: a factor of a few of its roundings could not have shown
+        shows = 3e-7 if precision == "bfloat16" else 1e3 * exact
         assert error <= (result.error_bound or 0.0) < shows
         assert R is None or oracle.norm <= R * (1 + 1e-12)
 
