@@ -18,6 +18,7 @@ from unsoftmax.answers.kinds import (
     votes_needed,
 )
 from unsoftmax.answers.looks_exact import LooksExact, looks_exact
+from unsoftmax.answers.short_noise import ask_longest_row
 
 __all__ = [
     "IDENTIFY",
@@ -37,6 +38,7 @@ __all__ = [
     "Subject",
     "Unsteady",
     "Within",
+    "ask_longest_row",
     "identify",
     "limits_in_words",
     "looks_exact",

@@ -4,6 +4,7 @@ clipped, or labels?"""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import lgamma, log
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from unsoftmax.answers.cast_rows import cast_format, cast_noise, even_part
 from unsoftmax.answers.findings import IDENTIFY, Finding
 from unsoftmax.answers.looks_computed import look_at_arithmetic, look_beside_others, look_closer
 from unsoftmax.answers.looks_exact import CANCELS
+from unsoftmax.answers.short_noise import longest_row
 from unsoftmax.arrays import EPS, Array, rms
 from unsoftmax.errors import NonFiniteAnswers
 from unsoftmax.float_formats import FloatFormat, decimals_of, smallest_format
@@ -47,6 +49,7 @@ _CURVED = 6.0
 # with 12 and 20 degrees of freedom, equal ones are further apart once in 100,000 times
 _FLICKER = 3.0
 _REPEATS = 24  # answers to one row: all in ascending order by chance once in 10^23 times
+_BY_CHANCE = 1e-6  # that answers of which some are equal are in order
 _ROUNDED = 1e-5  # of the answers to the longest rows asked: float32 layers are off by less
 _HALF_FLOAT = 3e4  # float16 overflows at 65504
 # norm of rows where longer ones overflow: scores of the usual size are then far below 65504
@@ -321,17 +324,32 @@ def _noise(asker: Asker, near: _Near, clip: tuple[float, float] | None) -> Ident
         return Identified(kinds.Labels(), "hardly an answer lies between the lowest and the highest one")
     row = int(np.flatnonzero(inside)[0])
     again = np.concatenate([ask_rows(asker, near.rows[row : row + 1]) for _ in range(_REPEATS)])
-    steps = np.diff(np.concatenate([thrice[:, row], again]))
-    if (steps >= 0.0).all() or (steps <= 0.0).all():
+    series = np.concatenate([thrice[:, row], again])
+    if _drifts(series):
         text = (
-            f"a row asked {len(steps) + 1} times was answered {thrice[0, row]:.9g} at first and "
+            f"a row asked {len(series)} times was answered {thrice[0, row]:.9g} at first and "
             f"{again[-1]:.9g} at last, never turning back"
         )
         return Identified(kinds.Unsteady(), text)
     apart = np.concatenate([(thrice - thrice.mean(axis=0))[:, inside].ravel(), again - again.mean()])
     sigma = float(np.sqrt(np.sum(apart**2) / (len(apart) - int(inside.sum()) - 1)))
     text = f"the same row is answered differently, with a standard deviation of {sigma:.2g}"
-    return Identified(kinds.Noisy(sigma), text)
+    opposite = near.all[thrice.size : thrice.size + len(near.rows)]
+    longest = longest_row(near.rows, thrice[0], opposite, sigma)
+    if np.isfinite(longest):
+        text += f"; numbers of a short format, which rows longer than {longest:.2g} round further"
+    return Identified(kinds.Noisy(sigma, longest), text)
+
+
+def _drifts(series: Array) -> bool:
+    """Whether answers to one row never turn back, which fresh errors do. Those stored in a short format may
+    be equal: then the order counts where chance gives it once in a million times."""
+    steps = np.diff(series)
+    if not ((steps >= 0.0).all() or (steps <= 0.0).all()):
+        return False
+    counts = np.unique(series, return_counts=True)[1]
+    orders = lgamma(len(series) + 1) - sum(lgamma(count + 1) for count in counts.tolist())
+    return smallest_format(series) is None or orders > log(2.0 / _BY_CHANCE)
 
 
 def _labels(asker: Asker, rng: np.random.Generator, near: _Near, farthest: float) -> Identified | None:

@@ -73,6 +73,11 @@ class _Kind:
         return None
 
     @property
+    def longest_row(self) -> float:
+        """Norm of rows up to which the answers' errors are of this kind."""
+        return float("inf")
+
+    @property
     def rounding(self) -> float:
         """How far an answer may be off by steps that round, relative to what its sequence could show at
         most."""
@@ -195,9 +200,13 @@ class Within(_Kind):
 
 @dataclass(frozen=True)
 class Noisy(_Kind):
-    """Every answer carries a fresh error of standard deviation `sigma`."""
+    """Every answer carries a fresh error of standard deviation `sigma`.
+
+    rounded_beyond: norm of rows from which on answers, being numbers of a short format, are rounded by more.
+    """
 
     sigma: float
+    rounded_beyond: float = float("inf")
 
     @property
     def name(self) -> str:
@@ -206,6 +215,10 @@ class Noisy(_Kind):
     @property
     def tolerance(self) -> float:
         return _CERTAIN * self.sigma
+
+    @property
+    def longest_row(self) -> float:
+        return self.rounded_beyond
 
 
 @dataclass(frozen=True)
@@ -274,6 +287,10 @@ class Clipped(_Kind):
     @property
     def limits(self) -> tuple[float, float] | None:
         return self.bounds
+
+    @property
+    def longest_row(self) -> float:
+        return self.inner.longest_row
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,9 @@ class FirstLookAsker:
         if self.answers is None or self.exact:
             rounding = (_ROUNDING + self._rounding_of_vectors(answers)) * max(size, 1e-300)
             return rounding + (CANCELS * longest if 0.0 < self._steepest < CANCELS else 0.0)
-        off = 4.0 * self.tau + 1.5 * _SPREAD * self.sigma + _ROUNDING * size
+        # beyond some rows noisy answers are rounded further than noise moves them, by what grows with the row
+        noise = self.sigma * max(1.0, longest / self.answers.longest_row)
+        off = 4.0 * self.tau + 1.5 * _SPREAD * noise + _ROUNDING * size
         if isinstance(self.inner, Stored | Computed):
             off += 2.0 * self.inner.format.unit * size
             if isinstance(self.inner, Computed):

@@ -112,9 +112,12 @@ class Attempt:
 
     @property
     def _asker(self) -> Asker:
-        """What learners and the judge ask: the ledger, without a skip connection where one was found."""
-        skip = self._known.skip
-        return self._ledger if skip is None else WithoutSkip(self._ledger, skip)
+        """What learners and the judge ask: the ledger, without a skip connection where one was found, and
+        rows as long as the answers' errors stay of the kind that was found."""
+        known = self._known
+        asker = self._ledger if known.skip is None else WithoutSkip(self._ledger, known.skip)
+        longest = np.inf if known.answers is None else known.answers.longest_row
+        return asker.within(longest) if np.isfinite(longest) else asker
 
     def run(self, prepare: Prepare | None = None) -> Outcome:
         """The attempt with the learners that `choose` names, in turn. prepare: see `recovery.run`."""
@@ -218,7 +221,14 @@ class Attempt:
         return known.answers or Exact()
 
     def _stopped(self, stop: Stop) -> Outcome:
-        return replace(self._outcome(stop.status, stop.reason), parts=stop.parts, stop=stop)
+        reason, answers = stop.reason, self._known.answers
+        if isinstance(stop, Unresolved) and answers is not None and np.isfinite(answers.longest_row):
+            reason += (
+                " (answers are numbers of a short format: those to rows longer than "
+                f"{answers.longest_row:.2g} are rounded further than noise moves them, so that only finer "
+                "answers help)"
+            )
+        return replace(self._outcome(stop.status, reason), parts=stop.parts, stop=stop)
 
     def _outcome(self, status: Status, reason: str) -> Outcome:
         known = replace(self._known, look=self._look)

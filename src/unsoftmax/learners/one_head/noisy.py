@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unsoftmax.answers import Noisy, identify
+from unsoftmax.answers import Clipped, Noisy, ask_longest_row, identify
 from unsoftmax.errors import UsageError
 from unsoftmax.families import Family
 from unsoftmax.learners.base import Known, Learned
@@ -97,7 +97,10 @@ class NoiseLearner:
         )
 
     def learn(self, asker: Asker, known: Known, rng: np.random.Generator) -> Learned:
-        sigma = self.sigma if self.sigma is not None else _measured_sigma(asker, rng)
+        noise = _noise(asker, known, self.sigma, rng)
+        sigma = noise.sigma
+        if np.isfinite(noise.longest_row):
+            asker = asker.within(noise.longest_row)
         off = _CERTAIN * sigma
         repeats = self.repeats or 1
         readout = _readout(asker, sigma, repeats, rng)
@@ -127,10 +130,18 @@ def _readout(asker: Asker, sigma: float, repeats: int, rng: np.random.Generator)
     return read_long_rows(asker, tau, rng, repeats=repeats, zeros=_ZEROS, no_constant=none)
 
 
-def _measured_sigma(asker: Asker, rng: np.random.Generator) -> float:
-    """The standard deviation of the answers' errors; 0 where they repeat."""
-    found = identify(asker, rng).answers
-    return found.sigma if isinstance(found, Noisy) else 0.0
+def _noise(asker: Asker, known: Known, sigma: float | None, rng: np.random.Generator) -> Noisy:
+    """The answers' errors; none where they repeat. sigma: their size, where it was told: then, where rows
+    could be of any length, it is asked whether answers are rounded beside them."""
+    found = known.answers.inner if isinstance(known.answers, Clipped) else known.answers
+    if found is None and sigma is not None:
+        bounded = asker.input_bound is not None
+        return Noisy(sigma) if bounded else Noisy(sigma, ask_longest_row(asker, sigma, rng.spawn(1)[0]))
+    if found is None:
+        found = identify(asker, rng).answers
+    if sigma is None:
+        sigma = found.sigma if isinstance(found, Noisy) else 0.0
+    return Noisy(sigma, found.longest_row)
 
 
 def noisy(
