@@ -10,6 +10,8 @@ import pytest
 from unsoftmax.arrays import Array
 from unsoftmax.learners.encoder_block.fit import BlockFit, Sequences
 from unsoftmax.learners.encoder_block.heads_by_copies import values_of_heads
+from unsoftmax.learners.encoder_block.last_norm import LastNorm
+from unsoftmax.learners.encoder_block.post_norm_centre import Centre, sharpen_centre
 from unsoftmax.learners.encoder_block.refine_block import parameter_error
 from unsoftmax.learners.encoder_block.responses import DirectionResponses
 from unsoftmax.learners.encoder_block.state import BlockShape, BlockState
@@ -128,6 +130,45 @@ def test_misplaced_relu_neurons_take_no_further_search(seed: int) -> None:
     assert found.network.neurons == 12
     assert found.precise
     assert asks.count < 700  # most such networks take 300 to 500
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_missing_relu_neurons_are_looked_for_where_the_sample_shows_them(seed: int) -> None:
+    """Points are not quite those asked for, so that known neurons are slightly off as well."""
+    rng = np.random.default_rng(seed)
+    A, b, U, linear = (rng.standard_normal(size) for size in ((40, 10), 40, (40, 10), (10, 10)))
+    g = 1.0 + 1e-6 * rng.standard_normal(10)
+
+    def bent(u: Array) -> Array:
+        moved = u + 1e-6 * g * u**2
+        return np.asarray(np.maximum(moved @ A.T + 0.5 * b, 0.0) @ U + moved @ linear)
+
+    asks = CountedAsks(FunctionAsks(bent, 10, 10, 2.5))
+    found = find_relu_network(asks, 1e-11, rng, faint=1e-5)
+    assert found.network.neurons == 40
+    assert asks.count < 1600  # 1,235 and 1,386; along long chords 1,738, and 4,959 without a network
+
+
+@pytest.mark.parametrize("kinked", [True, False])
+def test_shorter_lines_tell_kinks_where_every_longer_one_has_some(kinked: bool) -> None:
+    rng = np.random.default_rng(0)
+    basis = np.linalg.svd(np.ones((1, 9)))[2][1:].T
+    norm = LastNorm(basis, 1.0 + 0.2 * rng.standard_normal(9), 0.3, 0.1 * rng.standard_normal(8), 9.0)
+    A, b, U = (
+        size * rng.standard_normal(shape) for size, shape in ((0.35, (8, 8)), (0.3, 8), (0.35, (8, 8)))
+    )
+    activation = RELU if kinked else GELU
+
+    def answer(u: Array) -> Array:
+        r = u + (activation(u @ A.T + b) - activation(b)) @ U
+        n = r / np.sqrt((r**2).mean(axis=1, keepdims=True) * 8.0 / 9.0 + 1.0)
+        return np.asarray(norm.gain * ((n + norm.centre) @ basis.T + norm.offset))
+
+    near = norm.at(norm.theta * (1.0 + 1e-6))
+    sharp, found = sharpen_centre(answer, Centre(near, np.zeros(8), np.eye(8)), 1000.0, rng)
+    assert found == kinked
+    if kinked:
+        np.testing.assert_allclose(sharp.norm.theta, norm.theta, rtol=1e-10)
 
 
 def test_heads_of_very_different_sizes_behind_a_last_norm() -> None:

@@ -129,6 +129,8 @@ def straightened(norm: LastNorm, answers: Array, places: Array, degree: int) -> 
         scale = np.linalg.norm(jacobian, axis=0) + 1e-300
         step = np.linalg.lstsq(jacobian / scale, -now[chosen].ravel(), rcond=1e-13)[0] / scale
         theta = theta + np.append(step, np.zeros(len(theta) - free))
+        if not theta[-1] > 0.0:  # lines with kinks lead to no sphere
+            return norm, np.inf
         size = float(np.abs(norm.at(theta).stream(answers) * weight[:, None]).max())
         left = float(np.sqrt((bends(theta)[chosen] ** 2).mean()))
         if chosen.sum() < _ENOUGH * len(theta):  # each line tells one number of the centre

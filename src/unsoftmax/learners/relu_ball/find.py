@@ -3,13 +3,13 @@ Jacobian."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from unsoftmax.arrays import Array
 from unsoftmax.learners.relu_ball.chords import find_kinks
+from unsoftmax.learners.relu_ball.courses import EDGE, Course
 from unsoftmax.learners.relu_ball.crossed_neurons import Chord, Crossed
+from unsoftmax.learners.relu_ball.outliers import Sample, beside_affine, missing_hyperplane
 from unsoftmax.learners.smooth_network.asks import Asks, CountedAsks
 from unsoftmax.learners.smooth_network.network_fit import FoundNetwork, NetworkFit, fit_network
 from unsoftmax.models.networks.network import Network
@@ -37,7 +37,6 @@ _MOST_TRIED = 12  # points beyond, each of which is an error of the known neuron
 _BEYOND = 4.0  # points of the sample beyond a hyperplane: none are there with a chance of 2 %
 _FURTHER = 1.1  # of the furthest hyperplane found: rows are sent a little beyond it
 _MOST_POINTS = 60  # a neuron and number of its parameters over those of an answer
-_EDGE = 0.985  # of the radius: how far out chords reach
 _SAME = 1e-3  # angle of two hyperplanes, in units of the ball, that count as one
 # angle of two hyperplanes whose kinks chords tell apart. A third kink inside a cell has put one 3e-4 off;
 # right ones are 1e-7 off
@@ -59,7 +58,7 @@ def find_relu_network(
     """
     best: FoundNetwork[Network] | None = None
     counted = CountedAsks(asks)
-    sample = _Sample.on_shell(counted, 12 * asks.width, rng)
+    sample = Sample.on_shell(counted, 12 * asks.width, rng)
     for _ in range(_RESTARTS):
         try:
             neurons, sample = _all_neurons(counted, noise, faint, sample, rng)
@@ -82,8 +81,8 @@ def find_relu_network(
 
 
 def _all_neurons(
-    asks: CountedAsks, noise: float, faint: float, sample: _Sample, rng: np.random.Generator
-) -> tuple[_Neurons, _Sample]:
+    asks: CountedAsks, noise: float, faint: float, sample: Sample, rng: np.random.Generator
+) -> tuple[_Neurons, Sample]:
     """Those that random chords meet, then those that points of the sample show, which grows meanwhile."""
     neurons = _Neurons(asks.width, asks.outputs, asks.radius, faint)
     _search(asks, neurons, noise, rng)
@@ -93,32 +92,6 @@ def _all_neurons(
         if not _search_outliers(asks, neurons, noise, sample, rng) and len(sample.points) >= wanted:
             return neurons, sample
         sample = sample.grown_to(asks, wanted, rng)
-
-
-@dataclass(frozen=True)
-class _Sample:
-    """Points near the surface of the ball, where neurons far from its middle are on, and their answers."""
-
-    points: Array
-    answers: Array
-
-    @classmethod
-    def on_shell(cls, asks: Asks, count: int, rng: np.random.Generator) -> _Sample:
-        points = _EDGE * asks.radius * _unit(rng.standard_normal((count, asks.width)))
-        return cls(points, asks(points))
-
-    @property
-    def scale(self) -> float:
-        return float(np.abs(self.answers).max())
-
-    def grown_to(self, asks: Asks, count: int, rng: np.random.Generator) -> _Sample:
-        """With more points; a third of the new ones spread over the inside."""
-        more = count - len(self.points)
-        if more <= 0:
-            return self
-        points = _EDGE * asks.radius * _unit(rng.standard_normal((more, asks.width)))
-        points[::3] *= rng.uniform(0.3, 1.0, len(points[::3]))[:, None]
-        return _Sample(np.concatenate([self.points, points]), np.concatenate([self.answers, asks(points)]))
 
 
 def _needed(asks: Asks, neurons: int) -> int:
@@ -146,24 +119,29 @@ def _search(asks: CountedAsks, neurons: _Neurons, noise: float, rng: np.random.G
     quiet = 0
     for _ in range(_CHORDS):
         _check_work(asks, neurons)
-        quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, None, rng)) else quiet + 1
+        course = Course.at_random(asks, rng)
+        quiet = 0 if neurons.add(_along_chord(asks, neurons, noise, course, rng)) else quiet + 1
         if quiet >= _QUIET:
             break
 
 
 def _search_outliers(
-    asks: CountedAsks, neurons: _Neurons, noise: float, sample: _Sample, rng: np.random.Generator
+    asks: CountedAsks, neurons: _Neurons, noise: float, sample: Sample, rng: np.random.Generator
 ) -> int:
-    """How many neurons were new on chords to points that are not affine, once known neurons are taken off."""
+    """How many neurons were new on chords to what is not affine, once known neurons are taken off: short ones
+    across the hyperplanes that explain it, then long ones to the points themselves."""
     new, tried = 0, np.zeros(len(sample.points), dtype=int)
     while True:
-        off = _off_affine(neurons, sample)
-        off[tried >= _TRIES] = 0.0
+        left = beside_affine(sample.points, sample.answers - neurons(sample.points))
+        off = np.where(tried < _TRIES, np.linalg.norm(left, axis=1), 0.0)
         worst = int(off.argmax())
         if off[worst] < _OUTLIER * sample.scale or (tried > 0).sum() > _MOST_TRIED + 2 * new:
             return new
         _check_work(asks, neurons)
-        found = neurons.add(_along_chord(asks, neurons, noise, sample.points[worst], rng))
+        row = None if tried[worst] else missing_hyperplane(sample.points, left, worst)
+        point = sample.points[worst]
+        course = Course.to_point(asks, point, rng) if row is None else Course.across(asks, row, rng)
+        found = neurons.add(_along_chord(asks, neurons, noise, course, rng))
         tried[worst] += 1
         new += found
 
@@ -235,7 +213,7 @@ class _Neurons:
         """Points on the shell of which a few lie beyond every hyperplane as far out as those known, and a
         little further; at most some for each parameter."""
         width = self.inner.shape[1] - 1
-        furthest = float((np.abs(self.inner[:, -1]) / self.radius).max(initial=0.0)) * _FURTHER / _EDGE
+        furthest = float((np.abs(self.inner[:, -1]) / self.radius).max(initial=0.0)) * _FURTHER / EDGE
         most = int(_MOST_POINTS * self.inner.shape[0] * (1.0 + width / self.outer.shape[1]))
         return min(most, int(_BEYOND / max(_cap(furthest, width), 1e-12)))
 
@@ -265,35 +243,11 @@ def _unit(rows: Array) -> Array:
     return np.asarray(rows / np.linalg.norm(rows, axis=-1, keepdims=True))
 
 
-def _off_affine(neurons: _Neurons, sample: _Sample) -> Array:
-    """How far what the neurons leave is from an affine function, at every point."""
-    points = sample.points
-    rest = sample.answers - neurons(points)
-    design = np.column_stack([points, np.ones(len(points))])
-    off = np.zeros(len(points))
-    weight = np.ones(len(points))
-    for _ in range(8):  # least absolute deviations, so that the few points beyond a kink stand out
-        solved = np.linalg.lstsq(design * weight[:, None], rest * weight[:, None], rcond=None)[0]
-        off = np.linalg.norm(rest - design @ solved, axis=1)
-        weight = 1.0 / np.sqrt(off + 1e-3 * np.median(off) + 1e-14)
-    return off
-
-
 def _along_chord(
-    asks: Asks, neurons: _Neurons, noise: float, aim: Array | None, rng: np.random.Generator
+    asks: Asks, neurons: _Neurons, noise: float, course: Course, rng: np.random.Generator
 ) -> list[tuple[Array, Array]]:
     """New neurons that a chord crosses: the kinks along it, then the jump of the Jacobian at each."""
-    k = asks.width
-    if aim is None:
-        along = _unit(rng.standard_normal(k))
-        middle = rng.standard_normal(k)
-        middle -= along * (middle @ along)
-        middle *= 0.8 * asks.radius * rng.uniform() / np.linalg.norm(middle)
-    else:
-        inner = 0.3 * asks.radius * _unit(rng.standard_normal(k))
-        along = _unit(aim - inner)
-        middle = inner - along * (inner @ along)
-    reach = float(np.sqrt((_EDGE * asks.radius) ** 2 - middle @ middle))
+    middle, along, reach, k = course.middle, course.along, course.reach, asks.width
 
     def rest(points: Array) -> Array:
         return np.asarray(asks(points) - neurons(points))
@@ -307,7 +261,7 @@ def _along_chord(
     return crossed.neurons(noise, neurons.least)
 
 
-def _fitted(neurons: _Neurons, noise: float, sample: _Sample) -> FoundNetwork[Network]:
+def _fitted(neurons: _Neurons, noise: float, sample: Sample) -> FoundNetwork[Network]:
     """Orientation by the affine part, then a joint fit of all neurons; without those that add next to nothing
     in it, unless the fit needs them: hyperplanes that are none, which an error of a known neuron left."""
     fit = NetworkFit(RELU, sample.points, sample.answers, skip=True)
