@@ -34,9 +34,7 @@ def theorems(tolerances: Iterable[float], seeds: int) -> None:
             result = unsoftmax.recover(
                 bounded(oracle, 100.0), learner=unsoftmax.within_tolerance(tau), seed=seed
             )
-            ours.append(
-                relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf
-            )
+            ours.append(_error_of(result, head))
             paid.append(result.queries.learning)
         print(
             f"| tau={tau:g} | 6.1 | {np.median(theirs):.1e} | {16 + 256} | R=100 | {np.median(ours):.1e} | "
@@ -54,9 +52,7 @@ def theorems(tolerances: Iterable[float], seeds: int) -> None:
             theirs.append(relative_error(learner.estimate(ledger, np.random.default_rng(seed)).W, head.W))
             theirs_paid = ledger.bill.total
             result = unsoftmax.recover(Labels(as_oracle(head)), learner=unsoftmax.from_labels(48), seed=seed)
-            ours.append(
-                relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf
-            )
+            ours.append(_error_of(result, head))
             paid.append(result.queries.learning)
         print(
             f"| labels, d=4, eps={eps:g} | B.1 | {np.median(theirs):.1e} | {theirs_paid} | 48 bits | "
@@ -70,3 +66,8 @@ def _even_head(d: int, seed: int) -> SingleHead:
     rng = np.random.default_rng([seed, d, 3])
     v = rng.choice([-1.0, 1.0], d) * rng.uniform(0.5, 1.5, d)
     return SingleHead(rng.standard_normal((d, d)) / np.sqrt(d), v / np.linalg.norm(v))
+
+
+def _error_of(result: unsoftmax.Result, head: SingleHead) -> float:
+    """Of W, relative; infinite where no head was recovered."""
+    return relative_error(result.model.W, head.W) if isinstance(result.model, SingleHead) else np.inf
